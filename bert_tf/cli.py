@@ -1,0 +1,178 @@
+"""The command line: flags from options, errors on one line, TensorFlow's noise kept away.
+
+The only module that imports `absl.flags`. Every script of the project calls one function of it.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import sys
+import tempfile
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import flags
+
+from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions
+
+_HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
+
+
+def run_classifier() -> None:
+    """Fine-tunes, evaluates and predicts classes of texts and of pairs of texts."""
+
+    def run(options: ClassifierOptions) -> None:
+        from bert_tf.tasks import classification
+
+        classification.run(options)
+
+    main(ClassifierOptions, run, sys.argv, run_classifier.__doc__ or "")
+
+
+def main(
+    options_class: type, run: Callable[[Any], None], argv: Sequence[str], description: str
+) -> typing.NoReturn:
+    """Parses a command line, runs a script, and exits.
+
+    Exit codes: 0 when all went well, 1 for a mistake of the user's, which is printed on one line
+    without a traceback.
+
+    Args:
+        options_class: the script's options; each field becomes a flag.
+        run: takes the options.
+        argv: name of the script and its arguments.
+        description: one sentence, for `--help`.
+    """
+    if any(argument in _HELP_FLAGS for argument in argv[1:]):
+        print(help_text(options_class, os.path.basename(argv[0]), description))
+        sys.exit(0)
+    try:
+        options = parse(options_class, argv)
+        _set_up_logging(getattr(options, "verbose_logging", False))
+        options.check()
+        _import_tensorflow_quietly()
+        run(options)
+    except UserError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
+
+
+def parse(options_class: type, argv: Sequence[str]) -> Any:
+    """Options from a command line, `--flagfile` included.
+
+    Args:
+        options_class: a dataclass of `bert_tf.options`.
+        argv: name of the script and its arguments.
+
+    Raises:
+        UserError: a flag is unknown (with a suggestion) or has a bad value, or an argument is
+            not a flag.
+    """
+    values = flags.FlagValues()
+    _define_flags(options_class, values)
+    values.set_gnu_getopt()
+    try:
+        rest = values(list(argv))[1:]
+    except (flags.Error, OSError) as error:
+        raise UserError(str(error).replace("\n", " ")) from error
+    if rest:
+        raise UserError(
+            f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
+            "--do_train=true"
+        )
+    return options_class(**{name: values[name].value for name in values if _is_option(name)})
+
+
+def help_text(options_class: type, script: str, description: str) -> str:
+    """What `--help` prints: every flag with its default; flags the original lacks are marked."""
+    lines = [description, "", f"usage: {script} --flag=value ...", ""]
+    for field in sorted(
+        dataclasses.fields(options_class), key=lambda f: not f.metadata["required"]
+    ):
+        if field.metadata["required"]:
+            default = "required"
+        else:
+            default = f"default {field.default!r}" + (", new" if field.metadata["new"] else "")
+        lines += [f"  --{field.name} ({default})", f"      {field.metadata['help']}"]
+    lines += ["", "  --flagfile=FILE", "      Read flags from a file, one a line."]
+    return "\n".join(lines)
+
+
+def _is_option(name: str) -> bool:
+    # absl adds these two to every set of flags.
+    return name not in ("flagfile", "undefok")
+
+
+def _define_flags(options_class: type, values: flags.FlagValues) -> None:
+    define = {
+        str: flags.DEFINE_string,
+        bool: flags.DEFINE_boolean,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+    }
+    types_by_name = typing.get_type_hints(options_class)
+    for field in dataclasses.fields(options_class):
+        kind = types_by_name[field.name]
+        if isinstance(kind, types.UnionType):  # `str | None`
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        define[kind](field.name, field.default, field.metadata["help"], flag_values=values)
+
+
+def _set_up_logging(verbose: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_MessageFormatter())
+    logger = logging.getLogger("bert_tf")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
+
+
+class _MessageFormatter(logging.Formatter):
+    """Plain sentences; only what is out of the ordinary says so."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = super().format(record)
+        return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message
+
+
+def _import_tensorflow_quietly() -> None:
+    """Imports TensorFlow and Keras as the scripts need them.
+
+    The backend is TensorFlow, whatever the environment or a `keras.json` says. TensorFlow's own
+    log is silenced unless the user has set its level.
+    """
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        import tensorflow
+    else:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        # Some lines are written before TensorFlow has read its level.
+        with _stderr_held_back():
+            import tensorflow  # noqa: F401
+
+
+@contextlib.contextmanager
+def _stderr_held_back() -> Iterator[None]:
+    """Holds back what is written to stderr, also by C++, and shows it only after an exception."""
+    sys.stderr.flush()
+    original = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(original, held.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(original, 2)
+            os.close(original)

@@ -1,0 +1,157 @@
+"""The model configuration: `bert_config.json` of the original release."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+# Every activation that the original knows by name; None and "" also mean no activation.
+ACTIVATIONS = ("linear", "relu", "gelu", "tanh")
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+class BertConfig:
+    """Sizes and rates of a BERT model, with the original's names and defaults.
+
+    Keys that the model does not use (`directionality`, `pooler_*` in the Chinese and
+    multilingual files) are kept as attributes and written back.
+
+    Args:
+        vocab_size: rows of the word embedding table.
+        hidden_size: H, width of every layer.
+        num_hidden_layers: encoder layers.
+        num_attention_heads: N, must divide `hidden_size`.
+        intermediate_size: I, width of the feed-forward layer.
+        hidden_act: one of `linear`, `relu`, `gelu`, `tanh` (any case; None or "" is `linear`),
+            or a callable.
+        hidden_dropout_prob: dropout after embeddings and dense layers, in [0, 1); None is 0.
+        attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1); None is 0.
+        max_position_embeddings: rows of the position table, the longest sequence.
+        type_vocab_size: number of segments.
+        initializer_range: deviation of the truncated normal that weights start from.
+
+    Raises:
+        UserError: a value makes no sense; the message names the key.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int = 768,
+        num_hidden_layers: int = 12,
+        num_attention_heads: int = 12,
+        intermediate_size: int = 3072,
+        hidden_act: str | Callable | None = "gelu",
+        hidden_dropout_prob: float | None = 0.1,
+        attention_probs_dropout_prob: float | None = 0.1,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 16,
+        initializer_range: float = 0.02,
+    ) -> None:
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_attention_heads = num_attention_heads
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.hidden_dropout_prob = hidden_dropout_prob
+        self.attention_probs_dropout_prob = attention_probs_dropout_prob
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.initializer_range = initializer_range
+        self._check()
+
+    @classmethod
+    def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
+        """A configuration from a dictionary; what is missing has its default.
+
+        Raises:
+            UserError: `vocab_size` is missing, or a value makes no sense.
+        """
+        if "vocab_size" not in json_object:
+            raise UserError(
+                "The model configuration lacks the key vocab_size (the number of lines of the "
+                f"vocabulary). It has: {', '.join(sorted(json_object)) or 'no keys'}"
+            )
+        config = cls(vocab_size=json_object["vocab_size"])
+        for key, value in json_object.items():
+            setattr(config, key, copy.deepcopy(value))
+        config._check()
+        return config
+
+    @classmethod
+    def from_json_file(cls, json_file: str) -> "BertConfig":
+        """A configuration from a `bert_config.json`.
+
+        Raises:
+            UserError: the file is missing, is not a JSON object, or holds nonsense; the message
+                names the file.
+        """
+        try:
+            json_object = json.loads(files.read_text(json_file))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{json_file}:{error.lineno}: not valid JSON: {error.msg}") from error
+        if not isinstance(json_object, dict):
+            raise UserError(f"{json_file}: a JSON object with the model's sizes was expected")
+        try:
+            return cls.from_dict(json_object)
+        except UserError as error:
+            raise UserError(f"{json_file}: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """All keys, the unknown ones included, as a deep copy."""
+        return copy.deepcopy(self.__dict__)
+
+    def to_json_string(self) -> str:
+        """JSON as the original writes it: sorted keys, indent 2, a final newline."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BertConfig) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, as in the original
+
+    def __repr__(self) -> str:
+        return f"BertConfig({self.__dict__})"
+
+    def _check(self) -> None:
+        for key in _SIZES:
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UserError(f"{key} must be a positive whole number. Received: {value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                "hidden_size must be a multiple of num_attention_heads. Received: "
+                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
+            )
+        for key in _PROBABILITIES:
+            value = getattr(self, key)
+            if value is not None and not (_is_number(value) and 0 <= value < 1):
+                raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")
+        if not (_is_number(self.initializer_range) and self.initializer_range >= 0):
+            raise UserError(
+                f"initializer_range must be 0 or more. Received: {self.initializer_range!r}"
+            )
+        act = self.hidden_act
+        named = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
+        if not (named or callable(act)):
+            raise UserError(
+                f"hidden_act must be one of {', '.join(ACTIVATIONS)}. Received: {act!r}"
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,226 @@
+"""Classification sets in TSV files (CoLA, MNLI, MRPC, XNLI): each is a row of a table.
+
+To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bert_tf import files
+from bert_tf.data.features import InputExample
+from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
+from bert_tf.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """One file of a set: which of its columns mean what. Columns count from 0.
+
+    Attributes:
+        file: path of the file inside `data_dir`.
+        has_header: whether the first line has names of columns instead of data.
+        text_a: column of the text.
+        text_b: column of the second text; None for single texts.
+        label: column of the label, `LAST` for the last of the row. None for a test set without
+            labels; its examples get the first label of the task as a placeholder.
+        guid: prefix of the names of the examples, `<guid>-<number>`.
+        guid_column: column with the number; None for the row's position in the file, from 0,
+            the header and rows that are left out included.
+        only: (column, value): rows with another value there are left out, unread otherwise.
+        spellings: (in the file, in the task's labels) for labels that are written differently.
+    """
+
+    file: str
+    has_header: bool = True
+    text_a: int
+    text_b: int | None = None
+    label: int | None = None
+    guid: str
+    guid_column: int | None = None
+    only: tuple[int, str] | None = None
+    spellings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TsvTask:
+    """A data set: its name, its labels in the order of their ids, its splits by name.
+
+    No labels means that the label is a number, as in STS-B.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    splits: Mapping[str, Split]
+
+
+_NLI_LABELS = ("contradiction", "entailment", "neutral")
+
+# Columns, guids and labels as the original release reads them. CoLA has a header only in its
+# test set, and MNLI's label stands last because dev has four columns more than train.
+TASKS: dict[str, TsvTask] = {
+    task.name: task
+    for task in (
+        TsvTask(
+            "cola",
+            ("0", "1"),
+            {
+                "train": Split(file="train.tsv", has_header=False, text_a=3, label=1, guid="train"),
+                "dev": Split(file="dev.tsv", has_header=False, text_a=3, label=1, guid="dev"),
+                "test": Split(file="test.tsv", text_a=1, guid="test"),
+            },
+        ),
+        TsvTask(
+            "mnli",
+            _NLI_LABELS,
+            {
+                "train": Split(
+                    file="train.tsv", text_a=8, text_b=9, label=LAST, guid="train", guid_column=0
+                ),
+                "dev": Split(
+                    file="dev_matched.tsv",
+                    text_a=8,
+                    text_b=9,
+                    label=LAST,
+                    guid="dev_matched",
+                    guid_column=0,
+                ),
+                "test": Split(
+                    file="test_matched.tsv", text_a=8, text_b=9, guid="test", guid_column=0
+                ),
+            },
+        ),
+        TsvTask(
+            "mrpc",
+            ("0", "1"),
+            {
+                "train": Split(file="train.tsv", text_a=3, text_b=4, label=0, guid="train"),
+                "dev": Split(file="dev.tsv", text_a=3, text_b=4, label=0, guid="dev"),
+                "test": Split(file="test.tsv", text_a=3, text_b=4, guid="test"),
+            },
+        ),
+        TsvTask(
+            "xnli",
+            _NLI_LABELS,
+            {
+                "train": Split(
+                    file="multinli/multinli.train.zh.tsv",
+                    text_a=0,
+                    text_b=1,
+                    label=2,
+                    guid="train",
+                    spellings=(("contradictory", "contradiction"),),
+                ),
+                "dev": Split(
+                    file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")
+                ),
+            },
+        ),
+    )
+}
+
+
+def task_named(name: str) -> TsvTask:
+    """The task of this name, in upper or lower case.
+
+    Raises:
+        UserError: there is none; the message lists those there are.
+    """
+    try:
+        return TASKS[name.lower()]
+    except KeyError:
+        raise UserError(
+            f"Unknown task {name!r}. Pass one of {', '.join(sorted(TASKS))} as --task_name."
+        ) from None
+
+
+def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample]:
+    """Reads one split of a data set, in file order.
+
+    Args:
+        task: the set, from `task_named` or of your own.
+        split: "train", "dev" or "test".
+        data_dir: the folder with the set's files.
+
+    Returns:
+        The examples; none for an empty file or a header alone, as the original release.
+
+    Raises:
+        UserError: the task has no such split; the folder or the file is missing or cannot be
+            read; a line has too few columns; a label is not one of the task's.
+    """
+    if split not in task.splits:
+        raise UserError(
+            f"Task {task.name} has no {split} set, only {', '.join(task.splits)}. "
+            f"Leave out the step that needs it{' (--do_predict)' if split == 'test' else ''}."
+        )
+    columns = task.splits[split]
+    if not files.is_dir(data_dir):
+        raise UserError(
+            f"There is no folder {data_dir} with the files of task {task.name} "
+            f"({files.describe_absence(data_dir)})"
+        )
+    path = os.path.join(data_dir, columns.file)
+    if not files.exists(path):
+        raise UserError(
+            f"No such file: {path}, the {split} set of task {task.name} "
+            f"({files.describe_absence(path)})"
+        )
+    return list(_examples(task, columns, path))
+
+
+def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
+    owner = f"task {task.name}"
+    needed = {
+        purpose: column
+        for purpose, column in (
+            ("id", split.guid_column),
+            ("label", split.label),
+            ("text" if split.text_b is None else "first text", split.text_a),
+            ("second text", split.text_b),
+        )
+        if column is not None
+    }
+    for row in read_tsv(path):
+        if split.has_header and row.line == 1:
+            continue
+        if split.only is not None:
+            column, wanted = split.only
+            require_columns(row, {"the value to select by": column}, path, owner)
+            if row.cells[column] != wanted:
+                continue
+        require_columns(row, needed, path, owner)
+        number = row.line - 1 if split.guid_column is None else row.cells[split.guid_column]
+        yield InputExample(
+            guid=f"{split.guid}-{number}",
+            text_a=row.cells[split.text_a],
+            text_b=None if split.text_b is None else row.cells[split.text_b],
+            label=_label(task, split, row, path),
+        )
+
+
+def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
+    if split.label is None:
+        return task.labels[0] if task.labels else "0"
+    written = row.cells[split.label]
+    label = dict(split.spellings).get(written, written)
+    if label in task.labels or (not task.labels and _is_number(label)):
+        return label
+    allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
+    if label.strip() in task.labels:
+        advice = "Remove the blank beside it."
+    elif row.line == 1 and not split.has_header:
+        advice = f"Is line 1 a header? {split.file} of task {task.name} has none: remove the line."
+    else:
+        advice = "Correct or remove the line."
+    raise UserError(
+        f"{path}:{row.line}: label {written!r} of task {task.name} is not {allowed}. {advice}"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

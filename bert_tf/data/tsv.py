@@ -1,0 +1,105 @@
+"""Tab-separated files: rows with their line numbers, so that every error can point at its line."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+LAST = -1
+"""Stands for the last column of a row, however many there are."""
+
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class TsvRow:
+    """One row: `line` is its 1-based line number in the file, `cells` its columns."""
+
+    line: int
+    cells: list[str]
+
+
+def read_tsv(path: str) -> Iterator[TsvRow]:
+    """Yields the rows of a tab-separated UTF-8 file.
+
+    Quotes are ordinary characters and never join lines: GLUE files are full of lone ones. As in
+    the original release only LF ends a row and every CR is deleted. A byte order mark at the
+    beginning is dropped. A blank line is a row without cells, for the caller to judge, since
+    only the caller knows whether it stands for data; blank lines at the end are left out.
+
+    Args:
+        path: the file, local or remote.
+
+    Yields:
+        One `TsvRow` per line, in file order.
+
+    Raises:
+        UserError: there is no such file, it may not be read, it is not UTF-8, or a cell is
+            longer than `csv.field_size_limit()`, 131072 characters. Raised while iterating.
+    """
+    reader = csv.reader(
+        _without_bom(files.read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE
+    )
+    blank: list[TsvRow] = []
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UserError(
+                f"{path}:{reader.line_num}: not a readable row ({error}). A text of that length "
+                "is mostly a missing line end or tab: correct the line, or shorten its text."
+            ) from error
+        row = TsvRow(reader.line_num, cells)
+        if not cells:
+            blank.append(row)
+            continue
+        yield from blank
+        blank.clear()
+        yield row
+
+
+def _without_bom(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        yield line.removeprefix("\ufeff")
+        break
+    yield from lines
+
+
+def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:
+    """Checks that a row has all the columns that somebody is about to read.
+
+    Args:
+        row: the row.
+        columns: what is read -> 0-based column, or `LAST`; at least one.
+        path: the file of the row, for the message.
+        owner: whose rows these are, for the message ("task cola").
+
+    Raises:
+        UserError: the row is empty or has too few columns. The message has the line, what was
+            expected where, and the beginning of the row.
+    """
+    needed = max(0, *columns.values()) + 1
+    if len(row.cells) >= needed:
+        return
+    number = "1 column" if needed == 1 else f"{needed} columns"
+    expected = f"a row of {owner} needs at least {number} ({_describe(columns)})"
+    if not row.cells:
+        raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
+    text = "\t".join(row.cells)
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    hint = "Columns must be separated by tabs."
+    if len(row.cells) == 1 and ("," in text or ";" in text):
+        hint = f"Is this a CSV? {hint}"
+    raise UserError(f"{path}:{row.line}: {expected}, found {len(row.cells)}: {shown!r}. {hint}")
+
+
+def _describe(columns: Mapping[str, int]) -> str:
+    in_order = sorted(columns.items(), key=lambda item: (item[1] == LAST, item[1]))
+    return ", ".join(
+        f"{purpose} in the last column" if column == LAST else f"{purpose} in column {column + 1}"
+        for purpose, column in in_order
+    )

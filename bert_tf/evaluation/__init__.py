@@ -1,0 +1,1 @@
+"""From outputs of a model to figures."""

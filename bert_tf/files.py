@@ -1,0 +1,173 @@
+"""Reading and writing files: local paths, and whatever TensorFlow's file system knows (gs://).
+
+TensorFlow is imported only when a path names a remote file system, so that tokenization and
+data preparation work without it.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+
+from bert_tf.errors import UserError
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` names another file system than the local one (`gs://...`)."""
+    return "://" in path
+
+
+def _gfile() -> Any:
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def exists(path: str) -> bool:
+    """Whether a file or a folder of this name exists."""
+    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def is_dir(path: str) -> bool:
+    """Whether `path` is a folder."""
+    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def list_dir(path: str) -> list[str]:
+    """Names in a folder, sorted; empty when there is no such folder."""
+    if not is_dir(path):
+        return []
+    names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
+    return sorted(name.rstrip("/") for name in names)
+
+
+def make_dirs(path: str) -> None:
+    """Creates a folder and its parents.
+
+    Raises:
+        UserError: when a file stands in the way, or the folder may not be created.
+    """
+    try:
+        _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot create the folder {path}: {error.strerror or error}") from error
+
+
+def remove(path: str) -> None:
+    """Removes a file; one that is not there is no error."""
+    if is_remote(path):
+        if _gfile().exists(path):
+            _gfile().remove(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def describe_absence(path: str) -> str:
+    """What a user needs to see when `path` is missing: how far it exists, and what lies there."""
+    folder = os.path.dirname(path) or "."
+    while not is_dir(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder) or "."
+    names = list_dir(folder)
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"the folder {folder} has: {shown or 'nothing'}"
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Opens a file for reading bytes.
+
+    Raises:
+        UserError: when there is no such file (with what lies there instead), when it is a
+            folder, or when it may not be read.
+    """
+    if not exists(path):
+        raise UserError(f"No such file: {path} ({describe_absence(path)})")
+    if is_dir(path):
+        raise UserError(f"{path} is a folder, a file was expected")
+    try:
+        return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror or error}") from error
+
+
+def read_text(path: str) -> str:
+    """The whole of a UTF-8 file.
+
+    Raises:
+        UserError: as `open_binary`; or the file is not UTF-8 (with the line).
+    """
+    return "\n".join(read_lines(path))
+
+
+def read_lines(path: str) -> Iterator[str]:
+    r"""Yields the lines of a UTF-8 text file, without their line ends.
+
+    Only LF ends a line and every CR is deleted, also one inside a line: this is how the
+    TensorFlow file API, through which the original reads its texts, behaves. U+2028 and its
+    like stay in the line.
+
+    Raises:
+        UserError: as `open_binary`; or a line is not UTF-8 (`train.tsv:12: ...`).
+    """
+    with open_binary(path) as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise UserError(_explain_encoding(path, number, raw, error)) from error
+            text = line.rstrip("\n").replace("\r", "")
+            # Nothing but CRs after the last LF is nothing at all.
+            if text or line.endswith("\n"):
+                yield text
+
+
+def _explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+    if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        found, encoding = "it begins with the mark of UTF-16", "utf-16"
+    else:
+        found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
+        encoding = "latin-1"
+    return (
+        f"{path}:{number}: the file is not UTF-8 ({found}). Convert it first, for instance with: "
+        f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
+    )
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Gives a temporary name to write to; at the end the file takes the place of `path`.
+
+    Nobody ever sees a half-written file under its final name, and when writing fails the old
+    file is still there.
+
+    Raises:
+        UserError: when the file cannot be written (no right to, disk full).
+    """
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        yield temporary
+        if is_remote(path):
+            _gfile().rename(temporary, path, overwrite=True)
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}") from error
+    finally:
+        remove(temporary)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a UTF-8 file under a temporary name and renames it.
+
+    Raises:
+        UserError: as `replacing`.
+    """
+    with (
+        replacing(path) as temporary,
+        (
+            _gfile().GFile(temporary, "w")
+            if is_remote(path)
+            else open(temporary, "w", encoding="utf-8", newline="\n")
+        ) as file,
+    ):
+        file.write(text)

@@ -1,0 +1,25 @@
+"""The model, in keras and keras.ops only: it runs on every backend of Keras."""
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.bert import BertModel
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+    checkpoint_name,
+)
+from bert_tf.modeling.layers import create_initializer, gelu, get_activation
+
+__all__ = [
+    "BertClassifier",
+    "BertConfig",
+    "BertModel",
+    "BertPretrainer",
+    "BertSpanLabeler",
+    "BertTokenClassifier",
+    "checkpoint_name",
+    "create_initializer",
+    "gelu",
+    "get_activation",
+]

@@ -1,0 +1,131 @@
+"""BertModel: embeddings, encoder and pooler (shape letters: see `layers.py`)."""
+
+import copy
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.layers import BertEmbeddings, Encoder, Pooler, create_attention_mask
+
+
+class ConfiguredModel(keras.Model):
+    """A model whose every shape follows from a `BertConfig`.
+
+    It has its variables from the moment it is made, so that a checkpoint can be loaded before
+    anything is computed, and the names of the variables do not depend on where it is used.
+
+    Args:
+        config: sizes and rates; copied.
+        use_one_hot_embeddings: see `BertEmbeddings`.
+    """
+
+    def __init__(
+        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = copy.deepcopy(config)
+        self.use_one_hot_embeddings = use_one_hot_embeddings
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Nothing is left to build when Keras loads a saved model."""
+
+    def get_config(self) -> dict[str, Any]:
+        """What `__init__` takes, for saving.
+
+        Raises:
+            ValueError: `hidden_act` is a function, which a file cannot hold.
+        """
+        if callable(self.config.hidden_act):
+            raise ValueError(
+                "A model whose hidden_act is a function cannot be saved as a Keras file; use the "
+                f"name of an activation. Received: {self.config.hidden_act!r}"
+            )
+        return {
+            "name": self.name,
+            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+            "config": self.config.to_dict(),
+            "use_one_hot_embeddings": self.use_one_hot_embeddings,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "ConfiguredModel":
+        """The model that `get_config` described."""
+        config = dict(config)
+        dtype = keras.saving.deserialize_keras_object(config.pop("dtype"))
+        bert_config = BertConfig.from_dict(config.pop("config"))
+        return cls(bert_config, dtype=dtype, **config)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertModel(ConfiguredModel):
+    """Bidirectional transformer encoder (Devlin et al. 2018, section 3).
+
+    Args:
+        config: sizes and rates; copied.
+        use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
+        name: scope of the variables.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        use_one_hot_embeddings: bool = False,
+        name: str = "bert",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, use_one_hot_embeddings, name=name, **kwargs)
+        self.embeddings = BertEmbeddings(
+            self.config, use_one_hot_embeddings, dtype=self.dtype_policy
+        )
+        self.encoder = Encoder(self.config, dtype=self.dtype_policy)
+        self.pooler = Pooler(self.config, dtype=self.dtype_policy)
+        self.build()
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the variables; nothing depends on the shape of the input."""
+        if self.built:
+            return
+        hidden_shape = (None, None, self.config.hidden_size)
+        self.embeddings.build()
+        self.encoder.build(hidden_shape)
+        self.pooler.build(hidden_shape)
+
+    def call(
+        self,
+        inputs: dict[str, Any],
+        training: bool | None = None,
+        return_attention_probs: bool = False,
+    ) -> dict[str, Any]:
+        """Encodes token ids.
+
+        Args:
+            inputs: `input_ids` [B, S], ids of word pieces; optional `input_mask` [B, S], 1 for
+                tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
+                default zeros. Other keys are ignored.
+            training: whether dropout is on.
+            return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
+
+        Returns:
+            `embedding_output` [B, S, H], `all_encoder_layers`, a list of [B, S, H] without the
+            embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
+        """
+        input_ids = inputs["input_ids"]
+        input_mask, segment_ids = inputs.get("input_mask"), inputs.get("segment_ids")
+        if input_mask is None:
+            input_mask = ops.ones_like(input_ids)
+        if segment_ids is None:
+            segment_ids = ops.zeros_like(input_ids)
+        embedding_output = self.embeddings(input_ids, segment_ids, training=training)
+        attention_mask = create_attention_mask(input_mask, self.compute_dtype)
+        layers, attention_probs = self.encoder(embedding_output, attention_mask, training=training)
+        outputs = {
+            "embedding_output": embedding_output,
+            "all_encoder_layers": layers,
+            "sequence_output": layers[-1],
+            "pooled_output": self.pooler(layers[-1]),
+        }
+        if return_attention_probs:
+            outputs["all_attention_probs"] = attention_probs
+        return outputs

@@ -1,0 +1,234 @@
+"""What stands on the encoder: heads, and the models that carry them.
+
+Shape letters: see `layers.py`; L is the number of labels.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling.bert import BertModel, ConfiguredModel
+from bert_tf.modeling.layers import (
+    create_initializer,
+    dense_layer,
+    get_activation,
+    layer_norm_layer,
+)
+
+# The original's classifier has its weights at the root, outside of any scope. A Keras layer has
+# to have a name, so the head is called this and `checkpoint_name` takes it off again.
+ROOT_HEAD = "classifier"
+
+# Classifier and SQuAD heads start from this deviation and this dropout, whatever the
+# configuration says.
+HEAD_INITIALIZER_RANGE = 0.02
+CLASSIFIER_DROPOUT = 0.1
+
+
+def checkpoint_name(variable: keras.Variable) -> str:
+    """The name of a model's variable in a checkpoint of the original."""
+    return variable.path.removeprefix(f"{ROOT_HEAD}/")
+
+
+class LinearHead(keras.layers.Layer):
+    """Logits x W^T + b, with W stored as [L, H] like every head of the original.
+
+    Args:
+        num_labels: L.
+        initializer_range: deviation of the truncated normal that W starts from.
+    """
+
+    def __init__(
+        self, num_labels: int, initializer_range: float = HEAD_INITIALIZER_RANGE, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_labels = num_labels
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape: Any) -> None:
+        """Creates `output_weights` [L, H] and `output_bias` [L]."""
+        self.output_weights = self.add_weight(
+            shape=(self.num_labels, input_shape[-1]),
+            initializer=create_initializer(self.initializer_range),
+            name="output_weights",
+        )
+        self.output_bias = self.add_weight(
+            shape=(self.num_labels,), initializer="zeros", name="output_bias"
+        )
+
+    def call(self, x: Any) -> Any:
+        """[.., H] -> [.., L]."""
+        return ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Scores of every word piece at the masked positions; W is the word embedding table."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(name="predictions", **kwargs)
+        self.vocab_size = config.vocab_size
+        self.dense = dense_layer(
+            config.hidden_size,
+            config,
+            name="dense",
+            dtype=self.dtype_policy,
+            activation=get_activation(config.hidden_act),
+        )
+        self.layer_norm = layer_norm_layer(self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the transformation for [B, P, H] and creates `output_bias` [V]."""
+        with keras.name_scope("transform"):
+            self.dense.build(input_shape)
+            self.layer_norm.build(input_shape)
+        self.output_bias = self.add_weight(
+            shape=(self.vocab_size,), initializer="zeros", name="output_bias"
+        )
+
+    def call(self, sequence_output: Any, positions: Any, word_embeddings: Any) -> Any:
+        """[B, S, H], positions [B, P] and the table [V, H] -> logits [B, P, V]."""
+        masked = ops.take_along_axis(sequence_output, positions[:, :, None], axis=1)  # [B, P, H]
+        hidden = self.layer_norm(self.dense(masked))  # [B, P, H]
+        return ops.matmul(hidden, ops.transpose(word_embeddings)) + self.output_bias
+
+
+class _EncoderWithHead(ConfiguredModel):
+    """An encoder under `bert` that heads are put on."""
+
+    def __init__(self, config: BertConfig, use_one_hot_embeddings: bool, **kwargs: Any) -> None:
+        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        self.bert = BertModel(self.config, use_one_hot_embeddings, dtype=self.dtype_policy)
+
+    @property
+    def _pooled_shape(self) -> tuple:
+        return (None, self.config.hidden_size)
+
+    @property
+    def _sequence_shape(self) -> tuple:
+        return (None, None, self.config.hidden_size)
+
+
+class _LabelModel(_EncoderWithHead):
+    """A model with one linear head of `num_labels`, at the root."""
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_labels: int,
+        use_one_hot_embeddings: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        self.num_labels = num_labels
+        self.dropout = keras.layers.Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
+        self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
+        self.head.build(self._pooled_shape)
+        self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """What `__init__` takes, for saving."""
+        return {**super().get_config(), "num_labels": self.num_labels}
+
+    def _logits(self, x: Any, training: bool | None) -> dict[str, Any]:
+        logits = self.head(self.dropout(x, training=training))
+        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertClassifier(_LabelModel):
+    """A label for each row, from `pooled_output` (section 4.1 of the paper).
+
+    Args:
+        config: sizes and rates of the encoder.
+        num_labels: L.
+        use_one_hot_embeddings: see `BertModel`.
+    """
+
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L]."""
+        return self._logits(self.bert(inputs, training=training)["pooled_output"], training)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertTokenClassifier(_LabelModel):
+    """A label for each token, from `sequence_output` (section 5.3 of the paper).
+
+    Args:
+        config: sizes and rates of the encoder.
+        num_labels: L.
+        use_one_hot_embeddings: see `BertModel`.
+    """
+
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, S, L]."""
+        return self._logits(self.bert(inputs, training=training)["sequence_output"], training)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertSpanLabeler(_EncoderWithHead):
+    """Start and end of an answer in the row (section 4.2 of the paper).
+
+    Args:
+        config: sizes and rates of the encoder.
+        use_one_hot_embeddings: see `BertModel`.
+    """
+
+    def __init__(
+        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        self.head = LinearHead(2, name="squad", dtype=self.dtype_policy)
+        with keras.name_scope("cls"):
+            self.head.build(self._sequence_shape)
+        self.built = True
+
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+        """Inputs of `BertModel` -> `start_logits` and `end_logits`, both [B, S]."""
+        logits = self.head(self.bert(inputs, training=training)["sequence_output"])  # [B, S, 2]
+        return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPretrainer(_EncoderWithHead):
+    """Masked words and next sentence, the two tasks of pre-training (section 3.1 of the paper).
+
+    Args:
+        config: sizes and rates of the encoder.
+        use_one_hot_embeddings: see `BertModel`.
+    """
+
+    def __init__(
+        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        self.masked_lm = MaskedLMHead(self.config, dtype=self.dtype_policy)
+        self.next_sentence = LinearHead(
+            2, config.initializer_range, name="seq_relationship", dtype=self.dtype_policy
+        )
+        with keras.name_scope("cls"):
+            self.masked_lm.build(self._sequence_shape)
+            self.next_sentence.build(self._pooled_shape)
+        self.built = True
+
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+        """Predicts masked words and whether the second text follows the first.
+
+        Args:
+            inputs: inputs of `BertModel` and `masked_lm_positions` [B, P].
+            training: whether dropout is on.
+
+        Returns:
+            `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where 0 stands for
+            "follows" and 1 for "random".
+        """
+        encoded = self.bert(inputs, training=training)
+        return {
+            "masked_lm_logits": self.masked_lm(
+                encoded["sequence_output"],
+                inputs["masked_lm_positions"],
+                self.bert.embeddings.word_embeddings,
+            ),
+            "next_sentence_logits": self.next_sentence(encoded["pooled_output"]),
+        }

@@ -1,0 +1,313 @@
+"""The layers of the encoder.
+
+Shapes are written with these letters, here and in `bert.py` and `heads.py`:
+
+    B  batch        rows of a batch
+    S  sequence     tokens in a row, padding included
+    H  hidden       width of the model
+    N  heads        attention heads
+    D  head size    H / N
+    I  intermediate width of the feed-forward layer
+    V  vocabulary   rows of the word embedding table
+    P  predictions  masked positions in a row
+
+A layer carries the name of the original's variable scope, so that a variable's path is its name
+in `bert_model.ckpt`. Every layer builds its children in `build`: a child that is built only by its
+first call comes back from a `.keras` file with random weights.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import ACTIVATIONS, BertConfig
+
+# What the mask adds to the scores of padding. Not minus infinity: a row that is all padding
+# then has the unmasked distribution, as in the original.
+MASKED_SCORE = -10000.0
+LAYER_NORM_EPSILON = 1e-12
+
+
+def gelu(x: Any) -> Any:
+    """Gaussian error linear unit in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+
+    Source: Hendrycks and Gimpel 2016. The original uses this form, not the one with erf.
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+def get_activation(activation: str | Callable | None) -> Callable | None:
+    """The function of a `hidden_act`; None when there is none to apply.
+
+    Args:
+        activation: `linear`, `relu`, `gelu`, `tanh` in any case, "" or None for `linear`, or a
+            callable, which is returned as it is.
+
+    Raises:
+        ValueError: the name is none of these.
+    """
+    if activation is not None and not isinstance(activation, str):
+        return activation
+    functions = {"relu": keras.activations.relu, "gelu": gelu, "tanh": keras.activations.tanh}
+    name = (activation or "linear").lower()
+    if name not in ACTIVATIONS:
+        raise ValueError(
+            f"Unknown activation. One of {', '.join(ACTIVATIONS)}. Received: {activation!r}"
+        )
+    return functions.get(name)
+
+
+def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
+    """Normal distribution cut off at two deviations, which all weight matrices start from."""
+    return keras.initializers.TruncatedNormal(stddev=initializer_range)
+
+
+def dense_layer(
+    units: int, config: BertConfig, *, name: str, dtype: Any, activation: Callable | None = None
+) -> keras.layers.Dense:
+    """A dense layer [.., in] -> [.., units] that starts from the configuration's distribution."""
+    return keras.layers.Dense(
+        units,
+        activation=activation,
+        kernel_initializer=create_initializer(config.initializer_range),
+        name=name,
+        dtype=dtype,
+    )
+
+
+def layer_norm_layer(dtype: Any) -> keras.layers.LayerNormalization:
+    """Layer normalization over the last axis, under the original's scope name and epsilon."""
+    return keras.layers.LayerNormalization(
+        epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype
+    )
+
+
+def create_attention_mask(input_mask: Any, dtype: str) -> Any:
+    """What is added to attention scores: 0 at tokens, -10000 at padding.
+
+    Args:
+        input_mask: [B, S], 1 for tokens and 0 for padding.
+        dtype: float type of the scores.
+
+    Returns:
+        [B, 1, 1, S]; it broadcasts over heads and queries, since padding positions also act as
+        queries.
+    """
+    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASKED_SCORE
+
+
+class BertEmbeddings(keras.layers.Layer):
+    """Word, segment and position embeddings, summed, normalised and dropped out (section 3.2).
+
+    Args:
+        config: sizes of the model.
+        use_one_hot_embeddings: look words up by a matrix product with one-hot rows, which is
+            faster on a TPU. Ids out of range then give a zero vector instead of an error.
+    """
+
+    def __init__(
+        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(name="embeddings", **kwargs)
+        self.config = config
+        self.use_one_hot_embeddings = use_one_hot_embeddings
+        self.layer_norm = layer_norm_layer(self.dtype_policy)
+        self.dropout = keras.layers.Dropout(
+            config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy
+        )
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the three tables; their sizes come from the configuration."""
+        self.word_embeddings = self._table("word_embeddings", self.config.vocab_size)
+        self.token_type_embeddings = self._table(
+            "token_type_embeddings", self.config.type_vocab_size
+        )
+        self.position_embeddings = self._table(
+            "position_embeddings", self.config.max_position_embeddings
+        )
+        self.layer_norm.build((None, None, self.config.hidden_size))
+
+    def _table(self, name: str, rows: int) -> keras.Variable:
+        return self.add_weight(
+            shape=(rows, self.config.hidden_size),
+            initializer=create_initializer(self.config.initializer_range),
+            name=name,
+        )
+
+    def call(self, input_ids: Any, segment_ids: Any, training: bool | None = None) -> Any:
+        """[B, S] word ids and [B, S] segment ids -> [B, S, H].
+
+        Raises:
+            ValueError: S is known and greater than `max_position_embeddings`.
+        """
+        length, rows = input_ids.shape[1], self.config.max_position_embeddings
+        if length is not None and length > rows:
+            raise ValueError(
+                "The sequence is longer than the position table. Received: "
+                f"{length} tokens, max_position_embeddings={rows}"
+            )
+        if self.use_one_hot_embeddings:
+            words = _one_hot_lookup(self.word_embeddings, input_ids)  # [B, S, H]
+        else:
+            words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
+        # The few segments are always looked up by a matrix product, as in the original; an id
+        # beyond the table therefore adds nothing instead of failing.
+        segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
+        positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
+        embeddings = words + segments + positions[None, :, :]
+        return self.dropout(self.layer_norm(embeddings), training=training)
+
+
+def _one_hot_lookup(table: Any, ids: Any) -> Any:
+    one_hot = ops.one_hot(ids, table.shape[0], dtype=table.dtype)  # [B, S, rows]
+    return ops.matmul(one_hot, table)  # [B, S, H]
+
+
+class SelfAttention(keras.layers.Layer):
+    """Scaled dot-product attention of a sequence to itself, in N heads (Vaswani et al. 2017)."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(name="self", **kwargs)
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.hidden_size // config.num_attention_heads
+        self.query, self.key, self.value = (
+            dense_layer(config.hidden_size, config, name=name, dtype=self.dtype_policy)
+            for name in ("query", "key", "value")
+        )
+        self.dropout = keras.layers.Dropout(
+            config.attention_probs_dropout_prob or 0.0, dtype=self.dtype_policy
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the three projections for [B, S, H]."""
+        for projection in (self.query, self.key, self.value):
+            projection.build(input_shape)
+
+    def call(
+        self, hidden: Any, attention_mask: Any, training: bool | None = None
+    ) -> tuple[Any, Any]:
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H] and probabilities [B, N, S, S]."""
+        # Scaling the queries instead of the scores: the same product, S / D times less work.
+        query = self._split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
+        key = self._split_heads(self.key(hidden))  # [B, N, S, D]
+        value = self._split_heads(self.value(hidden))  # [B, N, S, D]
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_mask
+        probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
+        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context = ops.transpose(context, (0, 2, 1, 3))  # [B, S, N, D]
+        return ops.reshape(context, ops.shape(hidden)), probabilities
+
+    def _split_heads(self, x: Any) -> Any:
+        batch, length = ops.shape(x)[:2]
+        x = ops.reshape(x, (batch, length, self.num_heads, self.head_size))
+        return ops.transpose(x, (0, 2, 1, 3))  # [B, N, S, D]
+
+
+class ResidualOutput(keras.layers.Layer):
+    """Dense to H, dropout, then layer normalization of the sum with the block's input."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(name="output", **kwargs)
+        self.dense = dense_layer(config.hidden_size, config, name="dense", dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(
+            config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy
+        )
+        self.layer_norm = layer_norm_layer(self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the children for [B, S, input width]."""
+        self.dense.build(input_shape)
+        self.layer_norm.build((*input_shape[:-1], self.dense.units))
+
+    def call(self, x: Any, residual: Any, training: bool | None = None) -> Any:
+        """[B, S, input width] and [B, S, H] -> [B, S, H]."""
+        return self.layer_norm(self.dropout(self.dense(x), training=training) + residual)
+
+
+class TransformerLayer(keras.layers.Layer):
+    """One encoder layer: attention and a feed-forward network, each added and normalised after."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hidden_size = config.hidden_size
+        self.attention = SelfAttention(config, dtype=self.dtype_policy)
+        self.attention_output = ResidualOutput(config, dtype=self.dtype_policy)
+        self.intermediate = dense_layer(
+            config.intermediate_size,
+            config,
+            name="dense",
+            dtype=self.dtype_policy,
+            activation=get_activation(config.hidden_act),
+        )
+        self.feed_forward_output = ResidualOutput(config, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the children under the original's scopes `attention`, `intermediate`, `output`."""
+        with keras.name_scope("attention"):
+            self.attention.build(input_shape)
+            self.attention_output.build(input_shape)
+        with keras.name_scope("intermediate"):
+            self.intermediate.build(input_shape)
+        self.feed_forward_output.build((*input_shape[:-1], self.intermediate.units))
+
+    def call(
+        self, hidden: Any, attention_mask: Any, training: bool | None = None
+    ) -> tuple[Any, Any]:
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H] and probabilities [B, N, S, S]."""
+        context, probabilities = self.attention(hidden, attention_mask, training=training)
+        attended = self.attention_output(context, hidden, training=training)  # [B, S, H]
+        intermediate = self.intermediate(attended)  # [B, S, I]
+        return self.feed_forward_output(intermediate, attended, training=training), probabilities
+
+
+class Encoder(keras.layers.Layer):
+    """The stack of encoder layers."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(name="encoder", **kwargs)
+        self.transformer_layers = [
+            TransformerLayer(config, name=f"layer_{index}", dtype=self.dtype_policy)
+            for index in range(config.num_hidden_layers)
+        ]
+
+    def build(self, input_shape: Any) -> None:
+        """Builds every layer for [B, S, H]."""
+        for layer in self.transformer_layers:
+            layer.build(input_shape)
+
+    def call(
+        self, hidden: Any, attention_mask: Any, training: bool | None = None
+    ) -> tuple[list[Any], list[Any]]:
+        """[B, S, H] -> outputs [B, S, H] and attention probabilities [B, N, S, S] of all layers."""
+        outputs, all_probabilities = [], []
+        for layer in self.transformer_layers:
+            hidden, probabilities = layer(hidden, attention_mask, training=training)
+            outputs.append(hidden)
+            all_probabilities.append(probabilities)
+        return outputs, all_probabilities
+
+
+class Pooler(keras.layers.Layer):
+    """The first token through a dense layer and tanh: one vector for the whole row."""
+
+    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+        super().__init__(name="pooler", **kwargs)
+        self.dense = dense_layer(
+            config.hidden_size,
+            config,
+            name="dense",
+            dtype=self.dtype_policy,
+            # Always tanh, whatever hidden_act is.
+            activation=keras.activations.tanh,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the dense layer for [B, S, H]."""
+        self.dense.build((input_shape[0], input_shape[-1]))
+
+    def call(self, sequence_output: Any) -> Any:
+        """[B, S, H] -> [B, H]."""
+        return self.dense(sequence_output[:, 0, :])

@@ -1,0 +1,199 @@
+"""The optimizer of the original: Adam with decoupled weight decay, warm-up and linear decay.
+
+Written for Keras, on any backend: `model.compile(optimizer=create_optimizer(...))` works as well
+as the training loop of this package.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+# The original's constants, which none of its scripts can change.
+WEIGHT_DECAY_RATE = 0.01
+CLIP_NORM = 1.0
+NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate that rises over the warm-up and then falls linearly to 0.
+
+    With t steps done, N = `num_train_steps` and W = `num_warmup_steps`, the rate is
+    `init_lr * t / W` while t < W and `init_lr * (1 - min(t, N) / N)` after. The decay counts from
+    step 0 and not from the end of the warm-up, so the rate steps down at t = W; and the very
+    first update of a run with a warm-up has rate 0. Both are the original's.
+
+    Args:
+        init_lr: the peak.
+        num_train_steps: N, at least 1.
+        num_warmup_steps: W; 0 or None is no warm-up.
+
+    Raises:
+        ValueError: `num_train_steps` is below 1.
+    """
+
+    def __init__(
+        self, init_lr: float, num_train_steps: int, num_warmup_steps: int | None = 0
+    ) -> None:
+        if num_train_steps < 1:
+            raise ValueError(
+                f"num_train_steps must be at least 1. Received: num_train_steps={num_train_steps}"
+            )
+        self.init_lr = init_lr
+        self.num_train_steps = num_train_steps
+        self.num_warmup_steps = num_warmup_steps or 0
+
+    def __call__(self, step: Any) -> Any:
+        """The rate of the update that follows `step` updates."""
+        step = ops.cast(step, "float32")
+        done = ops.minimum(step, self.num_train_steps) / self.num_train_steps
+        rate = self.init_lr * (1.0 - done)
+        if not self.num_warmup_steps:
+            return rate
+        warming_up = self.init_lr * (step / self.num_warmup_steps)
+        return ops.where(step < self.num_warmup_steps, warming_up, rate)
+
+    def get_config(self) -> dict[str, Any]:
+        """What `__init__` takes, for saving."""
+        return {
+            "init_lr": self.init_lr,
+            "num_train_steps": self.num_train_steps,
+            "num_warmup_steps": self.num_warmup_steps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class AdamWeightDecay(keras.optimizers.Optimizer):
+    """Adam (Kingma and Ba 2014) without bias correction, with decoupled weight decay.
+
+    The update is `p <- p - rate (m / (sqrt(v) + epsilon) + weight_decay_rate p)`; the decay is
+    scaled by the rate and has no part in m, v and the clipping.
+
+    Args:
+        learning_rate: a number or a schedule; a schedule is asked with the number of updates
+            before this one.
+        weight_decay_rate: 0.0, as in the original class, is no decay.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+        epsilon: added outside of the root.
+        exclude_from_weight_decay: regular expressions; a variable is not decayed when one is
+            found anywhere in its path (`bert/embeddings/LayerNorm/gamma`), in this casing.
+        bias_correction: divide m and v by 1 - beta^t, as Adam is published and the original does
+            not.
+        global_clipnorm: gradients are scaled down to this global norm, before Adam. Gradients of
+            embedding look-ups are made dense first: the norm of their un-summed slices is another.
+        name: name of the optimizer.
+        **kwargs: other arguments of `keras.optimizers.Optimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        weight_decay_rate: float = 0.0,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        exclude_from_weight_decay: Sequence[str] | None = None,
+        bias_correction: bool = False,
+        global_clipnorm: float | None = None,
+        name: str = "adam_weight_decay",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate, global_clipnorm=global_clipnorm, name=name, **kwargs)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.exclude_from_weight_decay_patterns = tuple(exclude_from_weight_decay or ())
+        self.bias_correction = bias_correction
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates the slots `adam_m` and `adam_v` of every variable."""
+        if self.built:
+            return
+        super().build(variables)
+        self.adam_m, self.adam_v = self.add_optimizer_variables(variables, ["adam_m", "adam_v"])
+        self._decays = [self._do_use_weight_decay(variable.path) for variable in variables]
+
+    def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
+        """The trained variables, each with its slots by the names they have in checkpoints."""
+        return [
+            (variable, {"adam_m": m, "adam_v": v})
+            for variable, m, v in zip(
+                self._trainable_variables, self.adam_m, self.adam_v, strict=True
+            )
+        ]
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """One update of one variable."""
+        index = self._get_variable_index(variable)
+        gradient = ops.cast(gradient, variable.dtype)
+        m = self.beta_1 * self.adam_m[index] + (1.0 - self.beta_1) * gradient
+        v = self.beta_2 * self.adam_v[index] + (1.0 - self.beta_2) * ops.square(gradient)
+        self.assign(self.adam_m[index], m)
+        self.assign(self.adam_v[index], v)
+        if self.bias_correction:
+            updates = ops.cast(self.iterations + 1, variable.dtype)
+            m = m / (1.0 - ops.power(self.beta_1, updates))
+            v = v / (1.0 - ops.power(self.beta_2, updates))
+        update = m / (ops.sqrt(v) + self.epsilon)
+        if self._decays[index]:
+            update = update + self.weight_decay_rate * variable
+        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * update)
+
+    def get_config(self) -> dict[str, Any]:
+        """What `__init__` takes, for saving."""
+        config = super().get_config()
+        # This optimizer decays by itself; Keras' own decay would come on top.
+        config.pop("weight_decay")
+        return {
+            **config,
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "exclude_from_weight_decay": list(self.exclude_from_weight_decay_patterns),
+            "bias_correction": self.bias_correction,
+        }
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        return super()._clip_gradients([_dense(gradient) for gradient in grads])
+
+    def _do_use_weight_decay(self, path: str) -> bool:
+        if not self.weight_decay_rate:
+            return False
+        return not any(
+            re.search(pattern, path) for pattern in self.exclude_from_weight_decay_patterns
+        )
+
+
+def _dense(gradient: Any) -> Any:
+    # TensorFlow's IndexedSlices, the gradient of a look-up, sum up when they meet an operation.
+    # Their type cannot be named here: this module runs on every backend.
+    return ops.add(gradient, 0) if type(gradient).__name__ == "IndexedSlices" else gradient
+
+
+def create_optimizer(
+    init_lr: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    adam_bias_correction: bool = False,
+) -> AdamWeightDecay:
+    """The optimizer that every training script of the original uses.
+
+    Args:
+        init_lr: peak of the learning rate.
+        num_train_steps: length of the whole training, where the rate reaches 0.
+        num_warmup_steps: length of the warm-up; 0 for none.
+        adam_bias_correction: see `AdamWeightDecay`; off in the original.
+    """
+    return AdamWeightDecay(
+        WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),
+        weight_decay_rate=WEIGHT_DECAY_RATE,
+        exclude_from_weight_decay=NO_WEIGHT_DECAY,
+        bias_correction=adam_bias_correction,
+        global_clipnorm=CLIP_NORM,
+    )

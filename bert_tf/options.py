@@ -1,0 +1,174 @@
+"""What a script can be told: one frozen dataclass per script, with what scripts share as mix-ins.
+
+A notebook makes the same objects that the command line makes:
+`classification.run(ClassifierOptions(task_name="MRPC", ...))`.
+"""
+
+import dataclasses
+from typing import Any
+
+from bert_tf.errors import UserError
+from bert_tf.tokenization import validate_case_matches_checkpoint
+
+# [CLS], one piece, [SEP]: less than this is no text.
+_SHORTEST_SEQUENCE = 3
+
+
+def option(default: Any, help_text: str, *, new: bool = False, required: bool = False) -> Any:
+    """A field of an options class, with what its flag needs.
+
+    Args:
+        default: as in the original.
+        help_text: one sentence.
+        new: whether the original has no such flag.
+        required: whether the script cannot do without.
+    """
+    return dataclasses.field(
+        default=default, metadata={"help": help_text, "new": new, "required": required}
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how text becomes its input."""
+
+    bert_config_file: str | None = option(
+        None, "JSON file with the sizes of the model (bert_config.json).", required=True
+    )
+    vocab_file: str | None = option(
+        None, "Vocabulary that the model was trained with, one piece a line.", required=True
+    )
+    init_checkpoint: str | None = option(
+        None,
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder. A newer "
+        "checkpoint in output_dir wins over it.",
+    )
+    do_lower_case: bool = option(
+        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
+    )
+    max_seq_length: int = option(
+        128, "Longest input in word pieces, special ones included; longer texts are cut."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How to train."""
+
+    output_dir: str | None = option(
+        None, "Folder for checkpoints, records and results.", required=True
+    )
+    train_batch_size: int = option(32, "Examples in a training step.")
+    learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
+    save_checkpoints_steps: int = option(1000, "Steps between two checkpoints.")
+    random_seed: int = option(
+        12345,
+        "Seed of new weights, dropout and the order of the training examples.",
+        new=True,
+    )
+    adam_bias_correction: bool = option(
+        False, "Correct the bias of Adam's moments, which the original does not.", new=True
+    )
+    verbose_logging: bool = option(
+        False, "Print the first examples as tokens and ids, too.", new=True
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(ModelOptions, TrainingOptions):
+    """What the fine-tuning scripts share: training counted in epochs."""
+
+    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    warmup_proportion: float = option(
+        0.1, "Part of the training over which the learning rate rises: 0.1 is a tenth."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TpuOptions:
+    """The original's flags for TPUs; they are accepted, and `tpu_notes` says what they do."""
+
+    use_tpu: bool = option(False, "Train on a TPU. Not in this version: runs on one GPU or CPU.")
+    tpu_name: str | None = option(None, "Name of the TPU. Without effect in this version.")
+    tpu_zone: str | None = option(None, "Zone of the TPU. Without effect in this version.")
+    gcp_project: str | None = option(None, "Project of the TPU. Without effect in this version.")
+    master: str | None = option(
+        None, "Address of a TensorFlow 1 session. Without effect: TensorFlow 2 has no sessions."
+    )
+    num_tpu_cores: int = option(8, "Cores of the TPU. Without effect in this version.")
+    iterations_per_loop: int = option(
+        1000, "Steps in a TPU call. Without effect: one step is one call."
+    )
+
+    def tpu_notes(self) -> list[str]:
+        """A sentence for each of these flags that was set."""
+        return [
+            f"--{field.name}={getattr(self, field.name)}: {field.metadata['help']}"
+            for field in dataclasses.fields(TpuOptions)
+            if getattr(self, field.name) != field.default
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(FineTuningOptions, TpuOptions):
+    """Options of `run_classifier.py`."""
+
+    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
+    task_name: str | None = option(
+        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
+    )
+    do_train: bool = option(False, "Fine-tune on the training set.")
+    do_eval: bool = option(False, "Evaluate on the dev set.")
+    do_predict: bool = option(False, "Write class probabilities of the test set.")
+    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file, in the original's order.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        check_required(self)
+        validate_case_matches_checkpoint(self.do_lower_case, self.init_checkpoint)
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise UserError(
+                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
+                "--do_predict=true"
+            )
+        check_numbers(self)
+
+
+def check_required(options: Any) -> None:
+    """Refuses options without a value for what the script cannot do without.
+
+    Raises:
+        UserError: it names all flags that are missing.
+    """
+    missing = [
+        field
+        for field in dataclasses.fields(options)
+        if field.metadata["required"] and not getattr(options, field.name)
+    ]
+    if missing:
+        shown = "; ".join(f"--{field.name} ({field.metadata['help']})" for field in missing)
+        raise UserError(f"Required, but not given: {shown}")
+
+
+def check_numbers(options: Any) -> None:
+    """Refuses numbers that make no sense, by the names that the scripts share.
+
+    Raises:
+        UserError: it names the flag and its range.
+    """
+    for field in dataclasses.fields(options):
+        name, value = field.name, getattr(options, field.name)
+        if name.endswith(("_batch_size", "_steps")) and value < 1:
+            raise UserError(f"--{name} must be at least 1. Received: {value}")
+        if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
+            raise UserError(f"--{name} must be greater than 0. Received: {value}")
+        if name == "warmup_proportion" and not 0 <= value <= 1:
+            raise UserError(f"--{name} must be from 0 to 1. Received: {value}")
+        if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
+            raise UserError(f"--{name} must be at least {_SHORTEST_SEQUENCE}. Received: {value}")

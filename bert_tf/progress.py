@@ -1,0 +1,130 @@
+"""What a person sees while a script runs: messages, a progress bar, TensorBoard scalars."""
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+Item = TypeVar("Item")
+
+log = logging.getLogger("bert_tf")
+
+# Seconds between two lines: on a terminal the line is overwritten, in a log file each stays.
+_REFRESH_TERMINAL = 0.5
+_REFRESH_LOG = 15.0
+
+# By this mark TensorBoard knows a curve.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
+)
+
+
+def bar(total: int, what: str, initial: int = 0) -> tqdm:
+    """A progress bar on stderr; one that is done at once is never shown.
+
+    Args:
+        total: what `update` counts up to.
+        what: stands before it.
+        initial: where it starts.
+    """
+    terminal = sys.stderr.isatty()
+    refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
+    return tqdm(
+        total=total,
+        initial=initial,
+        desc=what,
+        file=sys.stderr,
+        mininterval=refresh,
+        delay=refresh,
+        # A log file is not overwritten: a fixed width keeps its lines alike.
+        ncols=None if terminal else 110,
+        dynamic_ncols=terminal,
+        bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
+    )
+
+
+def counted(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Passes items through and shows how many of `total` have passed."""
+    with bar(total, what) as shown:
+        for item in items:
+            yield item
+            shown.update()
+
+
+class TrainingProgress:
+    """The bar of a training run: step, loss, learning rate, examples per second, time left.
+
+    Args:
+        first_step: steps already done before this run.
+        total_steps: steps at the end of the training.
+        batch_size: examples in a step.
+    """
+
+    def __init__(self, first_step: int, total_steps: int, batch_size: int) -> None:
+        self._bar = bar(total_steps, "train", initial=first_step)
+        self._batch_size = batch_size
+        self._shown = self._started = time.monotonic()
+        self._first_step = first_step
+        self._step = first_step
+
+    def update(self, step: int, loss: Any, learning_rate: Any) -> None:
+        """Called after each step.
+
+        Args:
+            step: steps done.
+            loss: scalar tensor of this step; looked at only when it is shown, since looking
+                waits for the device.
+            learning_rate: rate of this step.
+        """
+        self._step = step
+        now = time.monotonic()
+        if now - self._shown >= self._bar.mininterval or step == self._bar.total:
+            self._shown = now
+            rate = (step - self._first_step) * self._batch_size / max(now - self._started, 1e-9)
+            self._bar.set_postfix_str(
+                f"loss {float(loss):.4f}, lr {float(learning_rate):.2e}, {rate:.1f} examples/s",
+                refresh=False,
+            )
+        self._bar.update()
+
+    def close(self) -> None:
+        """Leaves the last line standing."""
+        self._bar.close()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return time.monotonic() - self._started
+
+
+class Scalars:
+    """Scalars for TensorBoard in a folder; the file appears with the first of them.
+
+    Args:
+        folder: where `events.out.tfevents...` is written.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._writer: Any = None
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds a point to each curve; values that are not finite are left out."""
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._folder)
+        with self._writer.as_default(step=step):
+            for name, value in values.items():
+                if math.isfinite(value):
+                    # What tf.summary.scalar does, which only works where TensorBoard is installed.
+                    tf.summary.write(name, np.float32(value), metadata=_SCALAR)
+
+    def close(self) -> None:
+        """Writes out what is buffered."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,132 @@
+"""Classes of texts and of pairs of texts: what `run_classifier.py` runs."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.data import glue
+from bert_tf.data.features import InputExample, convert_single_example
+from bert_tf.data.records import Feature, sequence_features
+from bert_tf.evaluation.metrics import classification_metrics
+from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.options import ClassifierOptions
+from bert_tf.tasks import finetune
+from bert_tf.tasks.base import Task
+from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tokenization import FullTokenizer
+
+TEST_RESULTS = "test_results.tsv"
+
+# The original's data sets call the set that one evaluates on "dev", the set to predict "test".
+_FILE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
+
+
+class Classification(Task):
+    """A TSV data set of `bert_tf.data.glue` as a fine-tuning task.
+
+    Args:
+        tsv_task: files, columns and labels.
+        data_dir: folder with the files.
+        config: the model.
+        tokenizer: fits the model's vocabulary.
+        max_seq_length: length of the inputs.
+    """
+
+    def __init__(
+        self,
+        tsv_task: glue.TsvTask,
+        data_dir: str,
+        config: BertConfig,
+        tokenizer: FullTokenizer,
+        max_seq_length: int,
+    ) -> None:
+        self.tsv_task = tsv_task
+        self.data_dir = data_dir
+        self.config = config
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """`input_ids`, `input_mask`, `segment_ids`, `label_ids`, `is_real_example`."""
+        return (
+            *sequence_features(self.max_seq_length),
+            Feature("label_ids"),
+            Feature("is_real_example"),
+        )
+
+    def read_examples(self, split: str) -> list[InputExample]:
+        """The examples of the data set's file for this split."""
+        return glue.read_examples(self.tsv_task, _FILE_SPLITS[split], self.data_dir)
+
+    def rows(self, examples: Iterable[InputExample], split: str) -> Iterator[dict[str, Any]]:
+        """One row for each example."""
+        for index, example in enumerate(examples):
+            features = convert_single_example(
+                index, example, self.tsv_task.labels, self.max_seq_length, self.tokenizer
+            )
+            yield {
+                "input_ids": features.input_ids,
+                "input_mask": features.input_mask,
+                "segment_ids": features.segment_ids,
+                "label_ids": features.label_id,
+                "is_real_example": int(features.is_real_example),
+            }
+
+    def build_model(self) -> keras.Model:
+        """Encoder and classifier."""
+        return BertClassifier(self.config, len(self.tsv_task.labels))
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Cross entropy [B]."""
+        return cross_entropy(outputs["logits"], batch["label_ids"])
+
+    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What `classification_metrics` takes."""
+        return {
+            "probabilities": outputs["probabilities"],
+            "label_ids": batch["label_ids"],
+            "per_example_loss": self.loss(outputs, batch),
+            "is_real_example": batch["is_real_example"],
+        }
+
+    def metrics(self, results: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """`eval_accuracy` and `eval_loss`."""
+        return dict(classification_metrics(**results))
+
+    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """`probabilities` [B, L]."""
+        return {"probabilities": outputs["probabilities"]}
+
+    def write_predictions(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray], output_dir: str
+    ) -> list[str]:
+        """`test_results.tsv`: a line for each example, its probabilities in label order."""
+        lines = ["\t".join(str(p) for p in row) + "\n" for row in results["probabilities"]]
+        path = os.path.join(output_dir, TEST_RESULTS)
+        files.write_text(path, "".join(lines))
+        return [path]
+
+
+def run(options: ClassifierOptions) -> finetune.Results:
+    """Fine-tunes, evaluates and predicts, as the options say.
+
+    Returns:
+        The figures of the evaluation and the files that were written.
+
+    Raises:
+        UserError: options, configuration, vocabulary, checkpoint or data are not right; nothing
+            in `output_dir` has been changed then.
+    """
+    options.check()
+    tsv_task = glue.task_named(options.task_name or "")
+    config, tokenizer = load_config_and_tokenizer(options)
+    task = Classification(
+        tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length
+    )
+    return finetune.run(task, options)

@@ -1,0 +1,240 @@
+"""The one runner of all fine-tuning tasks: read, records, train, evaluate, predict."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint, files, training
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.optimization import create_optimizer
+from bert_tf.progress import Scalars, counted, log
+from bert_tf.tasks.base import RECORD_FILES, Task
+from bert_tf.tasks.start import restore_weights
+
+EVAL_RESULTS = "eval_results.txt"
+# Where the original's evaluation writes its curves.
+EVAL_FOLDER = "eval"
+
+
+class RunOptions(Protocol):
+    """What the runner asks of a script's options; see `bert_tf.options`."""
+
+    output_dir: str | None
+    init_checkpoint: str | None
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    train_batch_size: int
+    eval_batch_size: int
+    predict_batch_size: int
+    learning_rate: float
+    num_train_epochs: float
+    warmup_proportion: float
+    save_checkpoints_steps: int
+    random_seed: int
+    adam_bias_correction: bool
+
+    def tpu_notes(self) -> list[str]:
+        """Sentences on flags that mean something else than they did."""
+        ...
+
+
+@dataclasses.dataclass
+class Results:
+    """What a run gave.
+
+    Attributes:
+        metrics: figures of the evaluation, as in `eval_results.txt`; empty without one.
+        files: paths of the results that were written.
+    """
+
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    files: list[str] = dataclasses.field(default_factory=list)
+
+
+def run(task: Task, options: RunOptions) -> Results:
+    """Runs a task: everything is read and checked first, then the work begins.
+
+    Raises:
+        UserError: a checkpoint does not fit or the data are not right; nothing in `output_dir`
+            has been changed then. Or a file cannot be written.
+    """
+    for note in options.tpu_notes():
+        log.warning("%s", note)
+    training.use_float32()
+    keras.utils.set_random_seed(options.random_seed)
+    strategy = training.choose_strategy()
+    with strategy.scope():
+        model = task.build_model()
+    log.info("%s", training.describe_device(model))
+    restored = restore_weights(
+        model, options.output_dir or "", options.init_checkpoint, options.do_train
+    )
+
+    splits = {"train": options.do_train, "eval": options.do_eval, "predict": options.do_predict}
+    examples = {split: task.read_examples(split) for split, wanted in splits.items() if wanted}
+    for split, found in examples.items():
+        if not found:
+            raise UserError(f"There is not one example in the {split} data: nothing to work on")
+    steps = _num_train_steps(len(examples["train"]), options) if options.do_train else 0
+    runner = _Runner(task, options, strategy, model)
+    files.make_dirs(runner.output_dir)
+
+    results = Results()
+    global_step = checkpoint.step_of(restored) if restored else 0
+    if options.do_train:
+        global_step = runner.train(examples["train"], steps, restored)
+    if options.do_eval:
+        results.metrics = runner.evaluate(examples["eval"], global_step)
+        results.files.append(os.path.join(runner.output_dir, EVAL_RESULTS))
+    if options.do_predict:
+        results.files += runner.predict(examples["predict"])
+    return results
+
+
+def _num_train_steps(num_examples: int, options: RunOptions) -> int:
+    steps = int(num_examples / options.train_batch_size * options.num_train_epochs)
+    if steps < 1:
+        raise UserError(
+            f"{num_examples} training examples in batches of {options.train_batch_size} for "
+            f"{options.num_train_epochs} epochs are not one training step: lower "
+            "--train_batch_size or raise --num_train_epochs"
+        )
+    return steps
+
+
+class _Runner:
+    """The steps of a run over one model."""
+
+    def __init__(
+        self,
+        task: Task,
+        options: RunOptions,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+    ) -> None:
+        self.task = task
+        self.options = options
+        self.strategy = strategy
+        self.model = model
+        self.output_dir = options.output_dir or ""
+
+    def train(self, examples: Sequence[Any], num_train_steps: int, restored: str | None) -> int:
+        """Trains up to `num_train_steps`, less where the checkpoint already is there.
+
+        Returns:
+            The step that the model is at.
+        """
+        options = self.options
+        done = checkpoint.step_of(restored) if restored else 0
+        num_warmup_steps = int(num_train_steps * options.warmup_proportion)
+        if done >= num_train_steps:
+            log.warning(
+                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
+                restored,
+                done,
+                options.num_train_epochs,
+                num_train_steps,
+            )
+            return done
+        log.info(
+            "Training: %d examples, batches of %d, %d steps, %d of them warm-up",
+            len(examples),
+            options.train_batch_size,
+            num_train_steps,
+            num_warmup_steps,
+        )
+        path, _ = self._write_records(examples, "train")
+        with self.strategy.scope():
+            optimizer = create_optimizer(
+                options.learning_rate,
+                num_train_steps,
+                num_warmup_steps,
+                options.adam_bias_correction,
+            )
+            optimizer.build(self.model.trainable_variables)
+        if restored and not checkpoint.restore_optimizer(self.model, optimizer, restored):
+            log.warning("%s has no Adam slots: the moments start from zero", restored)
+        dataset = records.read_dataset(
+            path,
+            self.task.features("train"),
+            options.train_batch_size,
+            shuffle_seed=options.random_seed,
+            repeat=True,
+            drop_remainder=True,
+        )
+        training.train(
+            self.model,
+            optimizer,
+            lambda outputs, batch: tf.reduce_mean(self.task.loss(outputs, batch)),
+            dataset.skip(done),
+            strategy=self.strategy,
+            output_dir=self.output_dir,
+            num_train_steps=num_train_steps,
+            save_checkpoints_steps=options.save_checkpoints_steps,
+            batch_size=options.train_batch_size,
+        )
+        return num_train_steps
+
+    def evaluate(self, examples: Sequence[Any], global_step: int) -> dict[str, Any]:
+        """Evaluates and writes `eval_results.txt`, and the figures as curves."""
+        batches = self._run(examples, "eval", self.options.eval_batch_size, self.task.eval_outputs)
+        metrics = {
+            **self.task.metrics(_joined(batches)),
+            "global_step": global_step,
+            # The mean over batches, in which a short last one counts in full: Estimator's figure.
+            "loss": np.float32(np.mean([batch["per_example_loss"].mean() for batch in batches])),
+        }
+        # str and not a format: it gives the shortest digits that tell the float32 from others.
+        lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
+        files.write_text(os.path.join(self.output_dir, EVAL_RESULTS), "\n".join(lines) + "\n")
+        with contextlib.closing(Scalars(os.path.join(self.output_dir, EVAL_FOLDER))) as scalars:
+            curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
+            scalars.write(global_step, curves)
+        log.info("Evaluation of %d examples: %s", len(examples), ", ".join(lines))
+        return metrics
+
+    def predict(self, examples: Sequence[Any]) -> list[str]:
+        """Predicts and writes the task's files.
+
+        Returns:
+            Their paths.
+        """
+        size = self.options.predict_batch_size
+        batches = self._run(examples, "predict", size, self.task.predict_outputs)
+        written = list(self.task.write_predictions(examples, _joined(batches), self.output_dir))
+        log.info("Prediction of %d examples: %s", len(examples), ", ".join(written))
+        return written
+
+    def _write_records(self, examples: Sequence[Any], split: str) -> tuple[str, int]:
+        path = os.path.join(self.output_dir, RECORD_FILES[split])
+        shown = counted(examples, len(examples), f"{split} features")
+        rows = self.task.rows(shown, split)
+        return path, records.write_records(path, self.task.features(split), rows)
+
+    def _run(
+        self, examples: Sequence[Any], split: str, batch_size: int, outputs_fn: Callable
+    ) -> list[dict[str, np.ndarray]]:
+        path, count = self._write_records(examples, split)
+        dataset = records.read_dataset(path, self.task.features(split), batch_size)
+        return list(
+            training.run_batches(
+                self.model,
+                outputs_fn,
+                dataset,
+                strategy=self.strategy,
+                num_examples=count,
+                what=split,
+            )
+        )
+
+
+def _joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

@@ -1,0 +1,109 @@
+"""What comes before the work of every script: configuration, vocabulary, starting weights."""
+
+import keras
+
+from bert_tf import checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.options import ModelOptions
+from bert_tf.progress import log
+from bert_tf.tokenization import FullTokenizer
+
+# Tokens that every input is made of.
+_NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
+
+
+def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
+    """The model's configuration and its tokenizer, checked against each other and the options.
+
+    Raises:
+        UserError: a file is missing or not right, the vocabulary does not fit the model, or the
+            inputs are to be longer than the model can take.
+    """
+    config = BertConfig.from_json_file(options.bert_config_file or "")
+    if options.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={options.max_seq_length} is more than the model's "
+            f"{config.max_position_embeddings} positions (max_position_embeddings in "
+            f"{options.bert_config_file}): pass --max_seq_length={config.max_position_embeddings} "
+            "or less"
+        )
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    size = max(tokenizer.vocab.values(), default=-1) + 1
+    if size > config.vocab_size:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} has {size} entries, the model only "
+            f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
+            "together. Pass the vocab.txt that came with the model"
+        )
+    missing = [token for token in _NEEDED_TOKENS if token not in tokenizer.vocab]
+    if missing:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
+            "BERT's, with one piece on each line"
+        )
+    return config, tokenizer
+
+
+def restore_weights(
+    model: keras.Model, output_dir: str, init_checkpoint: str | None, do_train: bool
+) -> str | None:
+    """Loads the newest checkpoint of `output_dir`, or else `init_checkpoint`.
+
+    It says what was restored and what starts from random values.
+
+    Args:
+        model: takes the values.
+        output_dir: folder of the run; it need not exist.
+        init_checkpoint: prefix or folder, or None for random weights.
+        do_train: whether what is random will be trained.
+
+    Returns:
+        The checkpoint of `output_dir`, if there is one: the run then goes on from its step.
+
+    Raises:
+        UserError: the checkpoint is not there, cannot be read, or does not fit.
+    """
+    newest = checkpoint.latest(output_dir)
+    if newest:
+        _restore_own(model, newest, output_dir)
+        if init_checkpoint and checkpoint.resolve(init_checkpoint) != newest:
+            log.warning(
+                "--init_checkpoint=%s is not read, because --output_dir has checkpoints of its own",
+                init_checkpoint,
+            )
+        return newest
+    if not init_checkpoint:
+        log.warning(
+            "No --init_checkpoint: all weights of the model start from random values%s",
+            "" if do_train else ", and without --do_train=true they stay random",
+        )
+        return None
+    restored = checkpoint.restore(model, checkpoint.resolve(init_checkpoint))
+    log.info("%s", restored.describe())
+    if restored.new and not do_train:
+        log.warning(
+            "%s is not in %s and has random values. Without --do_train=true the results are "
+            "those of chance: train first, or pass a fine-tuned model.ckpt-N as "
+            "--init_checkpoint",
+            checkpoint.summarize(restored.new),
+            restored.prefix,
+        )
+    return None
+
+
+def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
+    advice = "Choose another --output_dir, or empty this one to start anew"
+    try:
+        restored = checkpoint.restore(model, newest)
+    except UserError as error:
+        raise UserError(
+            f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "
+            f"{advice}"
+        ) from error
+    if restored.new:
+        raise UserError(
+            f"--output_dir={output_dir} holds the checkpoint of another kind of model: {newest} "
+            f"lacks {checkpoint.summarize(restored.new)}. {advice}"
+        )
+    log.info("Going on from %s (%d variables)", newest, len(restored.restored))

@@ -1,0 +1,190 @@
+"""The training loop, and the loop over batches of evaluation and prediction.
+
+A loop of our own rather than `Model.fit`: it is the same few lines on one device and on many
+(`Model.fit` fails under multi-worker strategies, keras issue 20585), it counts steps and not
+epochs, as the original does, and it writes the original's checkpoints.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.optimization import AdamWeightDecay
+from bert_tf.progress import Scalars, TrainingProgress, bar, log
+
+# The original writes a point of its curves every so many steps.
+SUMMARY_STEPS = 100
+
+Batch = dict[str, tf.Tensor]
+
+
+def use_float32() -> None:
+    """Undoes what a `keras.json` in the user's home may say about number types.
+
+    Raises:
+        UserError: Keras was imported with another backend than TensorFlow.
+    """
+    if keras.config.backend() != "tensorflow":
+        raise UserError(
+            "The training scripts run on Keras' TensorFlow backend, but Keras was started with "
+            f"{keras.config.backend()}: start with KERAS_BACKEND=tensorflow"
+        )
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float32")
+
+
+def choose_strategy() -> tf.distribute.Strategy:
+    """One device: the first GPU where there is one, else the CPU."""
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        # Otherwise TensorFlow takes all of the memory at once, other programs' share included.
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
+
+
+def describe_device(model: keras.Model) -> str:
+    """One line: what runs, how large it is, and on what."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "unknown")
+        device = f"one GPU ({name}; {len(gpus)} found)"
+    else:
+        device = f"the CPU ({os.cpu_count()} cores)"
+    parameters = sum(
+        int(np.prod(variable.shape)) for variable in checkpoint.named_variables(model).values()
+    )
+    return (
+        f"{type(model).__name__} with {parameters:,} parameters on {device}, "
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
+    )
+
+
+def train(
+    model: keras.Model,
+    optimizer: AdamWeightDecay,
+    loss_fn: Callable[[Any, Batch], Any],
+    dataset: tf.data.Dataset,
+    *,
+    strategy: tf.distribute.Strategy,
+    output_dir: str,
+    num_train_steps: int,
+    save_checkpoints_steps: int,
+    batch_size: int,
+) -> None:
+    """Trains up to a total number of steps, and writes checkpoints on the way.
+
+    It starts from the step that the optimizer is at. As the original's, it writes
+    `model.ckpt-<step>` at the first step, every `save_checkpoints_steps`, and at the last.
+
+    Args:
+        model: takes a batch and gives the outputs that `loss_fn` takes.
+        optimizer: built on the model's variables.
+        loss_fn: (outputs, batch) -> scalar loss.
+        dataset: batches without end; begins with the batch of the first step to be done.
+        strategy: where it runs; model and optimizer were made in its scope.
+        output_dir: takes checkpoints and curves.
+        num_train_steps: total, steps before this run included.
+        save_checkpoints_steps: steps between checkpoints.
+        batch_size: examples in a batch, for the progress bar.
+
+    Raises:
+        UserError: a checkpoint cannot be written.
+    """
+    step = int(optimizer.iterations.numpy())
+    if checkpoint.latest(output_dir) is None:
+        checkpoint.save(output_dir, model, optimizer)
+    train_step = _train_step(model, optimizer, loss_fn, strategy)
+    progress = TrainingProgress(step, num_train_steps, batch_size)
+    scalars = Scalars(output_dir)
+    batches = iter(dataset)
+    try:
+        while step < num_train_steps:
+            learning_rate = optimizer.learning_rate
+            loss = train_step(next(batches))
+            step += 1
+            progress.update(step, loss, learning_rate)
+            if step % SUMMARY_STEPS == 0 or step == num_train_steps:
+                scalars.write(step, {"loss": float(loss), "learning_rate": float(learning_rate)})
+            if step % save_checkpoints_steps == 0 or step == num_train_steps:
+                checkpoint.save(output_dir, model, optimizer)
+    except KeyboardInterrupt:
+        raise UserError(
+            f"Interrupted at step {step} of {num_train_steps}. The newest checkpoint is "
+            f"{checkpoint.latest(output_dir)}; the same command goes on from there"
+        ) from None
+    finally:
+        progress.close()
+        scalars.close()
+    log.info(
+        "Trained up to step %d in %.0f s, loss of the last batch %.4f. Checkpoint: %s",
+        step,
+        progress.seconds,
+        float(loss),
+        checkpoint.latest(output_dir),
+    )
+
+
+def _train_step(
+    model: keras.Model,
+    optimizer: AdamWeightDecay,
+    loss_fn: Callable[[Any, Batch], Any],
+    strategy: tf.distribute.Strategy,
+) -> Callable[[Batch], tf.Tensor]:
+    variables = model.trainable_variables
+
+    def one_replica(batch: Batch) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_fn(model(batch, training=True), batch)
+        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
+        return loss
+
+    @tf.function
+    def step(batch: Batch) -> tf.Tensor:
+        return strategy.run(one_replica, args=(batch,))
+
+    return step
+
+
+def run_batches(
+    model: keras.Model,
+    outputs_fn: Callable[[Any, Batch], dict[str, Any]],
+    dataset: tf.data.Dataset,
+    *,
+    strategy: tf.distribute.Strategy,
+    num_examples: int,
+    what: str,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Runs a model over a set once, without dropout, in the order of the set.
+
+    Args:
+        model: takes a batch.
+        outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back.
+        dataset: batches.
+        strategy: where it runs.
+        num_examples: for the progress bar.
+        what: name of the bar.
+
+    Yields:
+        What `outputs_fn` gave for each batch, as arrays.
+    """
+
+    @tf.function
+    def step(batch: Batch) -> dict[str, tf.Tensor]:
+        return strategy.run(lambda b: outputs_fn(model(b, training=False), b), args=(batch,))
+
+    # Without this a last batch of another size would be compiled anew.
+    signature = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec([None, *spec.shape[1:]], spec.dtype), dataset.element_spec
+    )
+    concrete = step.get_concrete_function(signature)
+    with bar(num_examples, what) as shown:
+        for batch in dataset:
+            outputs = {name: value.numpy() for name, value in concrete(batch).items()}
+            yield outputs
+            shown.update(len(next(iter(outputs.values()))))

@@ -1,0 +1,56 @@
+"""Packaging of bert_tf. Why each dependency is there stands beside it."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+?)"', (HERE / "bert_tf/__init__.py").read_text())[1]
+
+# tensorflow-text has wheels for Linux and for Macs with Apple silicon, none for Windows.
+HAS_TEXT_WHEEL = (
+    "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
+)
+
+TEST = [
+    "pytest>=8",  # the test runner
+    "hypothesis>=6",  # property tests, where the inputs are open-ended
+    "ruff>=0.9",  # a test holds the tree to one style
+]
+
+setup(
+    name="bert_tf",
+    version=VERSION,
+    description="The 2018 BERT release as it would be written today, on TensorFlow and Keras 3",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["bert_tf", "bert_tf.*"]),
+    package_data={"bert_tf": ["py.typed"]},
+    python_requires=">=3.11,<3.14",
+    install_requires=[
+        "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop
+        "keras>=3.12,<4",  # the model
+        f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, serving
+        "absl-py>=2",  # flags as the original parses them
+        "numpy>=1.26",  # records, metrics, checkpoint arrays
+        "tqdm>=4.66",  # the progress bar
+    ],
+    extras_require={
+        "test": TEST,
+        "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
+        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
+    },
+    entry_points={
+        "console_scripts": [
+            "bert-run-classifier = bert_tf.cli:run_classifier",
+        ]
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+    ],
+)

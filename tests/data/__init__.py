@@ -1,0 +1,20 @@
+"""What the tests of the data share."""
+
+# Names of the golden conversions: task, split, vocabulary, max_seq_length.
+CONVERSIONS = [
+    *(f"cola_{split}_uncased_s32" for split in ("train", "dev", "test")),
+    *(f"mrpc_{split}_uncased_s64" for split in ("train", "dev", "test")),
+    *(f"mrpc_{split}_small_s24" for split in ("train", "dev", "test")),
+    *(f"mnli_{split}_cased_s48" for split in ("train", "dev", "test")),
+    *(f"xnli_{split}_chinese_s40" for split in ("train", "dev")),
+]
+
+
+class Words:
+    """A tokenizer for tests: words, with the special tokens as 1 and 2 and others by length."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return text.split()
+
+    def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
+        return [{"[CLS]": 1, "[SEP]": 2}.get(token, 10 + len(token)) for token in tokens]

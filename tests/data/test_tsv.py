@@ -1,0 +1,164 @@
+"""Reading tab-separated files: what counts as a row, and how errors point at their line."""
+
+import csv
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
+from bert_tf.errors import UserError
+
+PLAIN = 'id\ttext\n1\tHe said "no.\n2\t"quoted"\n3\tit\'s\n'
+ROWS = [["id", "text"], ["1", 'He said "no.'], ["2", '"quoted"'], ["3", "it's"]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes) -> str:
+        path = tmp_path / "train.tsv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return write
+
+
+def cells(path: str) -> list[list[str]]:
+    return [row.cells for row in read_tsv(path)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN,
+        "\ufeff" + PLAIN,
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("text", "te\rxt"),
+        PLAIN.removesuffix("\n"),
+        PLAIN + "\n\n\n",
+        "\ufeff" + PLAIN.replace("\n", "\r\n") + "\r\n\r\n",
+    ],
+    ids=["plain", "bom", "crlf", "lone cr", "no last line end", "blank lines at the end", "all"],
+)
+def test_ways_to_write_the_same_rows(write, content):
+    assert cells(write(content)) == ROWS
+
+
+def test_line_numbers_count_every_line(write):
+    rows = list(read_tsv(write("a\tb\n\nc\n\n\nd\n\n")))
+    assert rows == [
+        TsvRow(1, ["a", "b"]),
+        TsvRow(2, []),
+        TsvRow(3, ["c"]),
+        TsvRow(4, []),
+        TsvRow(5, []),
+        TsvRow(6, ["d"]),
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "\n", "\n\n\n", "\ufeff", "\r\n"])
+def test_files_without_rows(write, content):
+    assert cells(write(content)) == []
+
+
+def test_only_tabs_separate_and_only_lf_ends(write):
+    content = 'a, b; c\td\u2028e\x85f\x0cg\t"h\ti"\t\x00\n'
+    assert cells(write(content)) == [["a, b; c", "d\u2028e\x85f\x0cg", '"h', 'i"', "\x00"]]
+
+
+def test_a_bom_is_dropped_at_the_beginning_only(write):
+    assert cells(write("\ufeff\ufeffa\n\ufeffb\n")) == [["\ufeffa"], ["\ufeffb"]]
+
+
+def test_the_longest_cell_and_one_beyond(write):
+    limit = csv.field_size_limit()
+    assert cells(write("a\n" + "x" * limit + "\n"))[1] == ["x" * limit]
+    path = write("a\n" + "x" * (limit + 1) + "\n")
+    with pytest.raises(UserError, match=re.escape(f"{path}:2: ") + ".*131072"):
+        cells(path)
+
+
+def test_bytes_that_are_not_utf8_name_their_line(write):
+    path = write(b"a\tb\nc\tcaf\xe9\n")
+    with pytest.raises(UserError, match=re.escape(f"{path}:2: the file is not UTF-8")):
+        cells(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"No such file: .*missing\.tsv"):
+        cells(str(tmp_path / "missing.tsv"))
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r")),
+            min_size=1,
+            max_size=4,
+        ).filter(lambda row: row != [""]),  # a row of one empty cell is a blank line
+        max_size=6,
+    )
+)
+def test_any_cells_come_back(tmp_path_factory, rows):
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    assume(not text.startswith("\ufeff"))
+    path = tmp_path_factory.getbasetemp() / "any.tsv"
+    path.write_bytes(text.encode())
+    assert list(read_tsv(str(path))) == [TsvRow(i + 1, row) for i, row in enumerate(rows)]
+
+
+COLUMNS = {"text": 3, "label": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        (["", "", "", ""], COLUMNS),
+        (["a", "b", "c", "d", "e"], COLUMNS),
+        (["a"], {"label": LAST}),
+    ],
+)
+def test_rows_with_enough_columns_pass(row, columns):
+    assert require_columns(TsvRow(1, row), columns, "f.tsv", "task cola") is None
+
+
+NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text in column 4)"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            ["one, two; three"],
+            f"f.tsv:7: {NEEDED}, found 1: 'one, two; three'. "
+            "Is this a CSV? Columns must be separated by tabs.",
+        ),
+        (["one;two"], f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV? Columns must be "),
+        (["one two"], f"f.tsv:7: {NEEDED}, found 1: 'one two'. Columns must be separated by tabs."),
+        (
+            ["a,b", "1"],
+            f"f.tsv:7: {NEEDED}, found 2: 'a,b\\t1'. Columns must be separated by tabs.",
+        ),
+        (["x" * 60], f"found 1: '{'x' * 60}'. "),
+        (["x" * 61], f"found 1: '{'x' * 60}...'. "),
+        ([], f"f.tsv:7: the line is empty, {NEEDED}. Remove the line."),
+    ],
+)
+def test_rows_with_too_few_columns(row, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        require_columns(TsvRow(7, row), COLUMNS, "f.tsv", "task cola")
+
+
+def test_the_last_column_is_described_last():
+    columns = {"label": LAST, "first text": 8, "id": 0}
+    expected = (
+        "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
+    )
+    with pytest.raises(UserError, match=re.escape(expected)):
+        require_columns(TsvRow(2, ["a"]), columns, "f.tsv", "task mnli")
+
+
+def test_an_empty_row_has_no_last_column():
+    with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
+        require_columns(TsvRow(2, []), {"label": LAST}, "f.tsv", "task mnli")

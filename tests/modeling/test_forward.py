@@ -1,0 +1,155 @@
+"""The model against outputs of the original release (golden/forward)."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler, gelu
+from bert_tf.modeling.layers import create_attention_mask, layer_norm_layer
+from bert_tf.modeling.losses import cross_entropy, masked_lm_loss, span_loss
+from tests.modeling.helpers import config, load, set_head
+from tests.oracle import golden
+
+CASES = [
+    "alt_linear__b3_s9",
+    "alt_relu__b2_s10",
+    "alt_tiny__b2_s16",
+    "main__b1_s64_full",
+    "main__b2_s16",
+    "main__b3_s12_holes_allzero",
+    "main__b3_s32",
+    "main__b4_s7",
+    "main__b5_s1",
+]
+TOLERANCE = 2e-5
+# In a row whose mask is all zero the scores are near -10000, where a float32 has a coarse grid:
+# versions of TensorFlow differ there by 5e-4 among themselves.
+ALL_ZERO_MASK_TOLERANCE = 2e-3
+
+
+def _inputs(case):
+    return {key: case[key] for key in ("input_ids", "input_mask", "segment_ids")}
+
+
+def _close(actual, expected, case, tolerance=TOLERANCE):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    rows = actual.shape[0] if actual.ndim and actual.shape[0] == len(case["input_mask"]) else None
+    if rows is None:
+        np.testing.assert_allclose(actual, expected, atol=tolerance, rtol=0)
+        return
+    empty = np.asarray(case["input_mask"]).sum(axis=1) == 0
+    np.testing.assert_allclose(actual[~empty], expected[~empty], atol=tolerance, rtol=0)
+    np.testing.assert_allclose(actual[empty], expected[empty], atol=ALL_ZERO_MASK_TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_pretrainer_equals_the_original(name, use_one_hot_embeddings):
+    case = np.load(golden(f"forward/{name}.npz"))
+    checkpoint = name.split("__")[0]
+    model = load(BertPretrainer(config(checkpoint), use_one_hot_embeddings), checkpoint)
+    encoded = model.bert(_inputs(case), return_attention_probs=True)
+
+    _close(encoded["embedding_output"], case["embedding_output"], case)
+    for index, layer in enumerate(encoded["all_encoder_layers"]):
+        _close(layer, case[f"encoder_layer_{index}"], case)
+    _close(encoded["sequence_output"], case["sequence_output"], case)
+    _close(encoded["pooled_output"], case["pooled_output"], case)
+    _close(encoded["all_attention_probs"][0], case["attention_probs_layer_0"], case)
+
+    outputs = model({**_inputs(case), "masked_lm_positions": case["masked_lm_positions"]})
+    logits, labels = outputs["masked_lm_logits"], case["masked_lm_ids"]
+    log_probs = np.asarray(ops.log_softmax(logits))
+    shape = (*labels.shape, -1)
+    _close(log_probs, case["masked_lm_log_probs"].reshape(shape), case)
+    loss, per_position = masked_lm_loss(logits, labels, case["masked_lm_weights"])
+    _close(per_position, case["masked_lm_example_loss"].reshape(labels.shape), case)
+    tolerance = ALL_ZERO_MASK_TOLERANCE if "allzero" in name else TOLERANCE
+    _close(loss, case["masked_lm_loss"], case, tolerance)
+
+    next_sentence = outputs["next_sentence_logits"]
+    per_row = cross_entropy(next_sentence, case["next_sentence_labels"][:, 0])
+    _close(ops.log_softmax(next_sentence), case["next_sentence_log_probs"], case)
+    _close(per_row, case["next_sentence_example_loss"], case)
+
+
+def test_intermediate_layer_equals_the_original():
+    case = np.load(golden("forward/main__b2_s16.npz"))
+    model = load(BertPretrainer(config())).bert
+    layer = model.encoder.transformer_layers[0]
+    mask = create_attention_mask(case["input_mask"], "float32")
+    hidden = case["embedding_output"]
+    context, _ = layer.attention(hidden, mask)
+    attended = layer.attention_output(context, hidden)
+    intermediate = np.asarray(layer.intermediate(attended)).reshape(-1, 128)
+    np.testing.assert_allclose(intermediate, case["intermediate_layer_0"], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("only_ids", []), ("no_segment", ["input_mask"]), ("no_mask", ["segment_ids"])],
+)
+def test_mask_and_segments_are_optional(name, given):
+    case = np.load(golden("forward/main__optional_inputs.npz"))
+    model = load(BertPretrainer(config())).bert
+    outputs = model({key: case[key] for key in ["input_ids", *given]})
+    for key in ("sequence_output", "pooled_output"):
+        expected = case[f"{name}_{key}"]
+        np.testing.assert_allclose(np.asarray(outputs[key]), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_classifier_equals_the_original(labels):
+    case = np.load(golden(f"forward/classifier{labels}.npz"))
+    model = load(set_head(BertClassifier(config(), labels), f"classifier{labels}"))
+    outputs = model(_inputs(case))
+    losses = cross_entropy(outputs["logits"], case["label_ids"])
+    for actual, key in [
+        (outputs["logits"], "logits"),
+        (outputs["probabilities"], "probabilities"),
+        (losses, "per_example_loss"),
+        (np.mean(losses), "loss"),
+    ]:
+        np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
+
+
+def test_span_labeler_equals_the_original():
+    case = np.load(golden("forward/squad.npz"))
+    model = load(set_head(BertSpanLabeler(config()), "squad"))
+    outputs = model(_inputs(case))
+    loss = span_loss(
+        outputs["start_logits"],
+        outputs["end_logits"],
+        case["start_positions"].reshape(-1),
+        case["end_positions"].reshape(-1),
+    )
+    for actual, key in [
+        (outputs["start_logits"], "start_logits"),
+        (outputs["end_logits"], "end_logits"),
+        (np.mean(loss), "loss"),
+    ]:
+        np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
+
+
+def test_units_equal_the_original():
+    case = np.load(golden("forward/units.npz"))
+    np.testing.assert_allclose(np.asarray(gelu(case["gelu_x"])), case["gelu_y"], atol=2e-6)
+    norm = layer_norm_layer("float32")
+    norm.build(case["layer_norm_x"].shape)
+    norm.gamma.assign(case["layer_norm_gamma"])
+    norm.beta.assign(case["layer_norm_beta"])
+    # One row has the mean 1000, which leaves few digits for its deviations.
+    np.testing.assert_allclose(
+        np.asarray(norm(case["layer_norm_x"])), case["layer_norm_y"], atol=2e-4
+    )
+    # The original's mask is 1 for "may attend" and has a row for every query.
+    added = np.asarray(create_attention_mask(case["attention_mask_in"], "float32"))[:, 0]
+    expected = (1.0 - case["attention_mask_out"]) * -10000.0
+    np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
+
+
+def test_too_long_a_sequence_is_refused():
+    model = BertModel(config())
+    with pytest.raises(ValueError, match="65 tokens, max_position_embeddings=64"):
+        model({"input_ids": np.zeros((1, 65), "int32")})

@@ -1,0 +1,112 @@
+"""Every model class through `.keras` files, and the names of its variables."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+from tests.modeling.helpers import config
+from tests.oracle import ROOT, golden
+
+MODELS = {
+    "encoder": lambda: BertModel(config(directionality="bidi")),
+    "pretrainer": lambda: BertPretrainer(config()),
+    "classifier": lambda: BertClassifier(config(), 3),
+    "token_classifier": lambda: BertTokenClassifier(config(), 5),
+    "span_labeler": lambda: BertSpanLabeler(config(hidden_act="relu")),
+}
+
+# Loads a model in a process that has only imported the package, and prints what it computes.
+LOAD = """
+import json, sys
+import keras, numpy as np
+import bert_tf.modeling
+model = keras.saving.load_model(sys.argv[1])
+ids = np.arange(24).reshape(2, 12)
+inputs = {"input_ids": ids, "masked_lm_positions": np.array([[1, 3], [2, 0]])}
+outputs = {k: np.asarray(v) for k, v in model(inputs).items() if k != "all_encoder_layers"}
+np.savez(sys.argv[2], **outputs)
+print(json.dumps([v.path for v in model.trainable_variables]))
+"""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_saved_model_is_the_same_in_a_fresh_process(name, tmp_path):
+    model = MODELS[name]()
+    inputs = {
+        "input_ids": np.arange(24).reshape(2, 12),
+        "masked_lm_positions": np.array([[1, 3], [2, 0]]),
+    }
+    expected = model(inputs)
+    model.save(tmp_path / "model.keras")
+    command = [sys.executable, "-c", LOAD, tmp_path / "model.keras", tmp_path / "out.npz"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [v.path for v in model.trainable_variables]
+    outputs = np.load(tmp_path / "out.npz")
+    for key in outputs.files:
+        np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
+    assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
+
+
+def test_config_survives_saving(tmp_path):
+    model = MODELS["encoder"]()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config
+    assert loaded.config.directionality == "bidi"
+
+
+def test_names_are_those_of_the_original():
+    expected = json.loads(golden("checkpoint_variables.json").read_text())
+    checkpoints = {
+        key: {name for name, _, _ in rows if "adam" not in name and name != "global_step"}
+        for key, rows in expected.items()
+        if isinstance(rows, list)  # a number stands for "the same as another one"
+    }
+    models = {"classifier": lambda: BertClassifier(config(), 2), "squad": MODELS["span_labeler"]}
+    models["pretraining"] = MODELS["pretrainer"]
+    compared = set()
+    for key, names in checkpoints.items():
+        kind = key.split("_")[0]
+        assert set(checkpoint.named_variables(models[kind]())) == names
+        compared.add(kind)
+    assert compared == set(models)
+
+
+def test_names_do_not_depend_on_where_the_encoder_is_used():
+    encoder = BertModel(config())
+    ids = keras.Input((None,), dtype="int32")
+    functional = keras.Model(
+        ids, keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
+    )
+    assert {v.path for v in encoder.trainable_variables} <= {v.path for v in functional.variables}
+    assert all(v.path.startswith("bert/") for v in encoder.trainable_variables)
+
+
+def test_initial_values_follow_the_original():
+    variables = json.loads(golden("checkpoints/main/variables.json").read_text())
+    model = checkpoint.named_variables(BertPretrainer(config()))
+    compared = 0
+    for row in variables:
+        if not row["trainable"]:
+            continue
+        values, stats = np.asarray(model[row["name"]]), row["original_init"]
+        assert list(values.shape) == row["shape"]
+        assert abs(values).max() <= 2 * 0.2 + 1e-6 or "gamma" in row["name"]
+        if values.size >= 4096:
+            assert values.std() == pytest.approx(stats["std"], rel=0.05)
+        elif stats["std"] == 0:
+            np.testing.assert_array_equal(values, stats["mean"])
+        compared += 1
+    assert compared == len(model)

@@ -1,0 +1,418 @@
+"""The tokenizer against the original's results, and against its own rules."""
+
+import ast
+import gzip
+import json
+import pickle
+import subprocess
+import sys
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf import tokenization
+from bert_tf.errors import UserError
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
+from tests.oracle import ROOT, golden
+
+UNICODE = unicodedata.unidata_version
+BOTH_CASINGS = pytest.mark.parametrize("lower", [True, False], ids=["lower", "cased"])
+
+# ---- Against the original's results --------------------------------------------------------
+
+
+def read_json(relative: str):
+    path = golden(relative)
+    content = path.read_bytes()
+    return json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+
+
+@cache
+def texts() -> list[tuple[str | bytes, dict]]:
+    """Every golden input with the results that hold under this Python's Unicode."""
+    read = read_json("tokenization/tokenization.json.gz")
+    recorded = {run["unidata_version"] for run in read["meta"]["compared"]}
+    pairs = []
+    for item in read["items"]:
+        text = bytes.fromhex(item["bytes_hex"]) if "bytes_hex" in item else item["text"]
+        other = item.get("other_unicode", {})
+        if UNICODE not in recorded and (other or not is_old(text)):
+            continue
+        pairs.append((text, item | other.get(UNICODE, {})))
+    return pairs
+
+
+def is_old(text: str | bytes) -> bool:
+    """Whether all characters are so old that every Unicode version takes them the same way.
+
+    Only asked under a Python whose Unicode version the golden data does not have.
+    """
+    text = tokenization.convert_to_unicode(text)
+    return all(unicodedata.ucd_3_2_0.category(char) != "Cn" for char in text)
+
+
+def assert_same(tokenize, field: str) -> None:
+    assert texts()
+    wrong = [(text, got) for text, item in texts() if (got := tokenize(text)) != item[field]]
+    assert not wrong
+
+
+@BOTH_CASINGS
+def test_basic_tokenizer_matches_the_original(lower):
+    assert_same(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
+
+
+@BOTH_CASINGS
+@pytest.mark.parametrize("vocab", ["uncased", "cased", "chinese"])
+def test_full_tokenizer_matches_the_original(vocab, lower):
+    tokenizer = FullTokenizer(str(golden(f"vocab/{vocab}.txt")), do_lower_case=lower)
+    field = f"{vocab}_{'lower' if lower else 'nolower'}"
+    assert_same(
+        lambda text: tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)), f"{field}_ids"
+    )
+    if f"{field}_tokens" in texts()[0][1]:  # recorded for the usual combinations only
+        assert_same(tokenizer.tokenize, f"{field}_tokens")
+
+
+@pytest.mark.parametrize(
+    ("field", "vocab", "options"),
+    [
+        ("wordpiece_uncased_raw", "uncased", {}),
+        ("wordpiece_cased_raw", "cased", {}),
+        ("wordpiece_uncased_max10", "uncased", {"max_input_chars_per_word": 10}),
+    ],
+)
+def test_wordpiece_matches_the_original_on_raw_text(field, vocab, options):
+    vocab = tokenization.load_vocab(str(golden(f"vocab/{vocab}.txt")))
+    assert_same(WordpieceTokenizer(vocab, **options).tokenize, field)
+
+
+DROPPED, SPACE, PUNCTUATION, CJK, SPLITS, MARK = 1, 2, 4, 8, 16, 32
+
+
+@cache
+def character_tables() -> tuple[list[int], list[str]]:
+    """Of every code point its flags, and its lower case without accents."""
+    read = read_json("tokenization/char_tables.json.gz")
+    version = UNICODE if UNICODE in read["runs"] else read["primary"]
+    flags = [0] * (sys.maxunicode + 1)
+    for first, last, bits in read["runs"][version]:
+        flags[first : last + 1] = [bits] * (last + 1 - first)
+    lowered = [chr(code) for code in range(sys.maxunicode + 1)]
+    mapping = read[f"lower_strip_{read['primary']}"]
+    for code, to in (mapping | read["lower_strip_changes"].get(version, {})).items():
+        if to is not None:
+            lowered[int(code, 16)] = "".join(chr(int(part, 16)) for part in to.split())
+    for syllable in range(0xAC00, 0xD7A4):  # left out of the data, for they follow a rule
+        lead, rest = divmod(syllable - 0xAC00, 21 * 28)
+        vowel, tail = divmod(rest, 28)
+        jamo = [0x1100 + lead, 0x1161 + vowel] + ([0x11A7 + tail] if tail else [])
+        lowered[syllable] = "".join(map(chr, jamo))
+    return flags, lowered
+
+
+@cache
+def characters() -> list[str]:
+    known = UNICODE in read_json("tokenization/char_tables.json.gz")["runs"]
+    return [c for c in map(chr, range(sys.maxunicode + 1)) if known or is_old(c)]
+
+
+def test_every_character_is_classified_as_in_the_original():
+    flags, _ = character_tables()
+    wrong = []
+    for char in characters():
+        found = (
+            DROPPED * (tokenization.is_control(char) or char == "\ufffd")
+            + SPACE * tokenization.is_whitespace(char)
+            + PUNCTUATION * tokenization.is_punctuation(char)
+            + CJK * tokenization.is_cjk(char)
+            + SPLITS * char.isspace()
+            + MARK * (unicodedata.category(char) == "Mn")
+        )
+        if found != flags[ord(char)]:
+            wrong.append((char, found, flags[ord(char)]))
+    assert not wrong
+
+
+@BOTH_CASINGS
+def test_every_character_between_two_letters_gives_the_tokens_of_the_original(lower):
+    flags, lowered = character_tables()
+    tokenizer = BasicTokenizer(lower)
+    wrong = []
+    for char in characters():
+        bits = flags[ord(char)]
+        if bits & DROPPED:
+            between = ""
+        elif bits & (SPACE | SPLITS):
+            between = " "
+        else:
+            between = lowered[ord(char)] if lower else char
+            between = "".join(f" {c} " if flags[ord(c)] & PUNCTUATION else c for c in between)
+            between = f" {between} " if bits & CJK else between
+        expected = [part for part in f"x{between}y".split(" ") if part]
+        if tokenizer.tokenize(f"x{char}y") != expected:
+            wrong.append((char, expected))
+    assert not wrong
+
+
+def test_vocabularies_are_read_as_in_the_original(tmp_path):
+    path = tmp_path / "vocab.txt"
+    for case in read_json("tokenization/units.json")["load_vocab"]:
+        path.write_bytes(bytes.fromhex(case["file_hex"]))
+        if "exception" in case:
+            assert case["exception"] == "UnicodeDecodeError"
+            with pytest.raises(UserError, match="not UTF-8"):
+                tokenization.load_vocab(str(path))
+        else:
+            tokenizer = FullTokenizer(str(path))
+            assert list(map(list, tokenizer.vocab.items())) == case["items"]
+            assert sorted(map(list, tokenizer.inv_vocab.items())) == case["inv"]
+
+
+def test_the_check_of_the_casing_judges_as_the_original():
+    for case in read_json("tokenization/units.json")["validate_case"]:
+        arguments = case["do_lower_case"], case["init_checkpoint"]
+        if case["result"] == "ok":
+            tokenization.validate_case_matches_checkpoint(*arguments)
+        else:
+            assert case["result"] == "ValueError"
+            with pytest.raises(UserError):
+                tokenization.validate_case_matches_checkpoint(*arguments)
+
+
+def test_wordpiece_matches_the_original_on_a_toy_vocabulary():
+    units = read_json("tokenization/units.json")
+    for case in units["wordpiece"]:
+        tokenizer = WordpieceTokenizer(
+            units["wordpiece_vocab"], case["unk_token"], case["max_input_chars_per_word"]
+        )
+        assert tokenizer.tokenize(case["text"]) == case["tokens"], case["text"]
+
+
+def test_errors_have_the_types_of_the_original(tokenizer):
+    calls = {
+        "convert_to_unicode(123)": lambda: tokenization.convert_to_unicode(123),
+        "convert_tokens_to_ids of an unknown token": (
+            lambda: tokenizer.convert_tokens_to_ids(["nowhere"])
+        ),
+        "FullTokenizer.tokenize(None)": lambda: tokenizer.tokenize(None),
+    }
+    for case in read_json("tokenization/units.json")["errors"]:
+        expected = {"ValueError": ValueError, "KeyError": KeyError}[case["result"]]
+        with pytest.raises(expected):
+            calls[case["call"]]()
+
+
+# ---- Small examples --------------------------------------------------------------------------
+
+WORDS = [
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "cafe",
+    "##s",
+    "un",
+    "##aff",
+    "##able",
+    ",",
+    "中",
+    "##文",
+    "run",
+]
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> FullTokenizer:
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(WORDS), encoding="utf-8")
+    return FullTokenizer(str(path))
+
+
+def test_an_accented_word_with_a_comma_becomes_pieces_and_ids(tokenizer):
+    tokens = tokenizer.tokenize("UNaffable,Cafés")
+    assert tokens == ["un", "##aff", "##able", ",", "cafe", "##s"]
+    ids = tokenizer.convert_tokens_to_ids(tokens)
+    assert ids == [5, 6, 7, 8, 3, 4]
+    assert tokenizer.convert_ids_to_tokens(ids) == tokens
+    assert tokenization.convert_tokens_to_ids(tokenizer.vocab, tokens) == ids
+    assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "lowered", "cased"),
+    [
+        ("", [], []),
+        (" \t\r\n\u3000\u2028 ", [], []),
+        (" Hello \n You? ", ["hello", "you", "?"], ["Hello", "You", "?"]),
+        ("H\u00e9llo", ["hello"], ["H\u00e9llo"]),
+        ("He\u0301llo", ["hello"], ["He\u0301llo"]),
+        ("ah\u535a\u63a8zz", ["ah", "\u535a", "\u63a8", "zz"], ["ah", "\u535a", "\u63a8", "zz"]),
+        ("かなカナ", ["かなカナ"], ["かなカナ"]),
+        ("a\x00b\ufffdc\u200bd\x85e\x0bf", ["abcdef"], ["abcdef"]),
+        ("a\u2028b\u00a0c", ["a", "b", "c"], ["a", "b", "c"]),
+        ("ΟΔΟΣ ΣΑΣ'Α", ["οδος", "σασ", "'", "α"], ["ΟΔΟΣ", "ΣΑΣ", "'", "Α"]),
+        ("İstanbul ß", ["istanbul", "ß"], ["İstanbul", "ß"]),
+        ("한", ["\u1112\u1161\u11ab"], ["한"]),
+        ("\u0301", [], ["\u0301"]),
+        ("$1+1=2€…", ["$", "1", "+", "1", "=", "2€", "…"], ["$", "1", "+", "1", "=", "2€", "…"]),
+        ("[MASK]", ["[", "mask", "]"], ["[", "MASK", "]"]),
+        (b"caf\xc3\xa9\xff!", ["cafe", "!"], ["café", "!"]),
+    ],
+)
+def test_basic_tokenizer(text, lowered, cased):
+    assert BasicTokenizer().tokenize(text) == lowered
+    assert BasicTokenizer(do_lower_case=False).tokenize(text) == cased
+
+
+def test_wordpiece_gives_up_on_words_with_an_unknown_part(tokenizer):
+    pieces = WordpieceTokenizer(tokenizer.vocab).tokenize
+    assert pieces("") == []
+    assert pieces("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
+
+
+def test_wordpiece_gives_up_on_words_that_are_too_long():
+    vocab = {"[UNK]": 0, "a": 1, "##a": 2}
+    assert WordpieceTokenizer(vocab).tokenize("a" * 200) == ["a"] + ["##a"] * 199
+    assert WordpieceTokenizer(vocab).tokenize("a" * 201) == ["[UNK]"]
+    assert WordpieceTokenizer(vocab, "?", 2).tokenize("aa aaa") == ["a", "##a", "?"]
+
+
+def test_character_classes():
+    for char in " \t\r\n\u00a0":
+        assert tokenization.is_whitespace(char)
+        assert not tokenization.is_control(char)
+    assert tokenization.is_control("\x05")
+    assert not tokenization.is_control("\U0001f4a9")
+    assert not any(map(tokenization.is_whitespace, "A-\u2028"))
+    assert all(map(tokenization.is_punctuation, "-$`.…"))
+    assert not any(map(tokenization.is_punctuation, "A €"))
+
+
+@pytest.mark.parametrize("convert", [tokenization.convert_to_unicode, tokenization.printable_text])
+def test_text_is_str_or_utf8(convert):
+    assert convert("é") == convert("é".encode()) == convert(b"\xff\xc3\xa9") == "é"
+    for other in (None, 1, ["a"], bytearray(b"a")):
+        with pytest.raises(ValueError, match=type(other).__name__):
+            convert(other)
+
+
+def test_the_check_of_the_casing_says_which_flag_to_pass():
+    check = tokenization.validate_case_matches_checkpoint
+    with pytest.raises(UserError, match=r"uncased_L-12_H-768_A-12 .*Pass --do_lower_case=true"):
+        check(False, "models/uncased_L-12_H-768_A-12/bert_model.ckpt")
+    with pytest.raises(
+        UserError, match=r"multi_cased_L-12_H-768_A-12 .*Pass --do_lower_case=false"
+    ):
+        check(True, "models/multi_cased_L-12_H-768_A-12/bert_model.ckpt")
+    check(True, "models/my_cased_L-12_H-768_A-12/bert_model.ckpt")
+    check(True, None)
+
+
+def test_a_missing_vocabulary_is_the_users_mistake(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        FullTokenizer(str(tmp_path / "vocab.txt"))
+
+
+def test_a_tokenizer_survives_pickling(tokenizer):
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.tokenize("unaffable cafés") == tokenizer.tokenize("unaffable cafés")
+
+
+# ---- Rules that hold for every text ----------------------------------------------------------
+
+AWKWARD = (
+    "aÀéIİıΣσςß \t\n\u2028\u3000\x00\u200b\ufffd'’.,$…\u0301\u0323\u302e\u034f中豈한가\ud800[]#"
+)
+ANY_TIME = settings(deadline=None)  # a busy machine is no failure
+ANY_TEXT = st.text(st.sampled_from(AWKWARD) | st.characters(exclude_categories=()))
+
+
+def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
+    """The rules in the original's order, word after word, without tables."""
+    cleaned = ""
+    for char in text:
+        if char in "\t\n\r" or unicodedata.category(char) == "Zs":
+            cleaned += " "
+        elif char != "\ufffd" and unicodedata.category(char) not in ("Cc", "Cf"):
+            cleaned += f" {char} " if tokenization.is_cjk(char) else char
+    words = []
+    for word in cleaned.split():
+        if lower:
+            marked = unicodedata.normalize("NFD", word.lower())
+            word = "".join(char for char in marked if unicodedata.category(char) != "Mn")
+        words.append("".join(f" {c} " if tokenization.is_punctuation(c) else c for c in word))
+    return " ".join(words).split()
+
+
+@BOTH_CASINGS
+@ANY_TIME
+@given(text=ANY_TEXT)
+def test_basic_tokenizer_is_the_rules_step_by_step(lower, text):
+    assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)
+
+
+@BOTH_CASINGS
+@ANY_TIME
+@given(text=ANY_TEXT)
+def test_basic_tokens_are_words(lower, text):
+    for token in BasicTokenizer(lower).tokenize(text):
+        assert token.split() == [token]
+        assert len(token) == 1 or not any(map(tokenization.is_punctuation, token))
+
+
+def survives_stripping(char: str) -> bool:
+    # A combining character that is no Mn keeps its place among marks until those are stripped;
+    # a second pass may then sort it otherwise.
+    return not unicodedata.combining(char) or unicodedata.category(char) == "Mn"
+
+
+@BOTH_CASINGS
+@ANY_TIME
+@given(text=ANY_TEXT.map(lambda text: "".join(filter(survives_stripping, text))))
+def test_tokenizing_the_tokens_again_changes_nothing(lower, text):
+    tokens = BasicTokenizer(lower).tokenize(text)
+    assert BasicTokenizer(lower).tokenize(" ".join(tokens)) == tokens
+
+
+LETTERS = st.text("ab", min_size=1, max_size=4)
+
+
+@ANY_TIME
+@given(st.sets(LETTERS), st.sets(LETTERS), st.text("ab", min_size=1, max_size=12))
+def test_pieces_of_a_word_are_the_longest_and_join_to_the_word(first, inner, word):
+    vocab = dict.fromkeys({"a", "b", "##a"} | first | {f"##{piece}" for piece in inner}, 0)
+    found = WordpieceTokenizer(vocab).tokenize(word)
+    rest, prefix, expected = word, "", []
+    while rest:
+        known = [rest[:end] for end in range(len(rest) + 1) if prefix + rest[:end] in vocab]
+        if not known:
+            expected = ["[UNK]"]
+            break
+        expected.append(prefix + known[-1])
+        rest, prefix = rest.removeprefix(known[-1]), "##"
+    assert found == expected
+    assert found == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in found) == word
+
+
+# ---- Boundaries ------------------------------------------------------------------------------
+
+
+def test_tokenizing_imports_no_tensorflow(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nhello\n", encoding="utf-8")
+    code = (
+        "import sys; from bert_tf import tokenization;"
+        "print(tokenization.FullTokenizer(sys.argv[1]).tokenize('Hello'));"
+        "print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "vocab.txt")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert list(map(ast.literal_eval, run.stdout.splitlines())) == [["hello"], []]
