@@ -296,7 +296,7 @@ def _open(prefix: str) -> Any:
 
 
 def _unreadable(prefix: str, error: Exception) -> UserError:
-    reason = str(error).splitlines()[0][:200]
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
     return UserError(
         f"Cannot read the checkpoint {prefix}: it is truncated or damaged, copy or download it "
         f"again (TensorFlow says: {reason})"

@@ -59,7 +59,7 @@ def remove(path: str) -> None:
         if _gfile().exists(path):
             _gfile().remove(path)
     else:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.remove(path)
 
 

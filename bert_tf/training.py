@@ -99,7 +99,7 @@ def train(
     step = int(optimizer.iterations.numpy())
     if checkpoint.latest(output_dir) is None:
         checkpoint.save(output_dir, model, optimizer)
-    train_step = _train_step(model, optimizer, loss_fn, strategy)
+    train_step = make_train_step(model, optimizer, loss_fn, strategy)
     progress = TrainingProgress(step, num_train_steps, batch_size)
     scalars = Scalars(output_dir)
     batches = iter(dataset)
@@ -130,12 +130,20 @@ def train(
     )
 
 
-def _train_step(
+def make_train_step(
     model: keras.Model,
     optimizer: AdamWeightDecay,
     loss_fn: Callable[[Any, Batch], Any],
     strategy: tf.distribute.Strategy,
 ) -> Callable[[Batch], tf.Tensor]:
+    """The compiled function that takes a batch, updates the model and gives the batch's loss.
+
+    Args:
+        model: takes a batch.
+        optimizer: built on the model's variables.
+        loss_fn: (outputs, batch) -> scalar loss.
+        strategy: where it runs.
+    """
     variables = model.trainable_variables
 
     def one_replica(batch: Batch) -> Any:

@@ -1,0 +1,94 @@
+"""The import table: a row may import only what stands in the rows below it."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.oracle import ROOT
+
+PACKAGE = ROOT / "bert_tf"
+
+ROWS = [
+    ["cli"],
+    ["tasks"],
+    ["options", "training"],
+    ["progress"],
+    ["evaluation"],
+    ["optimization", "checkpoint"],
+    ["data"],
+    ["modeling"],
+    ["tokenization"],
+    ["config"],
+    ["files"],
+    ["errors"],
+]
+LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
+
+# What may be imported from outside of the standard library, where it is not everything.
+ALLOWED = {
+    "modeling": {"keras"},
+    "optimization": {"keras"},
+    "evaluation": {"numpy"},
+    "tokenization": set(),
+    "config": set(),
+    "errors": set(),
+    "options": set(),
+    "data/features": set(),
+    "data/glue": set(),
+    "data/tsv": set(),
+    "data/records": {"numpy", "tensorflow"},
+    # Inside of functions, for paths that name another file system.
+    "files": {"tensorflow"},
+    # Flags here, and nowhere else.
+    "cli": {"absl", "tensorflow"},
+}
+ANYWHERE_ELSE = {"keras", "numpy", "tensorflow", "tqdm"}
+
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def _imports(module):
+    for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_downwards(module):
+    room = module.removesuffix(".py").split("/")[0]
+    if room == "__init__":
+        assert list(_imports(module)) == []
+        return
+    for name in _imports(module):
+        parts = name.split(".")
+        if parts[0] != "bert_tf":
+            continue
+        assert parts[1] in LEVEL, f"{module} imports {name}, which has no row"
+        inside = parts[1] == room and "/" in module
+        assert inside or LEVEL[parts[1]] > LEVEL[room], f"{module} may not import {name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_outside_imports_are_those_of_the_table(module):
+    path = module.removesuffix(".py")
+    allowed = ALLOWED.get(path, ALLOWED.get(path.split("/")[0], ANYWHERE_ELSE))
+    outside = {name.split(".")[0] for name in _imports(module)} - {"bert_tf"}
+    assert outside - set(sys.stdlib_module_names) <= allowed
+
+
+@pytest.mark.parametrize("module", ["tokenization", "options", "data.features", "data.glue"])
+def test_text_is_handled_without_tensorflow(module):
+    code = f"import sys, bert_tf.{module}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_model_runs_without_tensorflow_in_it():
+    for module in MODULES:
+        if module.startswith("modeling/"):
+            assert "tf." not in (PACKAGE / module).read_text().replace("bert_tf.", "")

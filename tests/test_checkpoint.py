@@ -1,0 +1,243 @@
+"""Checkpoints of the original: read, refused, written, and read by TensorFlow itself."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
+from bert_tf.optimization import create_optimizer
+from tests.modeling.helpers import config, load
+from tests.oracle import data, golden
+
+
+def _main() -> str:
+    return str(golden("checkpoints/main") / "bert_model.ckpt")
+
+
+def _trained(model):
+    optimizer = create_optimizer(1e-3, 10, 2)
+    optimizer.build(model.trainable_variables)
+    for index, (_, slots) in enumerate(optimizer.slots()):
+        for slot, value in slots.items():
+            value.assign(np.full(value.shape, index + len(slot), "float32"))
+    return optimizer
+
+
+@pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
+def test_values_are_those_of_the_file(name):
+    weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
+    variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
+    for key in variables:
+        np.testing.assert_array_equal(np.asarray(variables[key]), weights[key], err_msg=key)
+    assert len(variables) > 10
+
+
+def test_what_is_restored_equals_the_assignment_maps_of_the_original():
+    maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
+    models = {
+        "classifier": lambda: BertClassifier(config(), 2),
+        "squad": lambda: BertSpanLabeler(config()),
+        "pretraining": lambda: BertPretrainer(config()),
+    }
+    for key, expected in maps.items():
+        kind, path = key.split(" <- ")
+        model = models[kind]()
+        folder, name = os.path.split(path)
+        restored = checkpoint.restore(model, str(golden(folder) / name))
+        assert list(restored.restored) == [source for source, _ in expected["assignment_map"]]
+        trainable = {name.removesuffix(":0") for name in expected["trainable"]}
+        assert set(restored.restored) | set(restored.new) == trainable
+    assert len(maps) == 6
+
+
+def test_real_encoder_and_a_foreign_checkpoint_are_read():
+    for folder in ("encoder", "original_tiny_checkpoint"):
+        path = data(folder)
+        model = BertModel(_config_of(path))
+        restored = checkpoint.restore(model, checkpoint.resolve(str(path)))
+        assert restored.new == ()
+        assert not any("adam" in name for name in restored.unused)
+
+
+def _config_of(folder):
+    from bert_tf.config import BertConfig
+
+    return BertConfig.from_json_file(str(folder / "bert_config.json"))
+
+
+def test_tf1_saver_reads_what_is_written(tmp_path):
+    model = load(BertClassifier(config(), 2))
+    optimizer = _trained(model)
+    optimizer.iterations.assign(7)
+    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    expected = checkpoint.read(prefix, checkpoint.shapes(prefix))
+    assert expected["global_step"] == 7
+    assert expected["global_step"].dtype == np.int64
+    with tf.Graph().as_default():
+        variables = {
+            name: tf.compat.v1.get_variable(name, dtype=value.dtype, shape=value.shape)
+            for name, value in expected.items()
+        }
+        with tf.compat.v1.Session() as session:
+            tf.compat.v1.train.Saver().restore(session, prefix)
+            values = session.run(variables)
+    for name, variable in checkpoint.named_variables(model).items():
+        np.testing.assert_array_equal(values[name], np.asarray(variable))
+    for variable, slots in optimizer.slots():
+        for slot, value in slots.items():
+            name = f"{checkpoint.checkpoint_name(variable)}/{slot}"
+            np.testing.assert_array_equal(values[name], np.asarray(value))
+    assert len(values) == 3 * len(optimizer.slots()) + 1
+
+
+def test_names_and_shapes_are_those_of_a_training_run_of_the_original(tmp_path):
+    expected = json.loads(golden("checkpoint_variables.json").read_text())
+    rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
+    model = BertClassifier(config(), 2)
+    prefix = checkpoint.save(str(tmp_path), model, _trained(model))
+    assert checkpoint.shapes(prefix) == rows
+
+
+def test_five_are_kept_and_the_state_names_them(tmp_path):
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    folder = str(tmp_path)
+    for step in (0, 3, 6, 9, 12, 15, 18):
+        optimizer.iterations.assign(step)
+        assert checkpoint.save(folder, model, optimizer) == f"{folder}/model.ckpt-{step}"
+        assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
+    kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
+    lines = (tmp_path / "checkpoint").read_text().splitlines()
+    assert lines == [
+        'model_checkpoint_path: "model.ckpt-18"',
+        *(f'all_model_checkpoint_paths: "{name}"' for name in kept),
+    ]
+    suffixes = (".index", ".data-00000-of-00001")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "checkpoint",
+        *(name + suffix for name in kept for suffix in suffixes),
+    }
+    assert tf.train.latest_checkpoint(folder) == f"{folder}/model.ckpt-18"
+
+
+def test_state_file_equals_the_original(tmp_path):
+    expected = golden("e2e/classifier_train/checkpoint").read_text()
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    for step in (0, 4, 8, 10):
+        optimizer.iterations.assign(step)
+        checkpoint.save(str(tmp_path), model, optimizer)
+    assert (tmp_path / "checkpoint").read_text() == expected
+
+
+def test_a_moved_folder_and_a_missing_newest_are_understood(tmp_path):
+    for step in (1, 2):
+        checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
+    (tmp_path / "checkpoint").write_text(
+        'model_checkpoint_path: "/elsewhere/model.ckpt-3"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-1"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-2"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-3"\n'
+    )
+    assert checkpoint.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    assert checkpoint.latest(str(tmp_path / "nowhere")) is None
+
+
+def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
+    prefix = str(tmp_path / "bert_model.ckpt")
+    checkpoint.write(prefix, {"x": np.float32([1])})
+    for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.meta"):
+        assert checkpoint.resolve(path) == prefix
+    assert checkpoint.resolve(str(tmp_path)) == prefix
+    checkpoint.write(str(tmp_path / "other.ckpt"), {"x": np.float32([1])})
+    with pytest.raises(UserError, match=r"2 checkpoints.*bert_model\.ckpt, other\.ckpt"):
+        checkpoint.resolve(str(tmp_path))
+
+
+def test_resolve_says_what_is_there_instead(tmp_path):
+    (tmp_path / "readme.txt").write_text("")
+    with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
+        checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
+    with pytest.raises(UserError, match=r"holds no checkpoint .*readme\.txt"):
+        checkpoint.resolve(str(tmp_path))
+    checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
+    with pytest.raises(UserError, match=r"checkpoints there: model\.ckpt-3"):
+        checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
+
+
+def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
+    wide = BertClassifier(config(intermediate_size=256), 2)
+    with pytest.raises(
+        UserError,
+        match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256",
+    ):
+        checkpoint.restore(wide, _main())
+    deep = BertClassifier(config(num_hidden_layers=5), 2)
+    with pytest.raises(
+        UserError,
+        match=r"not in the checkpoint: bert/encoder/layer_3\.\.4 \(32\).*the model: cls/pred",
+    ):
+        checkpoint.restore(deep, _main())
+
+
+def test_a_refused_checkpoint_changes_nothing():
+    model = BertClassifier(config(intermediate_size=256), 2)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    with pytest.raises(UserError):
+        checkpoint.restore(model, _main())
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_fewer_layers_than_the_checkpoint_are_the_users_choice():
+    restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main())
+    assert "bert/encoder/layer_2 (16)" in restored.describe()
+    assert restored.new == ()
+
+
+def test_truncated_files_are_refused(tmp_path):
+    source = golden("checkpoints/main")
+    for suffix in ("index", "data-00000-of-00001"):
+        folder = tmp_path / suffix
+        folder.mkdir()
+        for path in source.glob("bert_model.ckpt.*"):
+            shutil.copyfile(path, folder / path.name)
+        damaged = folder / f"bert_model.ckpt.{suffix}"
+        damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+        with pytest.raises(UserError, match="truncated or damaged"):
+            checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
+    os.remove(folder / "bert_model.ckpt.data-00000-of-00001")
+    with pytest.raises(UserError, match="truncated or damaged"):
+        checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
+
+
+def test_object_based_checkpoint_is_named_as_such(tmp_path):
+    prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
+    with pytest.raises(UserError, match="object-based checkpoint of TensorFlow 2"):
+        checkpoint.restore(BertModel(config("alt_tiny")), prefix)
+
+
+def test_checkpoint_without_slots_is_noticed():
+    model = BertPretrainer(config())
+    optimizer = _trained(model)
+    assert not checkpoint.restore_optimizer(model, optimizer, _main())
+
+
+def test_unwritable_place_is_an_error_of_the_user(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write the checkpoint"):
+        checkpoint.write(str(tmp_path / "file" / "model.ckpt-0"), {"x": np.float32([1])})
+
+
+def test_summary_takes_layers_together():
+    names = [f"bert/encoder/layer_{i}/output/dense/{kind}" for i in range(12) for kind in "ab"]
+    assert checkpoint.summarize([*names, "output_bias"]) == (
+        "bert/encoder/layer_0..11 (24), output_bias"
+    )
+    assert checkpoint.summarize([]) == "none"

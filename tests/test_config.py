@@ -1,0 +1,101 @@
+"""bert_config.json: defaults, unknown keys, nonsense."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from tests.oracle import golden
+
+
+def test_defaults_of_the_original():
+    assert BertConfig(30522).to_dict() == {
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 16,
+        "initializer_range": 0.02,
+    }
+
+
+@pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
+def test_files_of_the_original_come_out_as_they_went_in(name):
+    path = golden(f"checkpoints/{name}/bert_config.json")
+    written = BertConfig.from_json_file(str(path)).to_json_string()
+    assert json.loads(written) == json.loads(path.read_text())
+
+
+def test_unknown_keys_are_kept_and_written_back():
+    config = BertConfig.from_dict({"vocab_size": 9, "pooler_fc_size": 768, "directionality": "bi"})
+    assert config.directionality == "bi"
+    assert json.loads(config.to_json_string())["pooler_fc_size"] == 768
+    assert config.to_json_string().endswith("}\n")
+    assert config.to_json_string().index("directionality") < config.to_json_string().index("vocab")
+
+
+@given(st.dictionaries(st.text(min_size=1).map(lambda key: f"x_{key}"), st.integers() | st.text()))
+def test_round_trip(extra):
+    config = BertConfig.from_dict({"vocab_size": 5, **extra})
+    assert BertConfig.from_dict(json.loads(config.to_json_string())) == config
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("vocab_size", 0),
+        ("vocab_size", None),
+        ("hidden_size", -768),
+        ("hidden_size", 768.0),
+        ("num_hidden_layers", 0),
+        ("num_attention_heads", True),
+        ("intermediate_size", "3072"),
+        ("max_position_embeddings", -1),
+        ("type_vocab_size", 0),
+        ("hidden_dropout_prob", 1.0),
+        ("attention_probs_dropout_prob", -0.1),
+        ("hidden_dropout_prob", "0.1"),
+        ("initializer_range", -0.02),
+        ("hidden_act", "swish"),
+        ("hidden_act", 3),
+    ],
+)
+def test_nonsense_names_the_key(key, value):
+    with pytest.raises(UserError, match=key):
+        BertConfig.from_dict({"vocab_size": 9, key: value})
+
+
+def test_heads_must_divide():
+    with pytest.raises(UserError, match="hidden_size=768, num_attention_heads=7"):
+        BertConfig(9, num_attention_heads=7)
+
+
+@pytest.mark.parametrize("act", ["GeLU", "linear", "", None, "tanh", "relu", abs])
+def test_activations_of_the_original_are_accepted(act):
+    assert BertConfig(9, hidden_act=act).hidden_act is act
+    assert BertConfig(9, hidden_dropout_prob=None).hidden_dropout_prob is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "lacks the key vocab_size"),
+        ('{\n "vocab_size": }', r"config\.json:2: not valid JSON"),
+        ("[1]", "a JSON object"),
+        ('{"vocab_size": 5, "hidden_size": 0}', r"config\.json: hidden_size"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        BertConfig.from_json_file(str(tmp_path / "config.json"))
+    with pytest.raises(UserError, match=r"No such file: .*other\.json .*has: config\.json"):
+        BertConfig.from_json_file(str(tmp_path / "other.json"))

@@ -1,0 +1,77 @@
+"""Reading as the TensorFlow file API does, and writing that leaves no half file."""
+
+import os
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.sampled_from("ab\n\r\u2028\x85\t é\x0b"), max_size=20))
+def test_lines_are_those_of_the_tensorflow_file_api(tmp_path_factory, text):
+    path = str(tmp_path_factory.mktemp("lines") / "file.txt")
+    with open(path, "wb") as file:
+        file.write(text.encode())
+    with tf.io.gfile.GFile(path, "r") as file:
+        expected = [line.rstrip("\n") for line in iter(file.readline, "")]
+    assert list(files.read_lines(path)) == expected
+
+
+def test_not_utf8_is_reported_with_its_line(tmp_path):
+    path = tmp_path / "train.tsv"
+    path.write_bytes(b"fine\ncaf\xe9\n")
+    with pytest.raises(UserError, match=r"train\.tsv:2: the file is not UTF-8 \(byte 0xe9 at pos"):
+        list(files.read_lines(str(path)))
+    path.write_bytes("é".encode("utf-16"))
+    with pytest.raises(UserError, match="iconv -f utf-16 -t utf-8"):
+        list(files.read_lines(str(path)))
+
+
+def test_missing_file_and_folder(tmp_path):
+    (tmp_path / "dev.tsv").write_text("")
+    with pytest.raises(UserError, match=r"No such file: .*train\.tsv .*has: dev\.tsv"):
+        files.open_binary(str(tmp_path / "train.tsv"))
+    with pytest.raises(UserError, match=f"the folder {tmp_path} has: dev.tsv"):
+        files.open_binary(str(tmp_path / "no" / "such" / "folder.tsv"))
+    with pytest.raises(UserError, match="is a folder"):
+        files.open_binary(str(tmp_path))
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = str(tmp_path / "out.txt")
+    files.write_text(path, "old\r\nfile")
+    assert (tmp_path / "out.txt").read_bytes() == b"old\r\nfile"
+    with pytest.raises(RuntimeError, match="stopped"):
+        _write_half(path)
+    assert (tmp_path / "out.txt").read_bytes() == b"old\r\nfile"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def _write_half(path):
+    with files.replacing(path) as temporary, open(temporary, "w") as file:
+        file.write("half")
+        raise RuntimeError("stopped")
+
+
+def test_unwritable_places_are_errors_of_the_user(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write"):
+        files.write_text(str(tmp_path / "file" / "x.txt"), "")
+    with pytest.raises(UserError, match="Cannot create the folder"):
+        files.make_dirs(str(tmp_path / "file" / "folder"))
+
+
+def test_other_file_systems_go_through_tensorflow():
+    path = "ram://folder/file.txt"
+    files.make_dirs("ram://folder")
+    files.write_text(path, "a\nb\n")
+    assert files.exists(path)
+    assert list(files.read_lines(path)) == ["a", "b"]
+    assert "file.txt" in files.list_dir("ram://folder")
+    files.remove(path)
+    assert not files.exists(path)

@@ -1,0 +1,120 @@
+"""The optimizer against the original's (golden/training) and on its own."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.optimization import AdamWeightDecay, WarmupLinearDecay, create_optimizer
+from tests.oracle import golden
+
+
+def test_learning_rate_equals_the_original():
+    rates = np.load(golden("training/lr_schedule.npz"))
+    for key in rates.files:
+        init_lr, steps, warmup = key.removeprefix("lr").replace("steps", "").split("_")
+        schedule = WarmupLinearDecay(float(init_lr), int(steps), int(warmup.removeprefix("warmup")))
+        ours = [float(schedule(step)) for step in range(len(rates[key]))]
+        # The last digit of 1 - t/N counts against the peak, not against a rate near 0.
+        tolerance = 1e-6 * float(init_lr)
+        np.testing.assert_allclose(ours, rates[key], rtol=1e-6, atol=tolerance, err_msg=key)
+    assert len(rates.files) == 6
+
+
+def test_no_warmup_and_no_steps():
+    assert float(WarmupLinearDecay(0.5, 10, None)(0)) == 0.5
+    with pytest.raises(ValueError, match="num_train_steps=0"):
+        WarmupLinearDecay(0.5, 0)
+
+
+def _variable(path, value):
+    *scopes, name = path.split("/")
+    if scopes:
+        with keras.name_scope(scopes[0]):
+            return keras.Variable(value, name=name)
+    return keras.Variable(value, name=name)
+
+
+@pytest.mark.parametrize(("case", "scale"), [("noclip", 0.02), ("clip", 5.0)])
+def test_updates_equal_the_original(case, scale):
+    toy = np.load(golden("training/toy_optimizer.npz"))
+    names = [
+        key.removeprefix(f"{case}/init/") for key in toy.files if key.startswith(f"{case}/init/")
+    ]
+    used = [name for name in names if name != "unused"]
+    variables = {name: _variable(name, toy[f"{case}/init/{name}"]) for name in used}
+    assert [variable.path for variable in variables.values()] == used
+    optimizer = create_optimizer(0.01, 20, 4)
+    optimizer.build(list(variables.values()))
+    for step in range(12):
+        with tf.GradientTape() as tape:
+            loss = 0.0
+            for name, variable in variables.items():
+                coef = toy[f"{case}/coef/{name}"]
+                loss += tf.reduce_sum(coef * variable.value + 0.01 * scale * variable.value**2)
+        gradients = tape.gradient(loss, [v.value for v in variables.values()])
+        np.testing.assert_allclose(loss, toy[f"{case}/loss"][step], rtol=1e-5)
+        np.testing.assert_allclose(
+            tf.linalg.global_norm(gradients), toy[f"{case}/global_norm"][step], rtol=1e-5
+        )
+        optimizer.apply(gradients, list(variables.values()))
+        for name, variable in variables.items():
+            expected = toy[f"{case}/value/{name}"][step]
+            np.testing.assert_allclose(variable.numpy(), expected, atol=2e-6, err_msg=name)
+    assert int(optimizer.iterations.numpy()) == 12
+    for name, (_, slots) in zip(used, optimizer.slots(), strict=True):
+        for slot, value in slots.items():
+            expected = toy[f"{case}/final/{name}/{slot}"]
+            np.testing.assert_allclose(value.numpy(), expected, atol=1e-7, err_msg=name)
+
+
+def test_the_original_test_converges():
+    weights = keras.Variable([0.1, -0.2, -0.1], name="w")
+    optimizer = AdamWeightDecay(0.2)
+    optimizer.build([weights])
+    for _ in range(100):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((weights.value - [0.4, 0.2, -0.5]) ** 2)
+        optimizer.apply(tape.gradient(loss, [weights.value]), [weights])
+    np.testing.assert_allclose(weights.numpy(), [0.4, 0.2, -0.5], atol=1e-2)
+
+
+def test_gradients_of_look_ups_are_summed_before_clipping():
+    table = keras.Variable(np.zeros((3, 2), "float32"), name="table")
+    # Row 1 is looked up 4 times: the summed gradient has norm 4 sqrt(2), its slices sqrt(8).
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(ops.take(table.value, tf.constant([1, 1, 1, 1]), axis=0))
+    gradient = tape.gradient(loss, table.value)
+    assert isinstance(gradient, tf.IndexedSlices)
+    optimizer = AdamWeightDecay(1.0, beta_1=0.0, global_clipnorm=1.0)
+    optimizer.build([table])
+    optimizer.apply([gradient], [table])
+    expected = [[0, 0], [1 / np.sqrt(2)] * 2, [0, 0]]
+    np.testing.assert_allclose(optimizer.adam_m[0].numpy(), expected, atol=1e-6)
+
+
+def test_bias_correction_equals_keras_adam():
+    values = np.float32([0.5, -1.0, 2.0])
+    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
+    optimizer = AdamWeightDecay(0.1, epsilon=1e-6, bias_correction=True)
+    adam = keras.optimizers.Adam(0.1, epsilon=1e-9)
+    optimizer.build([ours])
+    adam.build([theirs])
+    for step in range(5):
+        gradient = tf.constant(np.cos(values * (step + 1)))
+        optimizer.apply([gradient], [ours])
+        adam.apply([gradient], [theirs])
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
+
+
+def test_optimizer_goes_through_model_compile_and_saving(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="d")])
+    model.compile(create_optimizer(0.1, 10, 2), loss="mse")
+    model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=4, epochs=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras").optimizer
+    assert isinstance(loaded, AdamWeightDecay)
+    assert loaded.get_config() == model.optimizer.get_config()
+    assert int(loaded.iterations.numpy()) == 4
+    np.testing.assert_array_equal(loaded.adam_m[0].numpy(), model.optimizer.adam_m[0].numpy())

@@ -1,0 +1,16 @@
+"""One style for the whole tree."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.oracle import ROOT
+
+
+@pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
+def test_ruff_has_nothing_to_say(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, "."], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
