@@ -28,6 +28,8 @@ SLOT_NAMES = ("adam_m", "adam_v")
 
 _ENCODER_SCOPE = "bert/"
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+# What TensorFlow raises for files that are missing, truncated or of another kind.
+_READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # The entry by which TensorFlow 2 marks its other, object-based kind of checkpoint.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -151,7 +153,7 @@ def read(prefix: str, names: Iterable[str]) -> dict[str, np.ndarray]:
     reader = _open(prefix)
     try:
         return {name: reader.get_tensor(name) for name in names}
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except _READ_ERRORS as error:
         raise _unreadable(prefix, error) from error
 
 
@@ -284,7 +286,7 @@ def _prefixes_in(folder: str) -> list[str]:
 def _open(prefix: str) -> Any:
     try:
         reader = tf.train.load_checkpoint(prefix)
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except _READ_ERRORS as error:
         raise _unreadable(prefix, error) from error
     if reader.has_tensor(_OBJECT_GRAPH):
         raise UserError(

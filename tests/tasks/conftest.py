@@ -1,0 +1,66 @@
+"""A tiny model, its vocabulary and a tiny MRPC and CoLA, for runs of a few seconds."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.modeling import BertModel
+
+WORDS = ["a", "b", "c", "good", "bad", "film", "story", "the", "was", "not", "it", "plot"]
+WORDS += ["slow", "fast"]
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 24,
+    "type_vocab_size": 2,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    config = BertConfig(len(vocab), **SIZES)
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    # Not called bert_model.ckpt in a folder of a release, so no casing check applies.
+    variables = checkpoint.named_variables(BertModel(config))
+    prefix = str(folder / "bert_model.ckpt")
+    checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
+    rng = random.Random(5)
+    sentence = lambda: " ".join(rng.choices(WORDS, k=rng.randint(2, 9)))  # noqa: E731
+    _write_mrpc(folder / "mrpc", sentence)
+    _write_cola(folder / "cola", sentence)
+    return SimpleNamespace(
+        folder=folder,
+        config=config,
+        checkpoint=prefix,
+        flags={
+            "vocab_file": str(folder / "vocab.txt"),
+            "bert_config_file": str(folder / "bert_config.json"),
+            "max_seq_length": 24,
+            "train_batch_size": 4,
+        },
+    )
+
+
+def _write_mrpc(folder, sentence):
+    folder.mkdir()
+    for split, rows in (("train", 18), ("dev", 11), ("test", 13)):
+        lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        lines += [f"{row % 2}\t{row}\t{row}\t{sentence()}\t{sentence()}" for row in range(rows)]
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def _write_cola(folder, sentence):
+    folder.mkdir()
+    for split, rows in (("train", 18), ("dev", 11)):
+        lines = [f"{row}\t{row % 2}\ta\t{sentence()}" for row in range(rows)]
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    lines = ["id\ttext", *(f"{row}\t{sentence()}" for row in range(7))]
+    (folder / "test.tsv").write_text("\n".join(lines) + "\n")

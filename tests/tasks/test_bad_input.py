@@ -1,0 +1,194 @@
+"""Mistakes of a user: one line that says what to do, before any work, nothing written."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertPretrainer
+from bert_tf.tasks import classification
+from tests.tasks.conftest import SIZES
+from tests.tasks.test_classification import options
+
+
+def _fails(run_options, message):
+    with pytest.raises(UserError, match=message) as caught:
+        classification.run(run_options)
+    assert "\n" not in str(caught.value)
+    out = run_options.output_dir
+    if out and os.path.isdir(out):
+        assert not [name for name in os.listdir(out) if "tf_record" in name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_eval": False}, "Nothing to do: pass at least one of --do_train=true"),
+        ({"task_name": "sst2"}, "Unknown task 'sst2'.*cola, mnli, mrpc, xnli"),
+        ({"data_dir": None}, "--data_dir"),
+        ({"data_dir": "/nonexistent"}, "no folder /nonexistent"),
+        ({"vocab_file": "/nonexistent/vocab.txt"}, "No such file: /nonexistent/vocab.txt"),
+        ({"bert_config_file": None, "vocab_file": ""}, "--bert_config_file .*--vocab_file"),
+        ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24 positions"),
+        ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
+        ({"train_batch_size": 0}, "--train_batch_size must be at least 1. Received: 0"),
+        ({"learning_rate": -1.0}, "--learning_rate must be greater than 0"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
+        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be at least 1"),
+        (
+            {"init_checkpoint": "/m/cased_L-12_H-768_A-12/bert_model.ckpt"},
+            "--do_lower_case=false",
+        ),
+        (
+            {
+                "init_checkpoint": "/m/uncased_L-12_H-768_A-12/bert_model.ckpt",
+                "do_lower_case": False,
+            },
+            "--do_lower_case=true",
+        ),
+        (
+            {"do_train": True, "train_batch_size": 100, "num_train_epochs": 1.0},
+            "18 training examples in batches of 100 for 1.0 epochs are not one training step",
+        ),
+        ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
+    ],
+)
+def test_flags(tiny, tmp_path, changes, message):
+    changes = {"do_eval": True, "data_dir": str(tiny.folder / "mrpc"), **changes}
+    _fails(options(tiny, tmp_path, **changes), message)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV\?"),
+        (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
+        (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
+        (b"1\t0 \ta\tx\n", "blank"),
+        (b"id\tlabel\ta\ttext\n", "header"),
+        (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
+        ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
+        (b"1\t0\ta\t" + b"x" * 140_000 + b"\n", r"dev\.tsv:1: "),
+        (b"", "not one example in the eval data"),
+        (b"\n\n", "not one example in the eval data"),
+    ],
+)
+def test_data(tiny, tmp_path, content, message):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "dev.tsv").write_bytes(content)
+    _fails(options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_file_says_what_is_there(tiny, tmp_path):
+    shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
+    os.remove(tmp_path / "data" / "train.tsv")
+    bad = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
+    _fails(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text + "\n\n\n",
+        lambda text: text.rstrip("\n"),
+    ],
+    ids=["bom", "crlf", "blank lines", "no final line end"],
+)
+def test_harmless_files_change_nothing(tiny, tmp_path, change):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
+    results = []
+    for content in (text, change(text)):
+        (folder / "dev.tsv").write_bytes(content.encode())
+        run = options(tiny, tmp_path, data_dir=str(folder), do_eval=True)
+        results.append(classification.run(run).metrics)
+    assert results[0] == results[1]
+
+
+def test_vocabulary(tiny, tmp_path):
+    vocab = (tiny.folder / "vocab.txt").read_text()
+    path = tmp_path / "vocab.txt"
+    run = options(tiny, tmp_path, vocab_file=str(path), do_eval=True)
+    path.write_text(vocab + "more\n")
+    _fails(run, "has 20 entries, the model only 19")
+    path.write_text(vocab.replace("[CLS]", "CLS"))
+    _fails(run, r"lacks \[CLS\]")
+    path.write_bytes(b"\xff\xfe")
+    _fails(run, "not UTF-8")
+    path.write_text("\n".join(vocab.splitlines()[:-3]) + "\n")
+    assert classification.run(run).metrics["global_step"] == 0
+
+
+def test_checkpoint(tiny, tmp_path):
+    def run(path):
+        return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
+
+    _fails(run(tiny.folder / "bert.ckpt"), r"no file bert\.ckpt\.index .*bert_model\.ckpt")
+    other = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
+    prefix = tmp_path / "other.ckpt"
+    values = checkpoint.named_variables(other)
+    checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
+    _fails(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
+    data = tmp_path / "other.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    fitting = tmp_path / "broken.ckpt"
+    for suffix in ("index", "data-00000-of-00001"):
+        shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{fitting}.{suffix}")
+    with open(f"{fitting}.data-00000-of-00001", "r+b") as file:
+        file.truncate(100)
+    _fails(run(fitting), "truncated or damaged")
+    assert not (tmp_path / "out").exists()
+
+
+def test_head_with_another_number_of_labels(tiny, tmp_path):
+    run = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
+    classification.run(run)
+    mnli = tmp_path / "mnli"
+    mnli.mkdir()
+    row = "\t".join(["x"] * 8 + ["a", "b", "neutral"])
+    (mnli / "dev_matched.tsv").write_text(f"header\n{row}\n")
+    bad = options(
+        tiny,
+        tmp_path,
+        task_name="mnli",
+        data_dir=str(mnli),
+        init_checkpoint=str(tmp_path / "out" / "model.ckpt-4"),
+        output_dir=str(tmp_path / "new"),
+        do_eval=True,
+    )
+    _fails(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
+
+
+def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
+    (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
+    _fails(options(tiny, tmp_path, do_train=True), "cannot be gone on from.*another --output_dir")
+    shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
+    shutil.copyfile(
+        f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"
+    )
+    _fails(options(tiny, tmp_path, do_train=True), "another kind of model.*lacks output_bias")
+    assert sorted(os.listdir(out)) == [
+        "checkpoint",
+        "model.ckpt-5.data-00000-of-00001",
+        "model.ckpt-5.index",
+    ]
+
+
+def test_output_dir_that_is_a_file(tiny, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    _fails(options(tiny, tmp_path, do_eval=True), "Cannot create the folder")
+    assert (tmp_path / "out").read_text() == "mine"

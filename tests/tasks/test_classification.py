@@ -1,0 +1,215 @@
+"""run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.data import records
+from bert_tf.evaluation.metrics import classification_metrics
+from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.options import ClassifierOptions
+from bert_tf.tasks import classification
+from tests.modeling.helpers import config, load, set_head
+from tests.oracle import golden
+
+
+def options(tiny, tmp_path, **changes):
+    task = changes.pop("task_name", "MRPC")
+    return ClassifierOptions(
+        **{
+            **tiny.flags,
+            "task_name": task,
+            "data_dir": str(tiny.folder / task.lower()),
+            "init_checkpoint": tiny.checkpoint,
+            "output_dir": str(tmp_path / "out"),
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """What a run says, as text."""
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    caplog.set_level(logging.INFO, "bert_tf")
+    return caplog
+
+
+def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
+    results = classification.run(
+        options(
+            tiny,
+            tmp_path,
+            do_train=True,
+            do_eval=True,
+            do_predict=True,
+            num_train_epochs=2.5,
+            save_checkpoints_steps=5,
+        )
+    )
+    out = tmp_path / "out"
+    steps = [0, 5, 10, 11]  # int(18 / 4 * 2.5) = 11
+    expected = {"checkpoint", "eval", "eval.tf_record", "eval_results.txt", "predict.tf_record"}
+    expected |= {"test_results.tsv", "train.tf_record"}
+    expected |= {
+        f"model.ckpt-{step}.{suffix}"
+        for step in steps
+        for suffix in ("index", "data-00000-of-00001")
+    }
+    names = {path.name for path in out.iterdir()}
+    events = {name for name in names if name.startswith("events.out.tfevents.")}
+    assert names - events == expected
+    assert len(events) == len(list((out / "eval").iterdir())) == 1
+
+    lines = (out / "eval_results.txt").read_text().splitlines()
+    assert [line.split(" = ")[0] for line in lines] == [
+        "eval_accuracy",
+        "eval_loss",
+        "global_step",
+        "loss",
+    ]
+    assert f"eval_accuracy = {results.metrics['eval_accuracy']!s}" in lines
+    assert "global_step = 11" in lines
+    probabilities = np.loadtxt(out / "test_results.tsv", delimiter="\t")
+    assert probabilities.shape == (13, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+    assert "Training: 18 examples, batches of 4, 11 steps, 1 of them warm-up" in said.text
+    assert "New, from random values: output_bias, output_weights" in said.text
+    assert "on the CPU" in said.text or "on one GPU" in said.text
+
+
+def test_curves_are_written(tiny, tmp_path):
+    classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
+    assert _curves(tmp_path / "out") == {"loss", "learning_rate"}
+    assert _curves(tmp_path / "out" / "eval") == {"eval_accuracy", "eval_loss", "loss"}
+
+
+def _curves(folder):
+    (path,) = folder.glob("events.out.tfevents.*")
+    found = set()
+    for record in tf.data.TFRecordDataset(str(path)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            assert np.isfinite(tf.make_ndarray(value.tensor))
+            found.add(value.tag)
+    return found
+
+
+def test_predicting_later_equals_predicting_right_after_training(tiny, tmp_path):
+    trained = options(tiny, tmp_path, do_train=True, do_predict=True, num_train_epochs=2)
+    classification.run(trained)
+    first = (tmp_path / "out" / "test_results.tsv").read_text()
+    again = options(
+        tiny,
+        tmp_path,
+        do_predict=True,
+        init_checkpoint=str(tmp_path / "out" / "model.ckpt-9"),
+        output_dir=str(tmp_path / "predictions"),
+    )
+    classification.run(again)
+    assert (tmp_path / "predictions" / "test_results.tsv").read_text() == first
+    assert not list((tmp_path / "predictions").glob("model.ckpt*"))
+
+
+def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
+    half = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
+    classification.run(half)
+    said.clear()
+    classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
+    assert "Going on from" in said.text
+    assert "is not read, because --output_dir has checkpoints of its own" in said.text
+    assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
+    said.clear()
+    classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
+    assert "Skipping training" in said.text
+
+
+def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
+    values = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder = tmp_path / name
+        classification.run(
+            options(
+                tiny,
+                tmp_path,
+                do_train=True,
+                num_train_epochs=1,
+                random_seed=seed,
+                init_checkpoint=None,
+                output_dir=str(folder),
+            )
+        )
+        newest = checkpoint.latest(str(folder))
+        values.append(checkpoint.read(newest, ["output_weights"])["output_weights"])
+    np.testing.assert_array_equal(values[0], values[1])
+    assert np.abs(values[0] - values[2]).max() > 1e-3
+
+
+def test_records_are_those_of_the_original(tiny, tmp_path):
+    classification.run(options(tiny, tmp_path, do_eval=True))
+    path = str(tmp_path / "out" / "eval.tf_record")
+    example = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
+    lengths = {
+        name: len(feature.int64_list.value) for name, feature in example.features.feature.items()
+    }
+    assert lengths == {
+        "input_ids": 24,
+        "input_mask": 24,
+        "segment_ids": 24,
+        "label_ids": 1,
+        "is_real_example": 1,
+    }
+    assert records.count_records(path) == 11
+
+
+def test_random_weights_are_announced(tiny, tmp_path, said):
+    classification.run(options(tiny, tmp_path, do_eval=True))
+    assert "output_bias, output_weights is not in" in said.text
+    assert "those of chance" in said.text
+    said.clear()
+    classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))
+    assert "all weights of the model start from random values, and without" in said.text
+
+
+def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
+    classification.run(options(tiny, tmp_path, do_eval=True, use_tpu=True, iterations_per_loop=500))
+    assert "--use_tpu=True: Train on a TPU. Not in this version" in said.text
+    assert "--iterations_per_loop=500: Steps in a TPU call. Without effect" in said.text
+    assert "--tpu_name" not in said.text
+
+
+def test_command_of_the_yelp_tutorial(tiny, tmp_path):
+    results = classification.run(
+        options(
+            tiny,
+            tmp_path,
+            task_name="cola",
+            do_train=True,
+            do_eval=True,
+            do_predict=True,
+            do_lower_case=False,
+            num_train_epochs=1.0,
+        )
+    )
+    assert results.metrics["global_step"] == 4
+    assert len((tmp_path / "out" / "test_results.tsv").read_text().splitlines()) == 7
+
+
+def test_evaluation_figures_equal_the_original():
+    case = np.load(golden("forward/classifier2_eval_metrics.npz"))
+    model = load(set_head(BertClassifier(config(), 2), "classifier2"))
+    inputs = {key: case[key] for key in ("input_ids", "input_mask", "segment_ids")}
+    outputs = model(inputs)
+    losses = np.asarray(cross_entropy(outputs["logits"], case["label_ids"]))
+    figures = classification_metrics(
+        np.asarray(outputs["probabilities"]), case["label_ids"], losses, case["is_real_example"]
+    )
+    assert figures["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
+    assert figures["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
+    assert losses.mean() == pytest.approx(float(case["loss"]), abs=2e-5)
+    assert 0 in case["is_real_example"]

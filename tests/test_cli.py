@@ -1,0 +1,168 @@
+"""The command line: flags as the original's, errors on one line, quiet, its own mind on Keras."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf import cli, training
+from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions
+from tests.oracle import ROOT, golden
+
+SCRIPTS = {"run_classifier.py": ClassifierOptions}
+
+
+def _script(*arguments, cwd=ROOT, **environment):
+    command = [sys.executable, str(ROOT / "run_classifier.py"), *map(str, arguments)]
+    # As a user has it: nothing said about logs.
+    env = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    env |= environment
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_flags_of_the_original_have_their_names_types_and_defaults(script):
+    rows = json.loads(golden("flags.json").read_text())[script]
+    options = SCRIPTS[script]
+    fields = {field.name: field for field in options.__dataclass_fields__.values()}
+    for row in rows:
+        field = fields[row["name"]]
+        assert not field.metadata["new"], row
+        assert field.default == row["default"], row
+        assert field.metadata["required"] == row["required"], row
+    new = {name for name, field in fields.items() if field.metadata["new"]}
+    assert new == fields.keys() - {row["name"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("argument", "name", "value"),
+    [
+        ("--do_train", "do_train", True),
+        ("--do_train=true", "do_train", True),
+        ("--do_train=True", "do_train", True),
+        ("--nodo_lower_case", "do_lower_case", False),
+        ("--do_lower_case=False", "do_lower_case", False),
+        ("-do_eval", "do_eval", True),
+        ("--task_name=MRPC", "task_name", "MRPC"),
+        ("--learning_rate=2e-5", "learning_rate", 2e-5),
+        ("--num_train_epochs=3", "num_train_epochs", 3.0),
+        ("--train_batch_size=0x10", "train_batch_size", 16),
+        ("--data_dir=", "data_dir", ""),
+    ],
+)
+def test_values(argument, name, value):
+    assert getattr(cli.parse(ClassifierOptions, ["script", argument]), name) == value
+
+
+def test_value_after_a_blank():
+    options = cli.parse(ClassifierOptions, ["script", "--task_name", "MRPC", "--do_eval"])
+    assert (options.task_name, options.do_eval) == ("MRPC", True)
+
+
+@given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1))
+def test_any_text_is_a_value(text):
+    assert cli.parse(ClassifierOptions, ["script", f"--data_dir={text}"]).data_dir == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--do_trian=true"], "Unknown command line flag 'do_trian'. Did you mean: do_train"),
+        (["--max_seq_length=long"], "--max_seq_length=long"),
+        (["--do_train=maybe"], "--do_train=maybe"),
+        (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
+        (["--flagfile=/nonexistent"], "/nonexistent"),
+    ],
+)
+def test_bad_flags(arguments, message):
+    with pytest.raises(UserError, match=message):
+        cli.parse(ClassifierOptions, ["script", *arguments])
+
+
+def test_flagfile(tmp_path):
+    path = tmp_path / "flags.txt"
+    path.write_text("# as in a five-year-old script\n--do_train=true\n--learning_rate=3e-5\n")
+    options = cli.parse(ClassifierOptions, ["script", f"--flagfile={path}", "--do_eval"])
+    assert (options.do_train, options.do_eval, options.learning_rate) == (True, True, 3e-5)
+
+
+def test_help_names_every_flag():
+    done = _script("--help")
+    assert done.returncode == 0
+    for name, field in ClassifierOptions.__dataclass_fields__.items():
+        assert f"--{name} (" in done.stdout
+        assert field.metadata["help"] in done.stdout
+    assert "--random_seed (default 12345, new)" in done.stdout
+
+
+def test_mistakes_end_with_one_line_and_code_1():
+    done = _script("--do_train=true")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ERROR: Required, but not given: ")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A prediction of the golden classifier, in the environment that a test asks for."""
+    flags = [
+        "--task_name=mrpc",
+        f"--data_dir={golden('classifier/data/mrpc')}",
+        f"--vocab_file={golden('checkpoints/main/vocab.txt')}",
+        f"--bert_config_file={golden('checkpoints/main/bert_config.json')}",
+        f"--init_checkpoint={golden('training/classifier_10steps_ckpt') / 'model.ckpt-10'}",
+        "--max_seq_length=24",
+        "--do_predict=true",
+    ]
+
+    def start(*arguments, **environment):
+        out = tmp_path_factory.mktemp("out")
+        done = _script(*flags, f"--output_dir={out}", *arguments, cwd=out, **environment)
+        return done, out / "test_results.tsv"
+
+    return start
+
+
+def test_keras_json_and_environment_change_nothing(run, tmp_path):
+    (tmp_path / ".keras").mkdir()
+    settings = {"floatx": "float16", "backend": "jax", "epsilon": 1e-3}
+    (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
+    plain, expected = run()
+    changed, results = run(KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path / ".keras"))
+    assert plain.returncode == changed.returncode == 0, changed.stderr
+    assert results.read_text() == expected.read_text()
+
+
+def test_quiet(run):
+    done, _ = run()
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3, done.stderr
+    assert "173,250 parameters" in lines[0]
+    assert "57 variables restored" in lines[1]
+    assert "Prediction of 12 examples" in lines[2]
+
+
+def test_verbose_logging_shows_examples(run):
+    done, _ = run("--verbose_logging")
+    assert done.stderr.count("\n  tokens: [CLS] ") == 5
+
+
+def test_another_backend_in_the_same_process_is_refused(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    with pytest.raises(UserError, match="Keras was started with jax"):
+        training.use_float32()
+
+
+def test_console_command_points_into_the_package():
+    setup = (ROOT / "setup.py").read_text()
+    assert "bert-run-classifier = bert_tf.cli:run_classifier" in setup
+    assert callable(cli.run_classifier)
+    assert "py_modules" not in setup
