@@ -75,16 +75,6 @@ class TrainingOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions):
-    """What the fine-tuning scripts share: training counted in epochs."""
-
-    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
-    warmup_proportion: float = option(
-        0.1, "Part of the training over which the learning rate rises: 0.1 is a tenth."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TpuOptions:
     """The original's flags for TPUs; they are accepted, and `tpu_notes` says what they do."""
 
@@ -110,16 +100,16 @@ class TpuOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(FineTuningOptions, TpuOptions):
-    """Options of `run_classifier.py`."""
+class FineTuningOptions(ModelOptions, TrainingOptions, TpuOptions):
+    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
 
-    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
-    task_name: str | None = option(
-        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
-    )
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
-    do_predict: bool = option(False, "Write class probabilities of the test set.")
+    do_predict: bool = option(False, "Write predictions for the test set.")
+    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    warmup_proportion: float = option(
+        0.1, "Part of the training over which the learning rate rises: 0.1 is a tenth."
+    )
     eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
     predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
 
@@ -138,6 +128,16 @@ class ClassifierOptions(FineTuningOptions, TpuOptions):
                 "--do_predict=true"
             )
         check_numbers(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(FineTuningOptions):
+    """Options of `run_classifier.py`."""
+
+    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
+    task_name: str | None = option(
+        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
+    )
 
 
 def check_required(options: Any) -> None:

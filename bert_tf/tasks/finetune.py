@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from bert_tf import checkpoint, files, training
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
+from bert_tf.options import FineTuningOptions
 from bert_tf.progress import Scalars, counted, log
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.start import restore_weights
@@ -21,29 +22,6 @@ from bert_tf.tasks.start import restore_weights
 EVAL_RESULTS = "eval_results.txt"
 # Where the original's evaluation writes its curves.
 EVAL_FOLDER = "eval"
-
-
-class RunOptions(Protocol):
-    """What the runner asks of a script's options; see `bert_tf.options`."""
-
-    output_dir: str | None
-    init_checkpoint: str | None
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
-    train_batch_size: int
-    eval_batch_size: int
-    predict_batch_size: int
-    learning_rate: float
-    num_train_epochs: float
-    warmup_proportion: float
-    save_checkpoints_steps: int
-    random_seed: int
-    adam_bias_correction: bool
-
-    def tpu_notes(self) -> list[str]:
-        """Sentences on flags that mean something else than they did."""
-        ...
 
 
 @dataclasses.dataclass
@@ -59,7 +37,7 @@ class Results:
     files: list[str] = dataclasses.field(default_factory=list)
 
 
-def run(task: Task, options: RunOptions) -> Results:
+def run(task: Task, options: FineTuningOptions) -> Results:
     """Runs a task: everything is read and checked first, then the work begins.
 
     Raises:
@@ -99,7 +77,7 @@ def run(task: Task, options: RunOptions) -> Results:
     return results
 
 
-def _num_train_steps(num_examples: int, options: RunOptions) -> int:
+def _num_train_steps(num_examples: int, options: FineTuningOptions) -> int:
     steps = int(num_examples / options.train_batch_size * options.num_train_epochs)
     if steps < 1:
         raise UserError(
@@ -116,7 +94,7 @@ class _Runner:
     def __init__(
         self,
         task: Task,
-        options: RunOptions,
+        options: FineTuningOptions,
         strategy: tf.distribute.Strategy,
         model: keras.Model,
     ) -> None:

@@ -1,0 +1,33 @@
+# What a fresh machine needs: `make demo` runs the main job, `make test` the tests.
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+
+.PHONY: demo test slow-test lint
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/reviews/demo.py
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+slow-test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.created setup.py
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+$(VENV)/.installed-%: $(VENV)/.created setup.py
+	$(BIN)/pip install --quiet -e ".[$*]"
+	touch $@

@@ -1,0 +1,80 @@
+"""The command lines of golden/e2e, repeated: same arguments, same numbers, same files."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from tests.oracle import ROOT, golden
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = ("run_classifier.py",)
+# Of TensorFlow 1 only; see docs/differences.md.
+NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
+# Differences of 2e-5 are those between versions of TensorFlow.
+TOLERANCE = 2e-5
+
+
+def _runs():
+    rows = json.loads(golden("e2e/runs.json").read_text())
+    return {row["name"]: row for row in rows if row["script"] in SCRIPTS}
+
+
+def _repeat(row, out):
+    command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_dir={out}"]
+    done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
+    assert done.returncode == row["exit_code"], done.stderr
+    written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    pattern = re.compile(r"events\.out\.tfevents\..*")
+    written = {pattern.sub("events.out.tfevents.<time>.<host>", name) for name in written}
+    assert written == {name for name in row["output_files"] if not NOT_WRITTEN.search(name)}
+
+
+def _figures(path):
+    return {key: float(value) for key, value in _pairs(path)}
+
+
+def _pairs(path):
+    return [line.split(" = ") for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
+def test_evaluation_and_prediction(name, tmp_path):
+    _repeat(_runs()[name], tmp_path)
+    folder = golden(f"e2e/{name}")
+    expected = _figures(folder / "eval_results.txt")
+    actual = _figures(tmp_path / "eval_results.txt")
+    assert list(actual) == list(expected)
+    assert actual == pytest.approx(expected, abs=TOLERANCE)
+    rows = [
+        [[float(value) for value in line.split("\t")] for line in path.read_text().splitlines()]
+        for path in (tmp_path / "test_results.tsv", folder / "test_results.tsv")
+    ]
+    assert len(rows[0]) == len(rows[1]) == 12
+    for ours, theirs in zip(*rows, strict=True):
+        assert ours == pytest.approx(theirs, abs=TOLERANCE)
+
+
+def test_training(tmp_path):
+    row = _runs()["classifier_train"]
+    _repeat(row, tmp_path)
+    assert (tmp_path / "checkpoint").read_text() == golden(
+        "e2e/classifier_train/checkpoint"
+    ).read_text()
+    names = json.loads(golden("e2e/checkpoint_variables.json").read_text())
+    rows = names["classifier_train/model.ckpt-0"]
+    expected = {name: shape for name, shape, _ in rows}
+    types = {name: dtype for name, _, dtype in rows}
+    for step in (0, 4, 8, 10):
+        prefix = str(tmp_path / f"model.ckpt-{step}")
+        assert checkpoint.shapes(prefix) == expected
+        assert checkpoint.step_of(prefix) == step
+        reader = tf.train.load_checkpoint(prefix)
+        stored = reader.get_variable_to_dtype_map()
+        assert {name: dtype.name for name, dtype in stored.items()} == types
+    assert _figures(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
