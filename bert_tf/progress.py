@@ -69,9 +69,10 @@ class TrainingProgress:
     def __init__(self, first_step: int, total_steps: int, batch_size: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._batch_size = batch_size
-        self._shown = self._started = time.monotonic()
-        self._first_step = first_step
-        self._step = first_step
+        self._created = self._shown = time.monotonic()
+        # The first step compiles; the rate counts from its end.
+        self._first_step = first_step + 1
+        self._first_done = math.inf
 
     def update(self, step: int, loss: Any, learning_rate: Any) -> None:
         """Called after each step.
@@ -82,11 +83,13 @@ class TrainingProgress:
                 waits for the device.
             learning_rate: rate of this step.
         """
-        self._step = step
         now = time.monotonic()
-        if now - self._shown >= self._bar.mininterval or step == self._bar.total:
+        if step <= self._first_step:
+            self._first_done = now
+        elif now - self._shown >= self._bar.mininterval or step == self._bar.total:
             self._shown = now
-            rate = (step - self._first_step) * self._batch_size / max(now - self._started, 1e-9)
+            seconds = max(now - self._first_done, 1e-9)
+            rate = (step - self._first_step) * self._batch_size / seconds
             self._bar.set_postfix_str(
                 f"loss {float(loss):.4f}, lr {float(learning_rate):.2e}, {rate:.1f} examples/s",
                 refresh=False,
@@ -100,7 +103,7 @@ class TrainingProgress:
     @property
     def seconds(self) -> float:
         """Time since the start."""
-        return time.monotonic() - self._started
+        return time.monotonic() - self._created
 
 
 class Scalars:

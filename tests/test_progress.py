@@ -1,0 +1,47 @@
+"""What is shown while a script runs."""
+
+import io
+import sys
+
+from bert_tf import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
+    # A clock that jumps a second with every look at it.
+    seconds = iter(range(10_000))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    shown = progress.TrainingProgress(first_step=2, total_steps=6, batch_size=8)
+    for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
+        shown.update(step, loss, 5e-5)
+    shown.close()
+    last = screen.getvalue().split("\r")[-1]
+    assert "train: 6/6" in last
+    # A second for each of the three steps after the first, which compiles.
+    assert "loss 0.6250, lr 5.00e-05, 8.0 examples/s" in last
+    assert "00:00<00:00" in last
+
+
+def test_what_is_done_at_once_is_not_shown(monkeypatch):
+    log_file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log_file)
+    assert list(progress.counted("abc", 3, "features")) == ["a", "b", "c"]
+    assert log_file.getvalue() == ""
+
+
+def test_scalars_leave_out_what_is_not_finite(tmp_path):
+    scalars = progress.Scalars(str(tmp_path / "curves"))
+    scalars.close()
+    assert not (tmp_path / "curves").exists()
+    scalars.write(3, {"loss": float("nan"), "learning_rate": 0.5})
+    scalars.close()
+    (path,) = (tmp_path / "curves").iterdir()
+    assert b"learning_rate" in path.read_bytes()
+    assert b"loss" not in path.read_bytes()
