@@ -9,7 +9,7 @@ there is no table that maps one to the other.
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -144,17 +144,19 @@ def shapes(prefix: str) -> dict[str, list[int]]:
     return dict(_open(prefix).get_variable_to_shape_map())
 
 
-def read(prefix: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The values of some variables of a checkpoint.
+def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields names and values of some variables, one at a time: a checkpoint may be large.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
     """
     reader = _open(prefix)
-    try:
-        return {name: reader.get_tensor(name) for name in names}
-    except _READ_ERRORS as error:
-        raise _unreadable(prefix, error) from error
+    for name in names:
+        try:
+            value = reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise _unreadable(prefix, error) from error
+        yield name, value
 
 
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
@@ -205,7 +207,7 @@ def restore(model: keras.Model, prefix: str) -> Restored:
     }
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
-    for name, value in read(prefix, restored).items():
+    for name, value in read(prefix, restored):
         variables[name].assign(value)
     return Restored(
         prefix,
@@ -224,7 +226,7 @@ def restore_optimizer(model: keras.Model, optimizer: Any, prefix: str) -> bool:
     """
     stored = shapes(prefix)
     slots = {name: variable for name, variable in _named_slots(optimizer).items() if name in stored}
-    for name, value in read(prefix, slots).items():
+    for name, value in read(prefix, slots):
         slots[name].assign(value)
     optimizer.iterations.assign(step_of(prefix))
     return bool(slots)

@@ -79,9 +79,9 @@ class TrainingProgress:
 
         Args:
             step: steps done.
-            loss: scalar tensor of this step; looked at only when it is shown, since looking
-                waits for the device.
-            learning_rate: rate of this step.
+            loss: of this step, a scalar; looked at only when it is shown, since looking waits
+                for the device.
+            learning_rate: of this step, a scalar.
         """
         now = time.monotonic()
         if step <= self._first_step:

@@ -105,12 +105,11 @@ def train(
     batches = iter(dataset)
     try:
         while step < num_train_steps:
-            learning_rate = optimizer.learning_rate
-            loss = train_step(next(batches))
+            figures = train_step(next(batches))
             step += 1
-            progress.update(step, loss, learning_rate)
+            progress.update(step, figures["loss"], figures["learning_rate"])
             if step % SUMMARY_STEPS == 0 or step == num_train_steps:
-                scalars.write(step, {"loss": float(loss), "learning_rate": float(learning_rate)})
+                scalars.write(step, {name: float(value) for name, value in figures.items()})
             if step % save_checkpoints_steps == 0 or step == num_train_steps:
                 checkpoint.save(output_dir, model, optimizer)
     except KeyboardInterrupt:
@@ -125,7 +124,7 @@ def train(
         "Trained up to step %d in %.0f s, loss of the last batch %.4f. Checkpoint: %s",
         step,
         progress.seconds,
-        float(loss),
+        float(figures["loss"]),
         checkpoint.latest(output_dir),
     )
 
@@ -135,8 +134,10 @@ def make_train_step(
     optimizer: AdamWeightDecay,
     loss_fn: Callable[[Any, Batch], Any],
     strategy: tf.distribute.Strategy,
-) -> Callable[[Batch], tf.Tensor]:
-    """The compiled function that takes a batch, updates the model and gives the batch's loss.
+) -> Callable[[Batch], dict[str, tf.Tensor]]:
+    """The compiled function that takes a batch and updates the model.
+
+    It gives `loss`, of the batch and before the update, and the `learning_rate` of the update.
 
     Args:
         model: takes a batch.
@@ -146,14 +147,15 @@ def make_train_step(
     """
     variables = model.trainable_variables
 
-    def one_replica(batch: Batch) -> Any:
+    def one_replica(batch: Batch) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             loss = loss_fn(model(batch, training=True), batch)
+        learning_rate = tf.identity(optimizer.learning_rate)
         optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
-        return loss
+        return {"loss": loss, "learning_rate": learning_rate}
 
     @tf.function
-    def step(batch: Batch) -> tf.Tensor:
+    def step(batch: Batch) -> dict[str, tf.Tensor]:
         return strategy.run(one_replica, args=(batch,))
 
     return step

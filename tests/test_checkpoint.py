@@ -76,7 +76,7 @@ def test_tf1_saver_reads_what_is_written(tmp_path):
     optimizer = _trained(model)
     optimizer.iterations.assign(7)
     prefix = checkpoint.save(str(tmp_path), model, optimizer)
-    expected = checkpoint.read(prefix, checkpoint.shapes(prefix))
+    expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     assert expected["global_step"] == 7
     assert expected["global_step"].dtype == np.int64
     with tf.Graph().as_default():

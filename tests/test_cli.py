@@ -77,7 +77,7 @@ def test_any_text_is_a_value(text):
         (["--max_seq_length=long"], "--max_seq_length=long"),
         (["--do_train=maybe"], "--do_train=maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
-        (["--flagfile=/nonexistent"], "/nonexistent"),
+        (["--flagfile=absent/flags.txt"], "absent/flags.txt"),
     ],
 )
 def test_bad_flags(arguments, message):

@@ -30,8 +30,8 @@ def _fails(run_options, message):
         ({"do_eval": False}, "Nothing to do: pass at least one of --do_train=true"),
         ({"task_name": "sst2"}, "Unknown task 'sst2'.*cola, mnli, mrpc, xnli"),
         ({"data_dir": None}, "--data_dir"),
-        ({"data_dir": "/nonexistent"}, "no folder /nonexistent"),
-        ({"vocab_file": "/nonexistent/vocab.txt"}, "No such file: /nonexistent/vocab.txt"),
+        ({"data_dir": "{tmp}/absent"}, "no folder .*/absent"),
+        ({"vocab_file": "{tmp}/absent/vocab.txt"}, "No such file: .*/absent/vocab.txt"),
         ({"bert_config_file": None, "vocab_file": ""}, "--bert_config_file .*--vocab_file"),
         ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
@@ -59,6 +59,9 @@ def _fails(run_options, message):
 )
 def test_flags(tiny, tmp_path, changes, message):
     changes = {"do_eval": True, "data_dir": str(tiny.folder / "mrpc"), **changes}
+    for name, value in changes.items():
+        if isinstance(value, str):
+            changes[name] = value.replace("{tmp}", str(tmp_path))
     _fails(options(tiny, tmp_path, **changes), message)
     assert not (tmp_path / "out").exists()
 

@@ -145,7 +145,7 @@ def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
             )
         )
         newest = checkpoint.latest(str(folder))
-        values.append(checkpoint.read(newest, ["output_weights"])["output_weights"])
+        values.append(dict(checkpoint.read(newest, ["output_weights"]))["output_weights"])
     np.testing.assert_array_equal(values[0], values[1])
     assert np.abs(values[0] - values[2]).max() > 1e-3
 
