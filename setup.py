@@ -25,13 +25,14 @@ setup(
     description="The 2018 BERT release as it would be written today, on TensorFlow and Keras 3",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The bert_tf authors",
     license="Apache-2.0",
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
     package_data={"bert_tf": ["py.typed"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop
-        "keras>=3.12,<4",  # the model
+        "keras>=3.15,<4",  # the model
         f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, serving
         "absl-py>=2",  # flags as the original parses them
         "numpy>=1.26",  # records, metrics, checkpoint arrays
@@ -48,7 +49,6 @@ setup(
         ]
     },
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",

@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf.errors import UserError
-from bert_tf.options import ClassifierOptions
+from bert_tf.options import ClassifierOptions, TpuOptions
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
@@ -38,8 +38,8 @@ def main(
 ) -> typing.NoReturn:
     """Parses a command line, runs a script, and exits.
 
-    Exit codes: 0 when all went well, 1 for a mistake of the user's, which is printed on one line
-    without a traceback.
+    Exit codes: 0 when all went well; 1 for a mistake of the user's, which is printed on one line
+    without a traceback; 130 when it was interrupted.
 
     Args:
         options_class: the script's options; each field becomes a flag.
@@ -54,10 +54,11 @@ def main(
         options = parse(options_class, argv)
         _set_up_logging(getattr(options, "verbose_logging", False))
         options.check()
-        _import_tensorflow_quietly()
+        _import_libraries_quietly()
         run(options)
     except UserError as error:
-        print(f"ERROR: {error}", file=sys.stderr)
+        # A file name may have a line end in it; an error still is one line.
+        print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
@@ -81,22 +82,25 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     values.set_gnu_getopt()
     try:
         rest = values(list(argv))[1:]
-    except (flags.Error, OSError) as error:
-        raise UserError(str(error).replace("\n", " ")) from error
+    except (flags.Error, OSError, ValueError) as error:
+        raise UserError(str(error).removeprefix("ERROR:: ")) from error
     if rest:
         raise UserError(
             f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
             "--do_train=true"
         )
-    return options_class(**{name: values[name].value for name in values if _is_option(name)})
+    return options_class(
+        **{name: _checked(name, values[name].value) for name in values if _is_option(name)}
+    )
 
 
 def help_text(options_class: type, script: str, description: str) -> str:
     """What `--help` prints: every flag with its default; flags the original lacks are marked."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
-    for field in sorted(
-        dataclasses.fields(options_class), key=lambda f: not f.metadata["required"]
-    ):
+    # First what is needed, last what has no effect any more.
+    tpu = {field.name for field in dataclasses.fields(TpuOptions)}
+    fields = dataclasses.fields(options_class)
+    for field in sorted(fields, key=lambda f: (not f.metadata["required"], f.name in tpu)):
         if field.metadata["required"]:
             default = "required"
         else:
@@ -109,6 +113,15 @@ def help_text(options_class: type, script: str, description: str) -> str:
 def _is_option(name: str) -> bool:
     # absl adds these two to every set of flags.
     return name not in ("flagfile", "undefok")
+
+
+def _checked(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value.startswith("--"):
+        raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
+    # In --output_dir=~/run the shell leaves the ~ as it is.
+    return os.path.expanduser(value) if value.startswith("~/") else value
 
 
 def _define_flags(options_class: type, values: flags.FlagValues) -> None:
@@ -143,20 +156,27 @@ class _MessageFormatter(logging.Formatter):
         return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message
 
 
-def _import_tensorflow_quietly() -> None:
+def _import_libraries_quietly() -> None:
     """Imports TensorFlow and Keras as the scripts need them.
 
     The backend is TensorFlow, whatever the environment or a `keras.json` says. TensorFlow's own
-    log is silenced unless the user has set its level.
+    log is silenced unless the user has set another level.
+
+    Raises:
+        UserError: Keras does not start.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-        import tensorflow
-    else:
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-        # Some lines are written before TensorFlow has read its level.
-        with _stderr_held_back():
-            import tensorflow  # noqa: F401
+    wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
+    # Some lines are written before TensorFlow has read its level.
+    with contextlib.nullcontext() if wanted else _stderr_held_back():
+        import tensorflow  # noqa: F401
+    try:
+        import keras  # noqa: F401
+    except Exception as error:
+        raise UserError(
+            f"Keras does not start: {error}. Look into the file keras.json in the folder .keras "
+            "of your home (or in KERAS_HOME): without it, Keras starts as it comes"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,8 @@ class BertConfig:
             )
         config = cls(vocab_size=json_object["vocab_size"])
         for key, value in json_object.items():
+            if hasattr(cls, key):
+                raise UserError(f"The model configuration may not have a key {key!r}")
             setattr(config, key, copy.deepcopy(value))
         config._check()
         return config
@@ -100,10 +103,13 @@ class BertConfig:
             UserError: the file is missing, is not a JSON object, or holds nonsense; the message
                 names the file.
         """
+        text = files.read_text(json_file).removeprefix("\ufeff")
         try:
-            json_object = json.loads(files.read_text(json_file))
+            json_object = json.loads(text)
         except json.JSONDecodeError as error:
             raise UserError(f"{json_file}:{error.lineno}: not valid JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:  # numbers or nesting without end
+            raise UserError(f"{json_file}: not a model configuration: {error}") from error
         if not isinstance(json_object, dict):
             raise UserError(f"{json_file}: a JSON object with the model's sizes was expected")
         try:
@@ -130,8 +136,8 @@ class BertConfig:
     def _check(self) -> None:
         for key in _SIZES:
             value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"{key} must be a positive whole number. Received: {value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+                raise UserError(f"{key} must be a whole number above 0. Received: {value!r}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 "hidden_size must be a multiple of num_attention_heads. Received: "
@@ -141,9 +147,10 @@ class BertConfig:
             value = getattr(self, key)
             if value is not None and not (_is_number(value) and 0 <= value < 1):
                 raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")
-        if not (_is_number(self.initializer_range) and self.initializer_range >= 0):
+        if not (_is_number(self.initializer_range) and 0 <= self.initializer_range < math.inf):
             raise UserError(
-                f"initializer_range must be 0 or more. Received: {self.initializer_range!r}"
+                "initializer_range must be a finite number of 0 or more. Received: "
+                f"{self.initializer_range!r}"
             )
         act = self.hidden_act
         named = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))

@@ -23,21 +23,39 @@ def _gfile() -> Any:
     return tf.io.gfile
 
 
+@contextlib.contextmanager
+def _explained(action: str, path: str) -> Iterator[None]:
+    """Turns errors of a file system, the local one or TensorFlow's, into errors of the user."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"Cannot {action} {path}: {error.strerror or error}") from error
+    except Exception as error:
+        # Known by its module: TensorFlow is not imported for a local path.
+        if type(error).__module__.startswith("tensorflow"):
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"Cannot {action} {path}: {reason}") from error
+        raise
+
+
 def exists(path: str) -> bool:
     """Whether a file or a folder of this name exists."""
-    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+    with _explained("look for", path):
+        return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_dir(path: str) -> bool:
     """Whether `path` is a folder."""
-    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+    with _explained("look for", path):
+        return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
 def list_dir(path: str) -> list[str]:
     """Names in a folder, sorted; empty when there is no such folder."""
     if not is_dir(path):
         return []
-    names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
+    with _explained("look into", path):
+        names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
     return sorted(name.rstrip("/") for name in names)
 
 
@@ -45,22 +63,20 @@ def make_dirs(path: str) -> None:
     """Creates a folder and its parents.
 
     Raises:
-        UserError: when a file stands in the way, or the folder may not be created.
+        UserError: a file stands in the way, or the folder may not be created.
     """
-    try:
+    with _explained("create the folder", path):
         _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"Cannot create the folder {path}: {error.strerror or error}") from error
 
 
 def remove(path: str) -> None:
     """Removes a file; one that is not there is no error."""
-    if is_remote(path):
-        if _gfile().exists(path):
+    with _explained("remove", path):
+        if not is_remote(path):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.remove(path)
+        elif _gfile().exists(path):
             _gfile().remove(path)
-    else:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.remove(path)
 
 
 def describe_absence(path: str) -> str:
@@ -84,10 +100,8 @@ def open_binary(path: str) -> IO[bytes]:
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
         raise UserError(f"{path} is a folder, a file was expected")
-    try:
+    with _explained("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror or error}") from error
 
 
 def read_text(path: str) -> str:
@@ -109,7 +123,7 @@ def read_lines(path: str) -> Iterator[str]:
     Raises:
         UserError: as `open_binary`; or a line is not UTF-8 (`train.tsv:12: ...`).
     """
-    with open_binary(path) as file:
+    with open_binary(path) as file, _explained("read", path):
         for number, raw in enumerate(file, start=1):
             try:
                 line = raw.decode("utf-8")
@@ -143,17 +157,19 @@ def replacing(path: str) -> Iterator[str]:
     Raises:
         UserError: when the file cannot be written (no right to, disk full).
     """
-    temporary = f"{path}.tmp-{os.getpid()}"
+    # Always the same name: what a killed run left is overwritten, and does not pile up.
+    temporary = f"{path}.tmp"
     try:
-        yield temporary
-        if is_remote(path):
-            _gfile().rename(temporary, path, overwrite=True)
-        else:
-            os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}") from error
+        with _explained("write", path):
+            yield temporary
+            if is_remote(path):
+                _gfile().rename(temporary, path, overwrite=True)
+            else:
+                os.replace(temporary, path)
     finally:
-        remove(temporary)
+        # Where it may not be removed, the reason why it was not written says more.
+        with contextlib.suppress(UserError):
+            remove(temporary)
 
 
 def write_text(path: str, text: str) -> None:
@@ -162,12 +178,13 @@ def write_text(path: str, text: str) -> None:
     Raises:
         UserError: as `replacing`.
     """
-    with (
-        replacing(path) as temporary,
-        (
-            _gfile().GFile(temporary, "w")
-            if is_remote(path)
-            else open(temporary, "w", encoding="utf-8", newline="\n")
-        ) as file,
-    ):
-        file.write(text)
+    with replacing(path) as temporary:
+        if is_remote(path):
+            with _gfile().GFile(temporary, "w") as file:
+                file.write(text)
+            return
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            # Renamed before its content is on the disk, it would be empty after a power cut.
+            os.fsync(file.fileno())

@@ -5,8 +5,10 @@ A notebook makes the same objects that the command line makes:
 """
 
 import dataclasses
+import os
 from typing import Any
 
+from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
@@ -40,8 +42,8 @@ class ModelOptions:
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder. A newer "
-        "checkpoint in output_dir wins over it.",
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder. A "
+        "checkpoint in output_dir wins over it: the run then goes on.",
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
@@ -78,7 +80,9 @@ class TrainingOptions:
 class TpuOptions:
     """The original's flags for TPUs; they are accepted, and `tpu_notes` says what they do."""
 
-    use_tpu: bool = option(False, "Train on a TPU. Not in this version: runs on one GPU or CPU.")
+    use_tpu: bool = option(
+        False, "TPUs are not supported in this version: it runs on one GPU or the CPU."
+    )
     tpu_name: str | None = option(None, "Name of the TPU. Without effect in this version.")
     tpu_zone: str | None = option(None, "Zone of the TPU. Without effect in this version.")
     gcp_project: str | None = option(None, "Project of the TPU. Without effect in this version.")
@@ -121,7 +125,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, TpuOptions):
                 sense; the message names the flag.
         """
         check_required(self)
-        validate_case_matches_checkpoint(self.do_lower_case, self.init_checkpoint)
+        path = self.init_checkpoint
+        if path and files.is_dir(path):
+            # The check goes by the folder's name, which stands before the checkpoint's.
+            path = os.path.join(path, "bert_model.ckpt")
+        validate_case_matches_checkpoint(self.do_lower_case, path)
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError(
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
@@ -164,11 +172,13 @@ def check_numbers(options: Any) -> None:
     """
     for field in dataclasses.fields(options):
         name, value = field.name, getattr(options, field.name)
-        if name.endswith(("_batch_size", "_steps")) and value < 1:
-            raise UserError(f"--{name} must be at least 1. Received: {value}")
+        if name.endswith(("_batch_size", "_steps")) and not 1 <= value < 2**31:
+            raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
         if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
-            raise UserError(f"--{name} must be greater than 0. Received: {value}")
+            raise UserError(f"--{name} must be a finite number above 0. Received: {value}")
         if name == "warmup_proportion" and not 0 <= value <= 1:
             raise UserError(f"--{name} must be from 0 to 1. Received: {value}")
+        if name == "random_seed" and not 0 <= value < 2**32:
+            raise UserError(f"--{name} must be from 0 to {2**32 - 1}. Received: {value}")
         if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
             raise UserError(f"--{name} must be at least {_SHORTEST_SEQUENCE}. Received: {value}")

@@ -69,6 +69,9 @@ class TrainingProgress:
     def __init__(self, first_step: int, total_steps: int, batch_size: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._batch_size = batch_size
+        self._refresh = self._bar.mininterval
+        # What stands in the line is of one step: it is drawn here and at no other time.
+        self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._shown = time.monotonic()
         # The first step compiles; the rate counts from its end.
         self._first_step = first_step + 1
@@ -86,7 +89,7 @@ class TrainingProgress:
         now = time.monotonic()
         if step <= self._first_step:
             self._first_done = now
-        elif now - self._shown >= self._bar.mininterval or step == self._bar.total:
+        elif now - self._shown >= self._refresh or step == self._bar.total:
             self._shown = now
             seconds = max(now - self._first_done, 1e-9)
             rate = (step - self._first_step) * self._batch_size / seconds
@@ -94,7 +97,7 @@ class TrainingProgress:
                 f"loss {float(loss):.4f}, lr {float(learning_rate):.2e}, {rate:.1f} examples/s",
                 refresh=False,
             )
-        self._bar.update()
+            self._bar.update(step - self._bar.n)
 
     def close(self) -> None:
         """Leaves the last line standing."""

@@ -5,8 +5,9 @@ A loop of our own rather than `Model.fit`: it is the same few lines on one devic
 epochs, as the original does, and it writes the original's checkpoints.
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -25,7 +26,9 @@ Batch = dict[str, tf.Tensor]
 
 
 def use_float32() -> None:
-    """Undoes what a `keras.json` in the user's home may say about number types.
+    """Sets Keras to float32, whatever a `keras.json` in the user's home says.
+
+    The setting is one of the whole process.
 
     Raises:
         UserError: Keras was imported with another backend than TensorFlow.
@@ -44,7 +47,8 @@ def choose_strategy() -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         # Otherwise TensorFlow takes all of the memory at once, other programs' share included.
-        tf.config.experimental.set_memory_growth(gpu, True)
+        with contextlib.suppress(RuntimeError):  # a notebook has used the GPU already
+            tf.config.experimental.set_memory_growth(gpu, True)
     return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
 
 
@@ -94,9 +98,12 @@ def train(
         batch_size: examples in a batch, for the progress bar.
 
     Raises:
-        UserError: a checkpoint cannot be written.
+        UserError: a checkpoint cannot be written, or the loss is not a number any more, which is
+            looked at before a checkpoint is written.
     """
     step = int(optimizer.iterations.numpy())
+    if step >= num_train_steps:
+        return
     if checkpoint.latest(output_dir) is None:
         checkpoint.save(output_dir, model, optimizer)
     train_step = make_train_step(model, optimizer, loss_fn, strategy)
@@ -108,15 +115,17 @@ def train(
             figures = train_step(next(batches))
             step += 1
             progress.update(step, figures["loss"], figures["learning_rate"])
-            if step % SUMMARY_STEPS == 0 or step == num_train_steps:
+            last = step == num_train_steps
+            if last or step % SUMMARY_STEPS == 0:
                 scalars.write(step, {name: float(value) for name, value in figures.items()})
-            if step % save_checkpoints_steps == 0 or step == num_train_steps:
+            if last or step % save_checkpoints_steps == 0:
+                _require_finite(figures, step, output_dir)
                 checkpoint.save(output_dir, model, optimizer)
     except KeyboardInterrupt:
-        raise UserError(
-            f"Interrupted at step {step} of {num_train_steps}. The newest checkpoint is "
-            f"{checkpoint.latest(output_dir)}; the same command goes on from there"
-        ) from None
+        # A step is one call into TensorFlow, so between two of them everything fits together.
+        prefix = checkpoint.save(output_dir, model, optimizer)
+        log.warning("Stopped; the same command goes on from %s", prefix)
+        raise
     finally:
         progress.close()
         scalars.close()
@@ -127,6 +136,16 @@ def train(
         float(figures["loss"]),
         checkpoint.latest(output_dir),
     )
+
+
+def _require_finite(figures: dict[str, tf.Tensor], step: int, output_dir: str) -> None:
+    loss = float(figures["loss"])
+    if not np.isfinite(loss):
+        raise UserError(
+            f"The loss is {loss} at step {step}, with a learning rate of "
+            f"{float(figures['learning_rate']):.2e}: lower --learning_rate. The newest checkpoint "
+            f"is still {checkpoint.latest(output_dir)}"
+        )
 
 
 def make_train_step(
@@ -169,7 +188,7 @@ def run_batches(
     strategy: tf.distribute.Strategy,
     num_examples: int,
     what: str,
-) -> Iterator[dict[str, np.ndarray]]:
+) -> list[dict[str, np.ndarray]]:
     """Runs a model over a set once, without dropout, in the order of the set.
 
     Args:
@@ -180,7 +199,7 @@ def run_batches(
         num_examples: for the progress bar.
         what: name of the bar.
 
-    Yields:
+    Returns:
         What `outputs_fn` gave for each batch, as arrays.
     """
 
@@ -193,8 +212,9 @@ def run_batches(
         lambda spec: tf.TensorSpec([None, *spec.shape[1:]], spec.dtype), dataset.element_spec
     )
     concrete = step.get_concrete_function(signature)
+    results = []
     with bar(num_examples, what) as shown:
         for batch in dataset:
-            outputs = {name: value.numpy() for name, value in concrete(batch).items()}
-            yield outputs
-            shown.update(len(next(iter(outputs.values()))))
+            results.append({name: value.numpy() for name, value in concrete(batch).items()})
+            shown.update(len(next(iter(results[-1].values()))))
+    return results

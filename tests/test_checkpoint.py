@@ -10,7 +10,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoint
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    checkpoint_name,
+)
 from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import config, load
 from tests.oracle import data, golden
@@ -91,7 +97,7 @@ def test_tf1_saver_reads_what_is_written(tmp_path):
         np.testing.assert_array_equal(values[name], np.asarray(variable))
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
-            name = f"{checkpoint.checkpoint_name(variable)}/{slot}"
+            name = f"{checkpoint_name(variable)}/{slot}"
             np.testing.assert_array_equal(values[name], np.asarray(value))
     assert len(values) == 3 * len(optimizer.slots()) + 1
 
@@ -226,7 +232,7 @@ def test_object_based_checkpoint_is_named_as_such(tmp_path):
 def test_checkpoint_without_slots_is_noticed():
     model = BertPretrainer(config())
     optimizer = _trained(model)
-    assert not checkpoint.restore_optimizer(model, optimizer, _main())
+    assert not checkpoint.restore_optimizer(optimizer, _main())
 
 
 def test_unwritable_place_is_an_error_of_the_user(tmp_path):
@@ -241,3 +247,81 @@ def test_summary_takes_layers_together():
         "bert/encoder/layer_0..11 (24), output_bias"
     )
     assert checkpoint.summarize([]) == "none"
+
+
+@pytest.mark.parametrize(
+    "state", [None, b"", b"\xff\xfe", b"garbage", b'model_checkpoint_path: "x"']
+)
+def test_a_lost_or_damaged_state_file_loses_no_checkpoint(tmp_path, state):
+    for step in (5, 10, 100):
+        checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
+    if state is not None:
+        (tmp_path / "checkpoint").write_bytes(state)
+    assert checkpoint.names_in(str(tmp_path)) == [f"model.ckpt-{step}" for step in (5, 10, 100)]
+    os.remove(tmp_path / "model.ckpt-100.data-00000-of-00001")
+    assert checkpoint.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
+
+
+def test_frozen_layers_are_restored_and_saved(tmp_path):
+    model = BertClassifier(config(), 2)
+    model.bert.trainable = False
+    assert len(checkpoint.restore(model, _main()).restored) == 55
+    optimizer = create_optimizer(1e-3, 10, 2)
+    optimizer.build(model.trainable_variables)
+    stored = checkpoint.shapes(checkpoint.save(str(tmp_path), model, optimizer))
+    assert len([name for name in stored if "adam" not in name]) == 57 + 1
+    assert {name for name in stored if "adam_m" in name} == {
+        "output_bias/adam_m",
+        "output_weights/adam_m",
+    }
+
+
+def test_a_checkpoint_with_nothing_for_the_model_is_refused():
+    with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
+        checkpoint.restore(BertModel(config(), name="enc2"), _main())
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.full([64], np.nan, "float32"), "not made of finite numbers"),
+        (np.ones([64], "int32"), r"not made of finite numbers \(int32\)"),
+        (np.array([b"x"] * 64), "not made of finite numbers"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused(tmp_path, value, message):
+    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+    values["bert/pooler/dense/bias"] = value
+    checkpoint.write(str(tmp_path / "bad.ckpt"), values)
+    with pytest.raises(UserError, match=message):
+        checkpoint.restore(BertModel(config()), str(tmp_path / "bad.ckpt"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", tf.bfloat16.as_numpy_dtype])
+def test_other_floats_are_converted(tmp_path, dtype):
+    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+    checkpoint.write(
+        str(tmp_path / "x.ckpt"), {name: value.astype(dtype) for name, value in values.items()}
+    )
+    model = BertModel(config())
+    checkpoint.restore(model, str(tmp_path / "x.ckpt"))
+    kernel = np.asarray(model.pooler.dense.kernel)
+    np.testing.assert_allclose(kernel, values["bert/pooler/dense/kernel"], atol=5e-3)
+
+
+@pytest.mark.parametrize("step", [np.int64(-1), np.int64([1, 2]), np.float32(3.5), b"x"])
+def test_a_step_that_is_none_is_refused(tmp_path, step):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": step})
+    with pytest.raises(UserError, match="is no training step"):
+        checkpoint.step_of(str(tmp_path / "x.ckpt"))
+
+
+def test_slots_of_another_shape_are_refused(tmp_path):
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
+    checkpoint.write(prefix, values)
+    with pytest.raises(UserError, match=r"bias/adam_m has the shape \[3\].*\[16\] is needed"):
+        checkpoint.restore_optimizer(optimizer, prefix)

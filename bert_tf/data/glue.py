@@ -3,6 +3,7 @@
 To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
 """
 
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from bert_tf import files
 from bert_tf.data.features import InputExample
 from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +159,10 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
             f"Leave out the step that needs it{' (--do_predict)' if split == 'test' else ''}."
         )
     columns = task.splits[split]
+    if files.exists(data_dir) and not files.is_dir(data_dir):
+        raise UserError(
+            f"{data_dir} is a file; the folder with the files of task {task.name} is needed"
+        )
     if not files.is_dir(data_dir):
         raise UserError(
             f"There is no folder {data_dir} with the files of task {task.name} "
@@ -184,6 +191,7 @@ def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
     }
     for row in read_tsv(path):
         if split.has_header and row.line == 1:
+            _warn_of_data_as_header(task, split, row, path)
             continue
         if split.only is not None:
             column, wanted = split.only
@@ -198,6 +206,19 @@ def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
             text_b=None if split.text_b is None else row.cells[split.text_b],
             label=_label(task, split, row, path),
         )
+
+
+def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
+    if split.label is not None and len(row.cells) > split.label:
+        cell = row.cells[split.label]
+        if cell in task.labels:
+            _logger.warning(
+                "%s:1: the first line is not read, since task %s has a header there; but its label "
+                "is %r. Does the file lack its header?",
+                path,
+                task.name,
+                cell,
+            )
 
 
 def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:

@@ -58,6 +58,15 @@ class ConfiguredModel(keras.Model):
         return cls(bert_config, dtype=dtype, **config)
 
 
+# What other programs call the inputs. Left unnoticed, they would be as if not given.
+_OTHER_NAMES = {
+    "attention_mask": "input_mask",
+    "input_type_ids": "segment_ids",
+    "input_word_ids": "input_ids",
+    "token_type_ids": "segment_ids",
+}
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertModel(ConfiguredModel):
     """Bidirectional transformer encoder (Devlin et al. 2018, section 3).
@@ -103,14 +112,20 @@ class BertModel(ConfiguredModel):
         Args:
             inputs: `input_ids` [B, S], ids of word pieces; optional `input_mask` [B, S], 1 for
                 tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
-                default zeros. Other keys are ignored.
+                default zeros. Other keys are ignored, labels for instance.
             training: whether dropout is on.
             return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
 
         Returns:
             `embedding_output` [B, S, H], `all_encoder_layers`, a list of [B, S, H] without the
             embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
+
+        Raises:
+            ValueError: an input has the name that another program gives it.
         """
+        for name in inputs:
+            if name in _OTHER_NAMES:
+                raise ValueError(f"The input {name!r} is called {_OTHER_NAMES[name]!r} here")
         input_ids = inputs["input_ids"]
         input_mask, segment_ids = inputs.get("input_mask"), inputs.get("segment_ids")
         if input_mask is None:
@@ -119,7 +134,12 @@ class BertModel(ConfiguredModel):
             segment_ids = ops.zeros_like(input_ids)
         embedding_output = self.embeddings(input_ids, segment_ids, training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
-        layers, attention_probs = self.encoder(embedding_output, attention_mask, training=training)
+        layers, attention_probs = self.encoder(
+            embedding_output,
+            attention_mask,
+            training=training,
+            return_attention_probs=return_attention_probs,
+        )
         outputs = {
             "embedding_output": embedding_output,
             "all_encoder_layers": layers,

@@ -59,8 +59,9 @@ class LinearHead(keras.layers.Layer):
         )
 
     def call(self, x: Any) -> Any:
-        """[.., H] -> [.., L]."""
-        return ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
+        """[.., H] -> [.., L] in float32, whatever the model computes in: losses follow."""
+        logits = ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
+        return ops.cast(logits, "float32")
 
 
 class MaskedLMHead(keras.layers.Layer):

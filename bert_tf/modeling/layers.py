@@ -187,9 +187,13 @@ class SelfAttention(keras.layers.Layer):
             projection.build(input_shape)
 
     def call(
-        self, hidden: Any, attention_mask: Any, training: bool | None = None
-    ) -> tuple[Any, Any]:
-        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H] and probabilities [B, N, S, S]."""
+        self,
+        hidden: Any,
+        attention_mask: Any,
+        training: bool | None = None,
+        return_attention_probs: bool = False,
+    ) -> Any:
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for."""
         # Scaling the queries instead of the scores: the same product, S / D times less work.
         query = self._split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = self._split_heads(self.key(hidden))  # [B, N, S, D]
@@ -198,7 +202,8 @@ class SelfAttention(keras.layers.Layer):
         probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.transpose(context, (0, 2, 1, 3))  # [B, S, N, D]
-        return ops.reshape(context, ops.shape(hidden)), probabilities
+        context = ops.reshape(context, ops.shape(hidden))
+        return (context, probabilities) if return_attention_probs else context
 
     def _split_heads(self, x: Any) -> Any:
         batch, length = ops.shape(x)[:2]
@@ -254,13 +259,26 @@ class TransformerLayer(keras.layers.Layer):
         self.feed_forward_output.build((*input_shape[:-1], self.intermediate.units))
 
     def call(
-        self, hidden: Any, attention_mask: Any, training: bool | None = None
-    ) -> tuple[Any, Any]:
-        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H] and probabilities [B, N, S, S]."""
-        context, probabilities = self.attention(hidden, attention_mask, training=training)
+        self,
+        hidden: Any,
+        attention_mask: Any,
+        training: bool | None = None,
+        return_attention_probs: bool = False,
+    ) -> Any:
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for."""
+        context = self.attention(
+            hidden,
+            attention_mask,
+            training=training,
+            return_attention_probs=return_attention_probs,
+        )
+        probabilities = None
+        if return_attention_probs:
+            context, probabilities = context
         attended = self.attention_output(context, hidden, training=training)  # [B, S, H]
         intermediate = self.intermediate(attended)  # [B, S, I]
-        return self.feed_forward_output(intermediate, attended, training=training), probabilities
+        output = self.feed_forward_output(intermediate, attended, training=training)
+        return (output, probabilities) if return_attention_probs else output
 
 
 class Encoder(keras.layers.Layer):
@@ -279,14 +297,25 @@ class Encoder(keras.layers.Layer):
             layer.build(input_shape)
 
     def call(
-        self, hidden: Any, attention_mask: Any, training: bool | None = None
+        self,
+        hidden: Any,
+        attention_mask: Any,
+        training: bool | None = None,
+        return_attention_probs: bool = False,
     ) -> tuple[list[Any], list[Any]]:
-        """[B, S, H] -> outputs [B, S, H] and attention probabilities [B, N, S, S] of all layers."""
+        """[B, S, H] -> the outputs [B, S, H] of all layers, and their [B, N, S, S] if asked for."""
         outputs, all_probabilities = [], []
         for layer in self.transformer_layers:
-            hidden, probabilities = layer(hidden, attention_mask, training=training)
+            hidden = layer(
+                hidden,
+                attention_mask,
+                training=training,
+                return_attention_probs=return_attention_probs,
+            )
+            if return_attention_probs:
+                hidden, probabilities = hidden
+                all_probabilities.append(probabilities)
             outputs.append(hidden)
-            all_probabilities.append(probabilities)
         return outputs, all_probabilities
 
 

@@ -33,7 +33,7 @@ class Task(abc.ABC):
         """Reads and checks the data of a split.
 
         Raises:
-            UserError: a file is missing or holds nonsense.
+            UserError: a file is missing, holds nonsense, or holds nothing.
         """
 
     @abc.abstractmethod

@@ -12,6 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data import glue
 from bert_tf.data.features import InputExample, convert_single_example
 from bert_tf.data.records import Feature, sequence_features
+from bert_tf.errors import UserError
 from bert_tf.evaluation.metrics import classification_metrics
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
@@ -61,8 +62,13 @@ class Classification(Task):
         )
 
     def read_examples(self, split: str) -> list[InputExample]:
-        """The examples of the data set's file for this split."""
-        return glue.read_examples(self.tsv_task, _FILE_SPLITS[split], self.data_dir)
+        """The examples of the data set's file for this split; there is at least one."""
+        file_split = _FILE_SPLITS[split]
+        examples = glue.read_examples(self.tsv_task, file_split, self.data_dir)
+        if not examples:
+            path = os.path.join(self.data_dir, self.tsv_task.splits[file_split].file)
+            raise UserError(f"{path} has not one example: there is nothing to {split} on")
+        return examples
 
     def rows(self, examples: Iterable[InputExample], split: str) -> Iterator[dict[str, Any]]:
         """One row for each example."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, files, training
 from bert_tf.data import records
 from bert_tf.errors import UserError
-from bert_tf.optimization import create_optimizer
+from bert_tf.optimization import AdamWeightDecay, create_optimizer
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import Scalars, counted, log
 from bert_tf.tasks.base import RECORD_FILES, Task
@@ -58,23 +58,46 @@ def run(task: Task, options: FineTuningOptions) -> Results:
 
     splits = {"train": options.do_train, "eval": options.do_eval, "predict": options.do_predict}
     examples = {split: task.read_examples(split) for split, wanted in splits.items() if wanted}
-    for split, found in examples.items():
-        if not found:
-            raise UserError(f"There is not one example in the {split} data: nothing to work on")
-    steps = _num_train_steps(len(examples["train"]), options) if options.do_train else 0
     runner = _Runner(task, options, strategy, model)
-    files.make_dirs(runner.output_dir)
+    global_step = checkpoint.step_of(restored) if restored else 0
+    num_train_steps, optimizer = 0, None
+    if options.do_train:
+        num_train_steps = _num_train_steps(len(examples["train"]), options)
+        optimizer = runner.make_optimizer(num_train_steps, restored)
+    _prepare_output_dir(runner.output_dir)
 
     results = Results()
-    global_step = checkpoint.step_of(restored) if restored else 0
-    if options.do_train:
-        global_step = runner.train(examples["train"], steps, restored)
+    if optimizer and global_step >= num_train_steps:
+        log.warning(
+            "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
+            restored,
+            global_step,
+            options.num_train_epochs,
+            num_train_steps,
+        )
+    elif optimizer:
+        runner.train(examples["train"], optimizer, num_train_steps)
+        global_step = num_train_steps
     if options.do_eval:
         results.metrics = runner.evaluate(examples["eval"], global_step)
         results.files.append(os.path.join(runner.output_dir, EVAL_RESULTS))
     if options.do_predict:
         results.files += runner.predict(examples["predict"])
     return results
+
+
+def _prepare_output_dir(output_dir: str) -> None:
+    """Makes the folder, and sees now rather than after the training that it can be written to."""
+    files.make_dirs(output_dir)
+    curves = os.path.join(output_dir, EVAL_FOLDER)
+    if files.exists(curves) and not files.is_dir(curves):
+        raise UserError(f"{curves} is a file, in place of the folder for curves of evaluations")
+    for name in (*RECORD_FILES.values(), EVAL_RESULTS):
+        if files.is_dir(os.path.join(output_dir, name)):
+            raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
+    probe = os.path.join(output_dir, ".bert_tf")
+    files.write_text(probe, "")
+    files.remove(probe)
 
 
 def _num_train_steps(num_examples: int, options: FineTuningOptions) -> int:
@@ -104,32 +127,14 @@ class _Runner:
         self.model = model
         self.output_dir = options.output_dir or ""
 
-    def train(self, examples: Sequence[Any], num_train_steps: int, restored: str | None) -> int:
-        """Trains up to `num_train_steps`, less where the checkpoint already is there.
+    def make_optimizer(self, num_train_steps: int, restored: str | None) -> AdamWeightDecay:
+        """The optimizer of a whole training, with slots and step of the checkpoint it goes on from.
 
-        Returns:
-            The step that the model is at.
+        Raises:
+            UserError: the checkpoint's slots do not fit.
         """
         options = self.options
-        done = checkpoint.step_of(restored) if restored else 0
         num_warmup_steps = int(num_train_steps * options.warmup_proportion)
-        if done >= num_train_steps:
-            log.warning(
-                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                restored,
-                done,
-                options.num_train_epochs,
-                num_train_steps,
-            )
-            return done
-        log.info(
-            "Training: %d examples, batches of %d, %d steps, %d of them warm-up",
-            len(examples),
-            options.train_batch_size,
-            num_train_steps,
-            num_warmup_steps,
-        )
-        path, _ = self._write_records(examples, "train")
         with self.strategy.scope():
             optimizer = create_optimizer(
                 options.learning_rate,
@@ -138,13 +143,28 @@ class _Runner:
                 options.adam_bias_correction,
             )
             optimizer.build(self.model.trainable_variables)
-        if restored and not checkpoint.restore_optimizer(self.model, optimizer, restored):
-            log.warning("%s has no Adam slots: the moments start from zero", restored)
+        if restored and not checkpoint.restore_optimizer(optimizer, restored):
+            log.warning("%s lacks Adam slots: their moments start from zero", restored)
+        log.info(
+            "Training: batches of %d, %d steps in all, %d of them warm-up",
+            options.train_batch_size,
+            num_train_steps,
+            num_warmup_steps,
+        )
+        return optimizer
+
+    def train(
+        self, examples: Sequence[Any], optimizer: AdamWeightDecay, num_train_steps: int
+    ) -> None:
+        """Trains from the optimizer's step up to `num_train_steps`."""
+        options = self.options
+        path, count = self._write_records(examples, "train")
         dataset = records.read_dataset(
             path,
             self.task.features("train"),
             options.train_batch_size,
             shuffle_seed=options.random_seed,
+            num_records=count,
             repeat=True,
             drop_remainder=True,
         )
@@ -152,14 +172,13 @@ class _Runner:
             self.model,
             optimizer,
             lambda outputs, batch: tf.reduce_mean(self.task.loss(outputs, batch)),
-            dataset.skip(done),
+            dataset.skip(int(optimizer.iterations.numpy())),
             strategy=self.strategy,
             output_dir=self.output_dir,
             num_train_steps=num_train_steps,
             save_checkpoints_steps=options.save_checkpoints_steps,
             batch_size=options.train_batch_size,
         )
-        return num_train_steps
 
     def evaluate(self, examples: Sequence[Any], global_step: int) -> dict[str, Any]:
         """Evaluates and writes `eval_results.txt`, and the figures as curves."""
@@ -202,15 +221,13 @@ class _Runner:
     ) -> list[dict[str, np.ndarray]]:
         path, count = self._write_records(examples, split)
         dataset = records.read_dataset(path, self.task.features(split), batch_size)
-        return list(
-            training.run_batches(
-                self.model,
-                outputs_fn,
-                dataset,
-                strategy=self.strategy,
-                num_examples=count,
-                what=split,
-            )
+        return training.run_batches(
+            self.model,
+            outputs_fn,
+            dataset,
+            strategy=self.strategy,
+            num_examples=count,
+            what=split,
         )
 
 

@@ -1,5 +1,7 @@
 """What comes before the work of every script: configuration, vocabulary, starting weights."""
 
+import os
+
 import keras
 
 from bert_tf import checkpoint
@@ -67,9 +69,9 @@ def restore_weights(
     newest = checkpoint.latest(output_dir)
     if newest:
         _restore_own(model, newest, output_dir)
-        if init_checkpoint and checkpoint.resolve(init_checkpoint) != newest:
-            log.warning(
-                "--init_checkpoint=%s is not read, because --output_dir has checkpoints of its own",
+        if init_checkpoint and os.path.normpath(init_checkpoint) != os.path.normpath(newest):
+            log.info(
+                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own",
                 init_checkpoint,
             )
         return newest
@@ -81,13 +83,18 @@ def restore_weights(
         return None
     restored = checkpoint.restore(model, checkpoint.resolve(init_checkpoint))
     log.info("%s", restored.describe())
+    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if deeper:
+        log.warning(
+            "The checkpoint has more layers than the configuration asks for; not used: %s",
+            checkpoint.summarize(deeper),
+        )
     if restored.new and not do_train:
         log.warning(
-            "%s is not in %s and has random values. Without --do_train=true the results are "
-            "those of chance: train first, or pass a fine-tuned model.ckpt-N as "
-            "--init_checkpoint",
-            checkpoint.summarize(restored.new),
+            "Random, because not in %s: %s. Without --do_train=true the results are those of "
+            "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
+            checkpoint.summarize(restored.new),
         )
     return None
 
@@ -96,14 +103,20 @@ def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
     advice = "Choose another --output_dir, or empty this one to start anew"
     try:
         restored = checkpoint.restore(model, newest)
+    except checkpoint.UnreadableCheckpoint as error:
+        older = [name for name in checkpoint.names_in(output_dir) if name not in newest]
+        raise UserError(
+            f"{error}. Remove the files {newest}.* to go on from {older[-1]}" if older else error
+        ) from error
     except UserError as error:
         raise UserError(
             f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "
             f"{advice}"
         ) from error
-    if restored.new:
+    if restored.new or restored.unused:
         raise UserError(
-            f"--output_dir={output_dir} holds the checkpoint of another kind of model: {newest} "
-            f"lacks {checkpoint.summarize(restored.new)}. {advice}"
+            f"--output_dir={output_dir} holds the checkpoint of another model: {newest} lacks "
+            f"{checkpoint.summarize(restored.new)}, and has beyond this model "
+            f"{checkpoint.summarize(restored.unused)}. {advice}"
         )
     log.info("Going on from %s (%d variables)", newest, len(restored.restored))

@@ -1,5 +1,9 @@
 """What the layers promise on any input."""
 
+import copy
+import functools
+
+import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +13,12 @@ from bert_tf.modeling import (
     BertClassifier,
     BertConfig,
     BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
     create_initializer,
     get_activation,
 )
+from bert_tf.optimization import create_optimizer
 
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
@@ -24,7 +31,7 @@ def test_shapes_of_the_original_test():
     assert [layer.shape for layer in outputs["all_encoder_layers"]] == [(13, 7, 32)] * 5
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 12), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_padding_changes_nothing(length, padding, seed):
     model = _model()
@@ -40,10 +47,9 @@ def test_padding_changes_nothing(length, padding, seed):
     np.testing.assert_allclose(np.asarray(padded)[:, :length], np.asarray(plain), atol=1e-5)
 
 
-def _model(cache=[]):  # noqa: B006 - one model for all examples
-    if not cache:
-        cache.append(BertModel(SMALL))
-    return cache[0]
+@functools.cache
+def _model():
+    return BertModel(SMALL)
 
 
 def test_dropout_only_in_training():
@@ -52,6 +58,100 @@ def test_dropout_only_in_training():
     first, second = (np.asarray(model(inputs)["logits"]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert np.abs(np.asarray(model(inputs, training=True)["logits"]) - first).max() > 1e-4
+
+
+def _dropouts(model, **rates):
+    """The dropout layers of a classifier by place, with new rates where given."""
+    layers = {"embeddings": [model.bert.embeddings.dropout], "head": [model.dropout]}
+    encoder = model.bert.encoder.transformer_layers
+    layers["attention"] = [layer.attention.dropout for layer in encoder]
+    layers["attended"] = [layer.attention_output.dropout for layer in encoder]
+    layers["feed_forward"] = [layer.feed_forward_output.dropout for layer in encoder]
+    for place, rate in rates.items():
+        for layer in layers[place]:
+            layer.rate = rate
+    return layers
+
+
+def test_dropout_has_the_rates_of_the_original():
+    config = copy.deepcopy(SMALL)
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.3, 0.2
+    layers = _dropouts(BertClassifier(config, 2))
+    rates = {place: {layer.rate for layer in found} for place, found in layers.items()}
+    # The classifier's 0.1 stands in no configuration.
+    assert rates == {
+        "embeddings": {0.3},
+        "attention": {0.2},
+        "attended": {0.3},
+        "feed_forward": {0.3},
+        "head": {0.1},
+    }
+    assert sum(map(len, layers.values())) == 2 + 3 * 5
+
+
+@pytest.mark.parametrize("place", ["embeddings", "attention", "attended", "feed_forward", "head"])
+def test_dropout_is_applied_at_each_place(place):
+    model = BertClassifier(SMALL, 2)
+    _dropouts(model, **dict.fromkeys(_dropouts(model), 0.0))
+    inputs = {"input_ids": np.arange(24).reshape(3, 8)}
+    plain = np.asarray(model(inputs)["logits"])
+    np.testing.assert_array_equal(np.asarray(model(inputs, training=True)["logits"]), plain)
+    _dropouts(model, **{place: 0.5})
+    assert np.abs(np.asarray(model(inputs, training=True)["logits"]) - plain).max() > 1e-4
+
+
+def test_heads_start_from_the_deviations_of_the_original():
+    config = copy.deepcopy(SMALL)
+    config.initializer_range = 0.3
+    pretrainer = BertPretrainer(config)
+    # A normal cut off at two deviations has 0.88 of the deviation.
+    for head, deviation in (
+        (BertClassifier(config, 200).head, 0.02),
+        (BertSpanLabeler(BertConfig(9, 512, 1, 2, 8)).head, 0.02),
+        (pretrainer.masked_lm.dense.kernel, 0.3),
+    ):
+        weights = getattr(head, "output_weights", head)
+        assert np.asarray(weights).std() == pytest.approx(0.88 * deviation, rel=0.15)
+    weights = [np.asarray(BertPretrainer(config).next_sentence.output_weights) for _ in range(3)]
+    assert np.std(weights) == pytest.approx(0.88 * 0.3, rel=0.25)
+
+
+def test_attention_probabilities_only_when_asked_for():
+    model = BertModel(SMALL)
+    inputs = {"input_ids": np.ones((2, 7), "int32")}
+    assert "all_attention_probs" not in model(inputs)
+    probabilities = model(inputs, return_attention_probs=True)["all_attention_probs"]
+    assert [p.shape for p in probabilities] == [(2, 4, 7, 7)] * 5
+    np.testing.assert_allclose(np.asarray(probabilities[0]).sum(-1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["token_type_ids", "attention_mask", "input_word_ids"])
+def test_names_of_other_programs_are_refused(name):
+    with pytest.raises(ValueError, match=f"'{name}' is called"):
+        _model()({"input_ids": np.ones((1, 3), "int32"), name: np.ones((1, 3), "int32")})
+
+
+def test_mixed_precision_gives_float32_logits():
+    model = BertClassifier(SMALL, 2, dtype="mixed_bfloat16")
+    inputs = {"input_ids": np.ones((2, 7), "int32")}
+    assert model.bert(inputs)["sequence_output"].dtype == "bfloat16"
+    outputs = model(inputs)
+    assert {str(value.dtype.name) for value in outputs.values()} == {"float32"}
+    assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
+
+
+def test_fit_and_a_compiled_model_in_a_file(tmp_path):
+    model = BertClassifier(SMALL, 2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(create_optimizer(1e-3, 10, 2), loss={"logits": loss})
+    ids = np.arange(64).reshape(8, 8)
+    model.fit({"input_ids": ids}, {"logits": np.arange(8) % 2}, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    expected = np.asarray(model({"input_ids": ids})["logits"])
+    np.testing.assert_array_equal(np.asarray(loaded({"input_ids": ids})["logits"]), expected)
+    loaded.fit({"input_ids": ids}, {"logits": np.arange(8) % 2}, verbose=0)
+    assert int(loaded.optimizer.iterations.numpy()) == 2
 
 
 def test_segments_beyond_the_table_add_nothing():

@@ -1,18 +1,20 @@
 """run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
 
+import json
 import logging
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, training
 from bert_tf.data import records
 from bert_tf.evaluation.metrics import classification_metrics
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
+from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
-from bert_tf.tasks import classification
+from bert_tf.tasks import classification, finetune
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 
@@ -77,7 +79,7 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     probabilities = np.loadtxt(out / "test_results.tsv", delimiter="\t")
     assert probabilities.shape == (13, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
-    assert "Training: 18 examples, batches of 4, 11 steps, 1 of them warm-up" in said.text
+    assert "Training: batches of 4, 11 steps in all, 1 of them warm-up" in said.text
     assert "New, from random values: output_bias, output_weights" in said.text
     assert "on the CPU" in said.text or "on one GPU" in said.text
 
@@ -122,7 +124,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     said.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
     assert "Going on from" in said.text
-    assert "is not read, because --output_dir has checkpoints of its own" in said.text
+    assert "is not read: --output_dir has checkpoints of its own" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
@@ -169,8 +171,7 @@ def test_records_are_those_of_the_original(tiny, tmp_path):
 
 def test_random_weights_are_announced(tiny, tmp_path, said):
     classification.run(options(tiny, tmp_path, do_eval=True))
-    assert "output_bias, output_weights is not in" in said.text
-    assert "those of chance" in said.text
+    assert "bert_model.ckpt: output_bias, output_weights. Without --do_train" in said.text
     said.clear()
     classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))
     assert "all weights of the model start from random values, and without" in said.text
@@ -178,7 +179,7 @@ def test_random_weights_are_announced(tiny, tmp_path, said):
 
 def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
     classification.run(options(tiny, tmp_path, do_eval=True, use_tpu=True, iterations_per_loop=500))
-    assert "--use_tpu=True: Train on a TPU. Not in this version" in said.text
+    assert "--use_tpu=True: TPUs are not supported in this version" in said.text
     assert "--iterations_per_loop=500: Steps in a TPU call. Without effect" in said.text
     assert "--tpu_name" not in said.text
 
@@ -213,3 +214,112 @@ def test_evaluation_figures_equal_the_original():
     assert figures["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
     assert losses.mean() == pytest.approx(float(case["loss"]), abs=2e-5)
     assert 0 in case["is_real_example"]
+
+
+def _without_dropout(tiny, tmp_path):
+    settings = {
+        **tiny.config.to_dict(),
+        "hidden_dropout_prob": 0,
+        "attention_probs_dropout_prob": 0,
+    }
+    path = tmp_path / "no_dropout.json"
+    path.write_text(json.dumps(settings))
+    return str(path)
+
+
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
+    """Order of the data, slots, step and schedule go on; only the draws of dropout do not."""
+    monkeypatch.setattr(BertClassifier, "call", _call_without_dropout)
+    run = {
+        "bert_config_file": _without_dropout(tiny, tmp_path),
+        "do_train": True,
+        "num_train_epochs": 2,
+        "learning_rate": 1e-2,
+    }
+    classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
+
+    steps_of_training = finetune._num_train_steps
+    monkeypatch.setattr(training, "train", _stops_after(4))
+    classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
+    monkeypatch.undo()
+    monkeypatch.setattr(BertClassifier, "call", _call_without_dropout)
+    assert checkpoint.names_in(str(tmp_path / "parts"))[-1] == "model.ckpt-4"
+    classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
+    assert steps_of_training(18, options(tiny, tmp_path, **run)) == 9
+
+    prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
+    whole, parts = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
+    for name, value in whole.items():
+        np.testing.assert_allclose(parts[name], value, atol=1e-6, err_msg=name)
+    start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
+    assert np.abs(whole["output_weights"] - start["output_weights"]).max() > 1e-3
+
+
+def _call_without_dropout(self, inputs, training=None):
+    return self._logits(self.bert(inputs, training=False)["pooled_output"], False)
+
+
+def _stops_after(steps):
+    train = training.train
+
+    def stopped(*arguments, **named):
+        train(*arguments, **{**named, "num_train_steps": steps})
+
+    return stopped
+
+
+def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
+    seen = []
+
+    def spy(*arguments):
+        seen.append(arguments)
+        return create_optimizer(*arguments)
+
+    monkeypatch.setattr(finetune, "create_optimizer", spy)
+    changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
+    run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
+    classification.run(run)
+    assert seen == [(1e-3, 9, 4, True)]
+
+
+def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
+    seen = []
+    call = BertClassifier.call
+
+    def spy(self, inputs, training=None):
+        seen.append(training)
+        return call(self, inputs, training=training)
+
+    monkeypatch.setattr(BertClassifier, "call", spy)
+    classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
+    assert seen == [True, False]
+
+
+def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
+    first = []
+
+    def note(model, optimizer, loss_fn, dataset, **named):
+        first.append(next(iter(dataset))["input_ids"].numpy().tolist())
+
+    monkeypatch.setattr(training, "train", note)
+    for seed in (1, 1, 2):
+        classification.run(options(tiny, tmp_path, do_train=True, random_seed=seed))
+    assert first[0] == first[1] != first[2]
+
+
+def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
+    batches = []
+    outputs = training.run_batches
+
+    def note(*arguments, **named):
+        batches.extend(outputs(*arguments, **named))
+        return batches
+
+    monkeypatch.setattr(training, "run_batches", note)
+    run = options(tiny, tmp_path, do_eval=True, eval_batch_size=4)
+    metrics = classification.run(run).metrics
+    assert [len(batch["label_ids"]) for batch in batches] == [4, 4, 3]
+    losses = [batch["per_example_loss"] for batch in batches]
+    assert metrics["loss"] == pytest.approx(np.mean([loss.mean() for loss in losses]), abs=1e-7)
+    assert metrics["eval_loss"] == pytest.approx(np.concatenate(losses).mean(), abs=1e-7)
+    assert metrics["loss"] != metrics["eval_loss"]

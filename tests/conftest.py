@@ -1,13 +1,18 @@
-"""A tiny model, its vocabulary and a tiny MRPC and CoLA, for runs of a few seconds."""
+"""For all tests: a tiny model, its vocabulary, a tiny MRPC and CoLA, for runs of a few seconds."""
 
 import random
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 
 from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("bert_tf", deadline=None)
+hypothesis.settings.load_profile("bert_tf")
 
 WORDS = ["a", "b", "c", "good", "bad", "film", "story", "the", "was", "not", "it", "plot"]
 WORDS += ["slow", "fast"]
@@ -28,7 +33,6 @@ def tiny(tmp_path_factory):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
     config = BertConfig(len(vocab), **SIZES)
     (folder / "bert_config.json").write_text(config.to_json_string())
-    # Not called bert_model.ckpt in a folder of a release, so no casing check applies.
     variables = checkpoint.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})

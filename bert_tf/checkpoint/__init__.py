@@ -1,0 +1,35 @@
+"""Checkpoints of the original: name-based files, read and written.
+
+A checkpoint is the pair `<prefix>.index` and `<prefix>.data-00000-of-00001`. A folder of a
+training run has several, and a text file `checkpoint` that names them, the newest first. The
+names of the variables in it are the paths of the Keras variables (see `bert_tf.modeling`), so
+there is no table that maps one to the other.
+"""
+
+from bert_tf.checkpoint.folder import latest, names_in, resolve
+from bert_tf.checkpoint.model import (
+    Restored,
+    named_variables,
+    restore,
+    restore_optimizer,
+    save,
+    summarize,
+)
+from bert_tf.checkpoint.tensors import UnreadableCheckpoint, read, shapes, step_of, write
+
+__all__ = [
+    "Restored",
+    "UnreadableCheckpoint",
+    "latest",
+    "named_variables",
+    "names_in",
+    "read",
+    "resolve",
+    "restore",
+    "restore_optimizer",
+    "save",
+    "shapes",
+    "step_of",
+    "summarize",
+    "write",
+]

@@ -1,0 +1,104 @@
+"""The tensors of one checkpoint, by name: list, read, write."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+
+GLOBAL_STEP = "global_step"
+
+# What TensorFlow raises for files that are missing, truncated or of another kind.
+_READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
+# The entry by which TensorFlow 2 marks its other, object-based kind of checkpoint.
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class UnreadableCheckpoint(UserError):
+    """The files of a checkpoint are truncated, damaged, or not a checkpoint."""
+
+
+def step_of(prefix: str) -> int:
+    """The training step of a checkpoint, 0 where it has none.
+
+    Raises:
+        UserError: its `global_step` is not a step.
+    """
+    if GLOBAL_STEP not in shapes(prefix):
+        return 0
+    (_, step), *_ = read(prefix, [GLOBAL_STEP])
+    if np.shape(step) != () or not np.issubdtype(np.asarray(step).dtype, np.integer) or step < 0:
+        raise UserError(f"{GLOBAL_STEP} of the checkpoint {prefix} is no training step: {step!r}")
+    return int(step)
+
+
+def shapes(prefix: str) -> dict[str, list[int]]:
+    """Names and shapes of everything in a checkpoint.
+
+    Raises:
+        UserError: the checkpoint cannot be read, or is not of the original's kind.
+    """
+    return dict(_open(prefix).get_variable_to_shape_map())
+
+
+def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields names and values of some variables, one at a time: a checkpoint may be large.
+
+    Raises:
+        UserError: the checkpoint cannot be read, for instance because it is truncated.
+    """
+    reader = _open(prefix)
+    for name in names:
+        try:
+            value = reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise _unreadable(prefix, error) from error
+        yield name, value
+
+
+def write(prefix: str, tensors: Mapping[str, Any]) -> None:
+    """Writes tensors by name, readable by a TF1 `Saver` and by `tf.train.load_checkpoint`.
+
+    TensorFlow writes both files under temporary names and renames them.
+
+    Raises:
+        UserError: the files cannot be written.
+    """
+    names = sorted(tensors)
+    try:
+        with tf.device("/cpu:0"):
+            tf.raw_ops.SaveV2(
+                prefix=prefix,
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+            )
+    except tf.errors.OpError as error:
+        # TensorFlow adds the names of its operations.
+        reason = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", " ".join(error.message.split())).strip()
+        raise UserError(f"Cannot write the checkpoint {prefix}: {reason}") from error
+
+
+def _open(prefix: str) -> Any:
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+    except _READ_ERRORS as error:
+        raise _unreadable(prefix, error) from error
+    if reader.has_tensor(_OBJECT_GRAPH):
+        raise UserError(
+            f"{prefix} is an object-based checkpoint of TensorFlow 2, not a name-based one of the "
+            "original release: its variables are not called bert/embeddings/... Use the "
+            "bert_model.ckpt of a release, or a model.ckpt-N that a script of bert_tf wrote"
+        )
+    return reader
+
+
+def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return UnreadableCheckpoint(
+        f"Cannot read the checkpoint {prefix}: its files are truncated or damaged, a good copy is "
+        f"needed (TensorFlow says: {reason})"
+    )
