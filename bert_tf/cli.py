@@ -170,25 +170,28 @@ def _import_libraries_quietly() -> None:
     # Some lines are written before TensorFlow has read its level.
     with contextlib.nullcontext() if wanted else _stderr_held_back():
         import tensorflow  # noqa: F401
-    try:
-        import keras  # noqa: F401
-    except Exception as error:
-        raise UserError(
-            f"Keras does not start: {error}. Look into the file keras.json in the folder .keras "
-            "of your home (or in KERAS_HOME): without it, Keras starts as it comes"
-        ) from error
+
+        try:
+            import keras  # noqa: F401
+        except Exception as error:
+            raise UserError(
+                f"Keras does not start: {error}. Look into the file keras.json in the folder "
+                ".keras of your home (or in KERAS_HOME): without it, Keras starts as it comes"
+            ) from error
 
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Holds back what is written to stderr, also by C++, and shows it only after an exception."""
+    """Holds back what is written to stderr, also by C++, and shows it after a bad exception."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except UserError:
+            raise
+        except Exception:
             held.seek(0)
             os.write(original, held.read())
             raise

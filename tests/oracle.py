@@ -12,8 +12,6 @@ ROOT = Path(__file__).resolve().parents[1]
 _OWN = ROOT / "tests" / "goldens"
 _SHARED = ROOT.parent / "shared"
 
-GOLDEN: Path = _OWN if _OWN.is_dir() and any(_OWN.iterdir()) else _SHARED / "golden"
-
 
 def golden(relative: str) -> Path:
     """The file or folder of golden data with this path, or a skipped test."""

@@ -42,7 +42,7 @@ ALLOWED = {
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
     # Flags here, and nowhere else.
-    "cli": {"absl", "tensorflow"},
+    "cli": {"absl", "keras", "tensorflow"},
 }
 ANYWHERE_ELSE = {"keras", "numpy", "tensorflow", "tqdm"}
 
@@ -85,9 +85,3 @@ def test_text_is_handled_without_tensorflow(module):
     code = f"import sys, bert_tf.{module}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
-
-
-def test_model_runs_without_tensorflow_in_it():
-    for module in MODULES:
-        if module.startswith("modeling/"):
-            assert "tf." not in (PACKAGE / module).read_text().replace("bert_tf.", "")

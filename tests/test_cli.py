@@ -67,6 +67,7 @@ def test_value_after_a_blank():
 
 @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1))
 def test_any_text_is_a_value(text):
+    text = f"x{text}"
     assert cli.parse(ClassifierOptions, ["script", f"--data_dir={text}"]).data_dir == text
 
 
@@ -77,12 +78,25 @@ def test_any_text_is_a_value(text):
         (["--max_seq_length=long"], "--max_seq_length=long"),
         (["--do_train=maybe"], "--do_train=maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
-        (["--flagfile=absent/flags.txt"], "absent/flags.txt"),
+        (["--flagfile=absent/flags.txt"], "^Unable to open flagfile: .*absent/flags.txt"),
+        (["--nodo_eval=true"], "nodo_eval"),
+        (["--output_dir", "--do_eval"], "--output_dir has no value: --do_eval follows it"),
     ],
 )
 def test_bad_flags(arguments, message):
     with pytest.raises(UserError, match=message):
         cli.parse(ClassifierOptions, ["script", *arguments])
+
+
+def test_home_is_found():
+    options = cli.parse(ClassifierOptions, ["script", "--output_dir=~/run"])
+    assert options.output_dir == os.path.expanduser("~/run")
+
+
+def test_flagfile_that_is_not_utf8(tmp_path):
+    (tmp_path / "flags.txt").write_bytes(b"--data_dir=caf\xe9\n")
+    with pytest.raises(UserError, match="codec can't decode"):
+        cli.parse(ClassifierOptions, ["script", f"--flagfile={tmp_path / 'flags.txt'}"])
 
 
 def test_flagfile(tmp_path):
@@ -110,49 +124,76 @@ def test_mistakes_end_with_one_line_and_code_1():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A prediction of the golden classifier, in the environment that a test asks for."""
-    flags = [
-        "--task_name=mrpc",
-        f"--data_dir={golden('classifier/data/mrpc')}",
-        f"--vocab_file={golden('checkpoints/main/vocab.txt')}",
-        f"--bert_config_file={golden('checkpoints/main/bert_config.json')}",
-        f"--init_checkpoint={golden('training/classifier_10steps_ckpt') / 'model.ckpt-10'}",
-        "--max_seq_length=24",
-        "--do_predict=true",
-    ]
+def run(tiny, tmp_path_factory):
+    """The script on the tiny MRPC, in the environment that a test asks for."""
+    flags = [f"--{name}={value}" for name, value in tiny.flags.items()]
+    flags += ["--task_name=mrpc", f"--data_dir={tiny.folder / 'mrpc'}"]
+    flags += [f"--init_checkpoint={tiny.checkpoint}"]
 
     def start(*arguments, **environment):
         out = tmp_path_factory.mktemp("out")
-        done = _script(*flags, f"--output_dir={out}", *arguments, cwd=out, **environment)
-        return done, out / "test_results.tsv"
+        # A relative path counts from where the user is.
+        done = _script(*flags, "--output_dir=.", *arguments, cwd=out, **environment)
+        return done, out
 
     return start
 
 
+def test_whole_command(run):
+    done, out = run(
+        "--do_train=true", "--do_eval=true", "--do_predict=true", "--num_train_epochs=1"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "eval_accuracy = 0." in (out / "eval_results.txt").read_text()
+    assert len((out / "test_results.tsv").read_text().splitlines()) == 13
+    assert (out / "model.ckpt-4.index").exists()
+
+
 def test_keras_json_and_environment_change_nothing(run, tmp_path):
-    (tmp_path / ".keras").mkdir()
-    settings = {"floatx": "float16", "backend": "jax", "epsilon": 1e-3}
-    (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
-    plain, expected = run()
-    changed, results = run(KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path / ".keras"))
+    (tmp_path / "keras.json").write_text(
+        json.dumps({"floatx": "float16", "backend": "jax", "epsilon": 1e-3})
+    )
+    plain, expected = run("--do_predict")
+    changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
     assert plain.returncode == changed.returncode == 0, changed.stderr
-    assert results.read_text() == expected.read_text()
+    name = "test_results.tsv"
+    assert (out / name).read_text() == (expected / name).read_text()
 
 
-def test_quiet(run):
-    done, _ = run()
+def test_keras_json_that_keras_refuses(run, tmp_path):
+    (tmp_path / "keras.json").write_text('{"floatx": "float12"}')
+    done, _ = run("--do_predict", KERAS_HOME=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ERROR: Keras does not start: ")
+    assert "keras.json" in line
+
+
+@pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
+def test_quiet(run, environment):
+    done, _ = run("--do_predict", "--do_eval", **environment)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert len(lines) == 3, done.stderr
-    assert "173,250 parameters" in lines[0]
-    assert "57 variables restored" in lines[1]
-    assert "Prediction of 12 examples" in lines[2]
+    assert len(lines) == 5, done.stderr
+    assert lines[0].startswith("BertClassifier with ")
+    assert "39 variables restored" in lines[1]
+    assert lines[2].startswith("WARNING: Random, because not in ")
+    assert "Evaluation of 11 examples: eval_accuracy = " in lines[3]
+    assert "Prediction of 13 examples: " in lines[4]
 
 
 def test_verbose_logging_shows_examples(run):
-    done, _ = run("--verbose_logging")
+    done, _ = run("--do_predict", "--verbose_logging")
     assert done.stderr.count("\n  tokens: [CLS] ") == 5
+
+
+def test_a_mistake_in_a_file_is_one_line(run, tiny):
+    done, out = run("--do_predict", "--data_dir=a\nb")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    assert "There is no folder a b" in line
+    assert list(out.iterdir()) == []
 
 
 def test_another_backend_in_the_same_process_is_refused(monkeypatch):

@@ -64,6 +64,10 @@ def test_round_trip(extra):
         ("attention_probs_dropout_prob", -0.1),
         ("hidden_dropout_prob", "0.1"),
         ("initializer_range", -0.02),
+        ("initializer_range", float("inf")),
+        ("vocab_size", 10**30),
+        ("to_dict", 5),
+        ("_check", 3),
         ("hidden_act", "swish"),
         ("hidden_act", 3),
     ],
@@ -71,6 +75,11 @@ def test_round_trip(extra):
 def test_nonsense_names_the_key(key, value):
     with pytest.raises(UserError, match=key):
         BertConfig.from_dict({"vocab_size": 9, key: value})
+
+
+def test_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    (tmp_path / "config.json").write_text('\ufeff{"vocab_size": 5}')
+    assert BertConfig.from_json_file(str(tmp_path / "config.json")).vocab_size == 5
 
 
 def test_heads_must_divide():
@@ -90,6 +99,8 @@ def test_activations_of_the_original_are_accepted(act):
         ("{}", "lacks the key vocab_size"),
         ('{\n "vocab_size": }', r"config\.json:2: not valid JSON"),
         ("[1]", "a JSON object"),
+        ("[" * 100_000, r"config\.json: not a model configuration"),
+        ('{"vocab_size": ' + "9" * 5000 + "}", r"config\.json: not a model configuration"),
         ('{"vocab_size": 5, "hidden_size": 0}', r"config\.json: hidden_size"),
     ],
 )

@@ -66,6 +66,14 @@ def test_unwritable_places_are_errors_of_the_user(tmp_path):
         files.make_dirs(str(tmp_path / "file" / "folder"))
 
 
+def test_a_file_system_that_is_not_there_is_an_error_of_the_user():
+    for action in (files.exists, files.open_binary, files.make_dirs):
+        with pytest.raises(UserError, match="nowhere://x/y"):
+            action("nowhere://x/y")
+    with pytest.raises(UserError, match="Cannot write nowhere://x/y"):
+        files.write_text("nowhere://x/y", "")
+
+
 def test_other_file_systems_go_through_tensorflow():
     path = "ram://folder/file.txt"
     files.make_dirs("ram://folder")

@@ -1,17 +1,21 @@
 """Mistakes of a user: one line that says what to do, before any work, nothing written."""
 
+import json
+import logging
 import os
 import shutil
 
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, cli
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
+from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import classification
 from tests.conftest import SIZES
+from tests.oracle import golden
 from tests.tasks.test_classification import options
 
 
@@ -37,6 +41,10 @@ def _fails(run_options, message):
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
         ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
+        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
+        ({"random_seed": -1}, "--random_seed must be from 0 to 4294967295. Received: -1"),
+        ({"eval_batch_size": 10**20}, "--eval_batch_size must be from 1 to 2147483647"),
+        ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; the folder"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
         ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be from 1"),
         (
@@ -59,6 +67,7 @@ def _fails(run_options, message):
 )
 def test_flags(tiny, tmp_path, changes, message):
     changes = {"do_eval": True, "data_dir": str(tiny.folder / "mrpc"), **changes}
+    (tmp_path / "file.tsv").write_text("")
     for name, value in changes.items():
         if isinstance(value, str):
             changes[name] = value.replace("{tmp}", str(tmp_path))
@@ -189,6 +198,88 @@ def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
         "model.ckpt-5.data-00000-of-00001",
         "model.ckpt-5.index",
     ]
+
+
+@pytest.mark.parametrize("num_hidden_layers", [1, 3])
+def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path, num_hidden_layers):
+    classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
+    before = sorted(os.listdir(tmp_path / "out"))
+    config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
+    (tmp_path / "other.json").write_text(json.dumps(config))
+    other = options(tiny, tmp_path, do_train=True, bert_config_file=str(tmp_path / "other.json"))
+    with pytest.raises(UserError, match="another --output_dir"):
+        classification.run(other)
+    assert sorted(os.listdir(tmp_path / "out")) == before
+
+
+def test_damaged_newest_checkpoint_names_an_older_good_one(tiny, tmp_path):
+    run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
+    classification.run(run)
+    data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"Remove the files .*4\.\* to go on from model\.ckpt-2"):
+        classification.run(run)
+
+
+@pytest.mark.parametrize("truncated", [100, 3000])
+def test_damaged_slots_are_found_before_anything_is_written(tiny, tmp_path, truncated):
+    classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
+    out = tmp_path / "out"
+    records = (out / "train.tf_record").stat().st_mtime_ns
+    data = out / "model.ckpt-4.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-truncated])
+    with pytest.raises(UserError, match="truncated or damaged"):
+        classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
+    assert (out / "train.tf_record").stat().st_mtime_ns == records
+
+
+@pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
+def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name):
+    out = tmp_path / "out"
+    if name == "eval":
+        out.mkdir()
+        (out / name).write_text("mine")
+    else:
+        (out / name).mkdir(parents=True)
+    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), in place of"):
+        classification.run(options(tiny, tmp_path, do_train=True, do_eval=True))
+    assert os.listdir(out) == [name]
+
+
+def test_folder_of_a_cased_release_is_checked_too(tiny, tmp_path):
+    folder = tmp_path / "cased_L-12_H-768_A-12"
+    folder.mkdir()
+    _fails(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
+
+
+def test_what_the_original_refuses_is_refused():
+    cases = json.loads(golden("validation.json").read_text())
+    cases = [case for case in cases if case["script"] == "run_classifier.py"]
+    root = golden("classifier").parent
+    for case in cases:
+        with pytest.raises(UserError):
+            _run_in(root, case["argv"])
+    assert len(cases) >= 9
+    assert all(case["exit_code"] == 1 for case in cases)
+
+
+def _run_in(folder, arguments):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        classification.run(cli.parse(ClassifierOptions, ["script", *arguments]))
+    finally:
+        os.chdir(before)
+
+
+def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines(keepends=True)
+    (folder / "dev.tsv").write_text("".join(lines[1:]))
+    classification.run(options(tiny, tmp_path, data_dir=str(folder), do_eval=True))
+    assert "its label is '0'. Does the file lack its header?" in caplog.text
 
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
