@@ -54,7 +54,7 @@ def main(
         options = parse(options_class, argv)
         _set_up_logging(getattr(options, "verbose_logging", False))
         options.check()
-        _import_libraries_quietly()
+        _import_tensorflow_quietly()
         run(options)
     except UserError as error:
         # A file name may have a line end in it; an error still is one line.
@@ -156,41 +156,31 @@ class _MessageFormatter(logging.Formatter):
         return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message
 
 
-def _import_libraries_quietly() -> None:
-    """Imports TensorFlow and Keras as the scripts need them.
+def _import_tensorflow_quietly() -> None:
+    """Imports TensorFlow as the scripts need it.
 
-    The backend is TensorFlow, whatever the environment or a `keras.json` says. TensorFlow's own
-    log is silenced unless the user has set another level.
-
-    Raises:
-        UserError: Keras does not start.
+    Keras runs on TensorFlow, whatever the environment says, and reads no `keras.json`.
+    TensorFlow's own log is silenced unless the user has set another level.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    # A folder that cannot be: a keras.json in the user's home can change number types, and a
+    # damaged one keeps TensorFlow itself from starting.
+    os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
     # Some lines are written before TensorFlow has read its level.
     with contextlib.nullcontext() if wanted else _stderr_held_back():
         import tensorflow  # noqa: F401
 
-        try:
-            import keras  # noqa: F401
-        except Exception as error:
-            raise UserError(
-                f"Keras does not start: {error}. Look into the file keras.json in the folder "
-                ".keras of your home (or in KERAS_HOME): without it, Keras starts as it comes"
-            ) from error
-
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Holds back what is written to stderr, also by C++, and shows it after a bad exception."""
+    """Holds back what is written to stderr, also by C++, and shows it only after an exception."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except UserError:
-            raise
         except Exception:
             held.seek(0)
             os.write(original, held.read())

@@ -42,7 +42,7 @@ ALLOWED = {
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
     # Flags here, and nowhere else.
-    "cli": {"absl", "keras", "tensorflow"},
+    "cli": {"absl", "tensorflow"},
 }
 ANYWHERE_ELSE = {"keras", "numpy", "tensorflow", "tqdm"}
 

@@ -150,24 +150,23 @@ def test_whole_command(run):
     assert (out / "model.ckpt-4.index").exists()
 
 
-def test_keras_json_and_environment_change_nothing(run, tmp_path):
-    (tmp_path / "keras.json").write_text(
-        json.dumps({"floatx": "float16", "backend": "jax", "epsilon": 1e-3})
-    )
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '{"floatx": "float16", "backend": "jax", "epsilon": 1e-3}',
+        '{"floatx": "float12"}',
+        '["not", "settings"]',
+    ],
+)
+def test_keras_json_and_environment_change_nothing(run, tmp_path, settings):
+    (tmp_path / "keras.json").write_text(settings)
     plain, expected = run("--do_predict")
     changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
     assert plain.returncode == changed.returncode == 0, changed.stderr
+    assert "\n".join(changed.stderr.splitlines()) == "\n".join(plain.stderr.splitlines())
     name = "test_results.tsv"
+    # The head is random, but by the seed.
     assert (out / name).read_text() == (expected / name).read_text()
-
-
-def test_keras_json_that_keras_refuses(run, tmp_path):
-    (tmp_path / "keras.json").write_text('{"floatx": "float12"}')
-    done, _ = run("--do_predict", KERAS_HOME=str(tmp_path))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("ERROR: Keras does not start: ")
-    assert "keras.json" in line
 
 
 @pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])

@@ -185,7 +185,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_file_in_place_of_the_folder(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("s\t1\t\tx\n")
-    with pytest.raises(UserError, match=re.escape(f"There is no folder {path}")):
+    with pytest.raises(UserError, match=re.escape(f"{path} is a file; the folder")):
         read_examples(TASKS["cola"], "train", str(path))
 
 
