@@ -73,6 +73,7 @@ class TrainingProgress:
         # What stands in the line is of one step: it is drawn here and at no other time.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._shown = time.monotonic()
+        self._step = first_step
         # The first step compiles; the rate counts from its end.
         self._first_step = first_step + 1
         self._first_done = math.inf
@@ -86,6 +87,7 @@ class TrainingProgress:
                 for the device.
             learning_rate: of this step, a scalar.
         """
+        self._step = step
         now = time.monotonic()
         if step <= self._first_step:
             self._first_done = now
@@ -100,7 +102,11 @@ class TrainingProgress:
             self._bar.update(step - self._bar.n)
 
     def close(self) -> None:
-        """Leaves the last line standing."""
+        """Leaves the last line standing, at the step where the training stopped."""
+        if self._step != self._bar.n:
+            # Loss and rate in the line are of an earlier step.
+            self._bar.set_postfix_str("", refresh=False)
+            self._bar.update(self._step - self._bar.n)
         self._bar.close()
 
     @property

@@ -29,6 +29,18 @@ def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
     assert "00:00<00:00" in last
 
 
+def test_bar_of_an_interrupted_training_stands_where_it_stopped(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    shown = progress.TrainingProgress(first_step=0, total_steps=9, batch_size=8)
+    for step in (1, 2, 3):
+        shown.update(step, 0.5, 5e-5)
+    shown.close()
+    last = screen.getvalue().split("\r")[-1]
+    assert "train: 3/9" in last
+    assert "loss" not in last
+
+
 def test_what_is_done_at_once_is_not_shown(monkeypatch):
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
