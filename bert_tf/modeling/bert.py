@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.layers import BertEmbeddings, Encoder, Pooler, create_attention_mask
+from bert_tf.modeling.embeddings import BertEmbeddings
+from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
 
 
 class ConfiguredModel(keras.Model):
