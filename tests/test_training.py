@@ -61,8 +61,10 @@ def _optimizer(model, *schedule):
 
 
 def _steps(model, optimizer, loss_fn, batches, first, last):
+    """Losses and learning rates of some steps."""
     step = training.make_train_step(model, optimizer, loss_fn, STRATEGY)
-    return [float(step(batches[index % len(batches)])["loss"]) for index in range(first, last)]
+    figures = [step(batches[index % len(batches)]) for index in range(first, last)]
+    return [[float(figure[name]) for figure in figures] for name in ("loss", "learning_rate")]
 
 
 def _values(model, optimizer, tmp_path):
@@ -88,7 +90,8 @@ def test_classifier_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
     set_head(model, "classifier2")
     optimizer = _optimizer(model, 1e-3, 10, 3)
-    losses = _steps(model, optimizer, classifier_loss, _batches(case), 0, 10)
+    losses, rates = _steps(model, optimizer, classifier_loss, _batches(case), 0, 10)
+    np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
     values = _values(model, optimizer, tmp_path)
@@ -102,7 +105,8 @@ def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
     model = load(Pretrainer(config(), use_one_hot_embeddings))
     optimizer = _optimizer(model, 1e-3, 5, 2)
-    losses = _steps(model, optimizer, pretraining_loss, _batches(case), 0, 5)
+    losses, rates = _steps(model, optimizer, pretraining_loss, _batches(case), 0, 5)
+    np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
     _compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
@@ -117,9 +121,8 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
     optimizer = _optimizer(model, 1e-3, 8, 2)
     assert checkpoint.restore_optimizer(optimizer, prefix)
     assert int(optimizer.iterations.numpy()) == 5
-    rates = [float(optimizer.learning_rate)]
-    losses = _steps(model, optimizer, pretraining_loss, _batches(case), 5, 8)
-    np.testing.assert_allclose(rates, resumed["step/learning_rate"][:1], rtol=1e-6)
+    losses, rates = _steps(model, optimizer, pretraining_loss, _batches(case), 5, 8)
+    np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
     # These steps of the original were clipped by the norm of un-summed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
     values = _values(model, optimizer, tmp_path)
@@ -221,6 +224,25 @@ def test_gradients_equal_the_original(name, model_class, loss_fn):
         np.testing.assert_allclose(actual, expected, atol=1e-5, rtol=0, err_msg=key)
     norm = tf.linalg.global_norm([tf.convert_to_tensor(g) for g in gradients.values()])
     assert float(norm) == pytest.approx(float(case["step/global_norm_dense"][0]), rel=1e-5)
+
+
+def test_last_weights_of_the_original_are_read_from_its_checkpoint():
+    # The golden with sparse clipping kept its last weights both as a checkpoint and as arrays.
+    case = np.load(golden("training/classifier_10steps.npz"))
+    model = Classifier(config(), 2)
+    prefix = str(golden("training/classifier_10steps_ckpt") / "model.ckpt-10")
+    assert checkpoint.restore(model, prefix).new == ()
+    variables = checkpoint.named_variables(model)
+    for name, variable in variables.items():
+        np.testing.assert_array_equal(variable.numpy(), case[f"final/{name}"], err_msg=name)
+    assert checkpoint.step_of(prefix) == case["final/global_step"] == 10
+
+
+def test_logits_of_the_first_step_equal_the_original():
+    case = np.load(golden("training/classifier_10steps.npz"))
+    model = set_head(load(Classifier(config(), 2)), "classifier2")
+    logits = np.asarray(model(_batches(case)[0])["logits"])
+    np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
 def test_loop_writes_the_checkpoints_of_the_original(tmp_path):

@@ -63,19 +63,20 @@ def run(task: Task, options: FineTuningOptions) -> Results:
     num_train_steps, optimizer = 0, None
     if options.do_train:
         num_train_steps = _num_train_steps(len(examples["train"]), options)
-        optimizer = runner.make_optimizer(num_train_steps, restored)
+        if global_step < num_train_steps:
+            optimizer = runner.make_optimizer(num_train_steps, restored)
+        else:
+            log.warning(
+                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
+                restored,
+                global_step,
+                options.num_train_epochs,
+                num_train_steps,
+            )
     _prepare_output_dir(runner.output_dir)
 
     results = Results()
-    if optimizer and global_step >= num_train_steps:
-        log.warning(
-            "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-            restored,
-            global_step,
-            options.num_train_epochs,
-            num_train_steps,
-        )
-    elif optimizer:
+    if optimizer:
         runner.train(examples["train"], optimizer, num_train_steps)
         global_step = num_train_steps
     if options.do_eval:
