@@ -16,8 +16,8 @@ from typing import Any
 
 from absl import flags
 
-from bert_tf.errors import UserError
-from bert_tf.options import ClassifierOptions, TpuOptions
+from bert_tf.errors import Terminated, UserError
+from bert_tf.options import ClassifierOptions, DeviceOptions
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
@@ -39,7 +39,9 @@ def main(
     """Parses a command line, runs a script, and exits.
 
     Exit codes: 0 when all went well; 1 for a mistake of the user's, which is printed on one line
-    without a traceback; 130 when it was interrupted.
+    without a traceback; 75 when another worker of a distributed run is gone; 130 after Ctrl-C and
+    143 after SIGTERM in a training, which is saved first. After 75, 130 and 143 the same command
+    goes on.
 
     Args:
         options_class: the script's options; each field becomes a flag.
@@ -59,7 +61,10 @@ def main(
     except UserError as error:
         # A file name may have a line end in it; an error still is one line.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_code)
+    except Terminated as end:
+        print("Terminated.", file=sys.stderr)
+        sys.exit(end.exit_code)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         sys.exit(130)
@@ -97,15 +102,17 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
 def help_text(options_class: type, script: str, description: str) -> str:
     """What `--help` prints: every flag with its default; flags the original lacks are marked."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
-    # First what is needed, last what has no effect any more.
-    tpu = {field.name for field in dataclasses.fields(TpuOptions)}
+    # First what is needed, last what it runs on.
+    devices = {field.name for field in dataclasses.fields(DeviceOptions)}
     fields = dataclasses.fields(options_class)
-    for field in sorted(fields, key=lambda f: (not f.metadata["required"], f.name in tpu)):
+    for field in sorted(fields, key=lambda f: (not f.metadata["required"], f.name in devices)):
         if field.metadata["required"]:
             default = "required"
         else:
             default = f"default {field.default!r}" + (", new" if field.metadata["new"] else "")
-        lines += [f"  --{field.name} ({default})", f"      {field.metadata['help']}"]
+        choices = field.metadata["choices"]
+        value = f"={'|'.join(choices)}" if choices else ""
+        lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one a line."]
     return "\n".join(lines)
 

@@ -1,10 +1,26 @@
-"""The one exception that stands for a mistake of the user's."""
+"""The exceptions that end a script without a traceback."""
 
 
 class UserError(ValueError):
     """Something the user can put right: a flag, a file, a checkpoint that does not fit.
 
     Its message says what is wrong, where, and what to do. The scripts print it on one line
-    and exit with code 1, without a traceback; a program that calls the library catches it as
+    and exit with `exit_code`, without a traceback; a program that calls the library catches it as
     the `ValueError` that it is.
     """
+
+    exit_code = 1
+
+
+class WorkerLost(UserError):
+    """Another process of a distributed run is gone; the same command goes on, in all of them."""
+
+    # EX_TEMPFAIL of sysexits.h, "try again": a launcher can tell it from a mistake.
+    exit_code = 75
+
+
+class Terminated(Exception):
+    """A training was asked to end (SIGTERM); what it had done is saved."""
+
+    # What a shell reports for a program that SIGTERM has ended.
+    exit_code = 143

@@ -79,6 +79,14 @@ def remove(path: str) -> None:
             _gfile().remove(path)
 
 
+def sync(path: str) -> None:
+    """Waits until a local file is on its disk; without it, a power cut may empty a new file."""
+    if is_remote(path):
+        return
+    with _explained("write", path), open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def describe_absence(path: str) -> str:
     """What a user needs to see when `path` is missing: how far it exists, and what lies there."""
     folder = os.path.dirname(path) or "."

@@ -159,8 +159,21 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             "bias_correction": self.bias_correction,
         }
 
+    def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Gradients scaled down to `global_clipnorm`, made dense first; and their norm before.
+
+        Args:
+            gradients: one for each variable.
+        """
+        dense = [_dense(gradient) for gradient in gradients]
+        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in dense))
+        if self.global_clipnorm is None:
+            return dense, norm
+        factor = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+        return [gradient * factor for gradient in dense], norm
+
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
-        return super()._clip_gradients([_dense(gradient) for gradient in grads])
+        return self.clip(grads)[0]
 
     def _do_use_weight_decay(self, path: str) -> bool:
         if not self.weight_decay_rate:

@@ -16,7 +16,14 @@ from bert_tf.tokenization import validate_case_matches_checkpoint
 _SHORTEST_SEQUENCE = 3
 
 
-def option(default: Any, help_text: str, *, new: bool = False, required: bool = False) -> Any:
+def option(
+    default: Any,
+    help_text: str,
+    *,
+    new: bool = False,
+    required: bool = False,
+    choices: tuple[str, ...] | None = None,
+) -> Any:
     """A field of an options class, with what its flag needs.
 
     Args:
@@ -24,10 +31,10 @@ def option(default: Any, help_text: str, *, new: bool = False, required: bool = 
         help_text: one sentence.
         new: whether the original has no such flag.
         required: whether the script cannot do without.
+        choices: the only values.
     """
-    return dataclasses.field(
-        default=default, metadata={"help": help_text, "new": new, "required": required}
-    )
+    metadata = {"help": help_text, "new": new, "required": required, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,7 @@ class TrainingOptions:
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", required=True
     )
-    train_batch_size: int = option(32, "Examples in a training step.")
+    train_batch_size: int = option(32, "Examples in a training step, over all devices.")
     learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
     save_checkpoints_steps: int = option(1000, "Steps between two checkpoints.")
     random_seed: int = option(
@@ -71,40 +78,117 @@ class TrainingOptions:
     adam_bias_correction: bool = option(
         False, "Correct the bias of Adam's moments, which the original does not.", new=True
     )
+    resume: str = option(
+        "auto",
+        "What a training does with checkpoints in output_dir. auto: go on from the newest; must: "
+        "an error where there is none; never: an error where there is one, and evaluation and "
+        "prediction do not read it.",
+        new=True,
+        choices=("auto", "never", "must"),
+    )
+    gradient_accumulation_steps: int = option(
+        1,
+        "Compute a batch in so many pieces, one after the other: the memory of one piece, the "
+        "result of the whole batch.",
+        new=True,
+    )
+    gradient_clip_scope: str = option(
+        "batch",
+        "What gradients are clipped on. batch: their sum over all devices, so that N devices "
+        "give what one gives; replica: each device's own, as the original does on a TPU.",
+        new=True,
+        choices=("batch", "replica"),
+    )
+    recompute_layers: bool = option(
+        False,
+        "Compute the inside of each encoder layer a second time for its gradient instead of "
+        "keeping it: less memory, about a third more time.",
+        new=True,
+    )
+    profile_steps: str | None = option(
+        None,
+        "Two steps, as in 10,20: TensorFlow's profiler records from the first to the last.",
+        new=True,
+    )
     verbose_logging: bool = option(
         False, "Print the first examples as tokens and ids, too.", new=True
     )
 
+    def profiled_steps(self) -> tuple[int, int] | None:
+        """First and last step to profile.
+
+        Raises:
+            UserError: they are not two steps.
+        """
+        if not self.profile_steps:
+            return None
+        try:
+            first, last = (int(step) for step in self.profile_steps.split(","))
+        except ValueError:
+            first, last = 0, 0
+        if not 1 <= first <= last:
+            raise UserError(
+                "--profile_steps must be two steps, the first from 1 on and not after the last, "
+                f"for instance 10,20. Received: {self.profile_steps}"
+            )
+        return first, last
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TpuOptions:
-    """The original's flags for TPUs; they are accepted, and `tpu_notes` says what they do."""
+class DeviceOptions:
+    """On what to run, and in which numbers."""
 
-    use_tpu: bool = option(
-        False, "TPUs are not supported in this version: it runs on one GPU or the CPU."
+    distribution_strategy: str = option(
+        "auto",
+        "auto: a TPU with --use_tpu, several processes where TF_CONFIG names them, all GPUs of "
+        "this machine where there are several, one device otherwise. Batch sizes are those of "
+        "all devices together.",
+        new=True,
+        choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
-    tpu_name: str | None = option(None, "Name of the TPU. Without effect in this version.")
-    tpu_zone: str | None = option(None, "Zone of the TPU. Without effect in this version.")
-    gcp_project: str | None = option(None, "Project of the TPU. Without effect in this version.")
+    precision: str = option(
+        "float32",
+        "Numbers that the model computes in; weights and optimizer stay in float32.",
+        new=True,
+        choices=("float32", "bfloat16", "float16"),
+    )
+    jit_compile: str = option(
+        "auto",
+        "Compile the steps with XLA. auto: on GPUs and TPUs, not on CPUs, where it takes long "
+        "to compile and gains nothing in training.",
+        new=True,
+        choices=("auto", "true", "false"),
+    )
+    use_tpu: bool = option(False, "Run on a TPU.")
+    tpu_name: str | None = option(
+        None, "Name or address of the TPU; on a TPU VM leave it out. Used with --use_tpu."
+    )
+    tpu_zone: str | None = option(None, "Zone of the TPU. Used with --use_tpu.")
+    gcp_project: str | None = option(None, "Project of the TPU. Used with --use_tpu.")
     master: str | None = option(
         None, "Address of a TensorFlow 1 session. Without effect: TensorFlow 2 has no sessions."
     )
-    num_tpu_cores: int = option(8, "Cores of the TPU. Without effect in this version.")
+    num_tpu_cores: int = option(
+        8, "Cores of the TPU. Without effect: all cores of the TPU are used."
+    )
     iterations_per_loop: int = option(
         1000, "Steps in a TPU call. Without effect: one step is one call."
     )
 
-    def tpu_notes(self) -> list[str]:
-        """A sentence for each of these flags that was set."""
+    def notes(self) -> list[str]:
+        """A sentence for each flag that was set and does nothing."""
+        silent = ["master", "num_tpu_cores", "iterations_per_loop"]
+        if not self.use_tpu and self.distribution_strategy != "tpu":
+            silent += ["tpu_name", "tpu_zone", "gcp_project"]
         return [
             f"--{field.name}={getattr(self, field.name)}: {field.metadata['help']}"
-            for field in dataclasses.fields(TpuOptions)
-            if getattr(self, field.name) != field.default
+            for field in dataclasses.fields(DeviceOptions)
+            if field.name in silent and getattr(self, field.name) != field.default
         ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, TpuOptions):
+class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
     """What the fine-tuning scripts share: three steps, and training counted in epochs."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
@@ -135,7 +219,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, TpuOptions):
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
                 "--do_predict=true"
             )
-        check_numbers(self)
+        check_values(self)
+        self.profiled_steps()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,15 +249,21 @@ def check_required(options: Any) -> None:
         raise UserError(f"Required, but not given: {shown}")
 
 
-def check_numbers(options: Any) -> None:
-    """Refuses numbers that make no sense, by the names that the scripts share.
+def check_values(options: Any) -> None:
+    """Refuses values that make no sense, by the names that the scripts share.
 
     Raises:
         UserError: it names the flag and its range.
     """
     for field in dataclasses.fields(options):
         name, value = field.name, getattr(options, field.name)
-        if name.endswith(("_batch_size", "_steps")) and not 1 <= value < 2**31:
+        choices = field.metadata["choices"]
+        if choices:
+            if value not in choices:
+                raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
+            continue
+        counts = name.endswith(("_batch_size", "_steps")) and name != "profile_steps"
+        if counts and not 1 <= value < 2**31:
             raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
         if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
             raise UserError(f"--{name} must be a finite number above 0. Received: {value}")

@@ -15,6 +15,12 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("bert_tf")
 
+
+def speak_only_of_trouble() -> None:
+    """For a process that only helps: no bars, and no messages below warnings."""
+    log.setLevel(logging.WARNING)
+
+
 # Seconds between two lines: on a terminal the line is overwritten, in a log file each stays.
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
@@ -23,6 +29,16 @@ _REFRESH_LOG = 15.0
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
 )
+
+
+class _Nowhere:
+    """A file for the bars of a process that only speaks of trouble."""
+
+    def write(self, text: str) -> None:
+        """Forgets the text."""
+
+    def flush(self) -> None:
+        """Does nothing."""
 
 
 def bar(total: int, what: str, initial: int = 0) -> tqdm:
@@ -39,7 +55,7 @@ def bar(total: int, what: str, initial: int = 0) -> tqdm:
         total=total,
         initial=initial,
         desc=what,
-        file=sys.stderr,
+        file=_Nowhere() if log.level > logging.INFO else sys.stderr,
         mininterval=refresh,
         delay=refresh,
         # A log file is not overwritten: a fixed width keeps its lines alike.
@@ -58,48 +74,61 @@ def counted(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 
 class TrainingProgress:
-    """The bar of a training run: step, loss, learning rate, examples per second, time left.
+    """The bar of a training run: step, loss, learning rate, throughput, time left.
 
     Args:
         first_step: steps already done before this run.
         total_steps: steps at the end of the training.
-        batch_size: examples in a step.
     """
 
-    def __init__(self, first_step: int, total_steps: int, batch_size: int) -> None:
+    def __init__(self, first_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
-        self._batch_size = batch_size
         self._refresh = self._bar.mininterval
         # What stands in the line is of one step: it is drawn here and at no other time.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._shown = time.monotonic()
         self._step = first_step
-        # The first step compiles; the rate counts from its end.
+        # The first step compiles; throughput counts from its end.
         self._first_step = first_step + 1
-        self._first_done = math.inf
+        self._first_done = self._last_done = math.inf
+        self._done = {"sequences": 0.0, "tokens": 0.0}
 
-    def update(self, step: int, loss: Any, learning_rate: Any) -> None:
+    def update(self, step: int, figures: Mapping[str, float]) -> None:
         """Called after each step.
 
         Args:
             step: steps done.
-            loss: of this step, a scalar; looked at only when it is shown, since looking waits
-                for the device.
-            learning_rate: of this step, a scalar.
+            figures: of this step: `loss`, `learning_rate`, `sequences`, and `tokens` without
+                padding.
         """
         self._step = step
-        now = time.monotonic()
+        self._last_done = now = time.monotonic()
         if step <= self._first_step:
             self._first_done = now
-        elif now - self._shown >= self._refresh or step == self._bar.total:
+            return
+        for name in self._done:
+            self._done[name] += figures[name]
+        if now - self._shown >= self._refresh or step == self._bar.total:
             self._shown = now
-            seconds = max(now - self._first_done, 1e-9)
-            rate = (step - self._first_step) * self._batch_size / seconds
             self._bar.set_postfix_str(
-                f"loss {float(loss):.4f}, lr {float(learning_rate):.2e}, {rate:.1f} examples/s",
+                f"loss {figures['loss']:.4f}, lr {figures['learning_rate']:.2e}, {self.describe()}",
                 refresh=False,
             )
             self._bar.update(step - self._bar.n)
+
+    def rates(self) -> dict[str, float]:
+        """Mean throughput so far, without the first step: curves by name."""
+        seconds = self._last_done - self._first_done
+        if not seconds > 0:
+            return {}
+        return {f"{name}_per_second": done / seconds for name, done in self._done.items()}
+
+    def describe(self) -> str:
+        """The throughput, for a person."""
+        rates = self.rates()
+        if not rates:
+            return "too short for a rate"
+        return f"{rates['sequences_per_second']:.1f} seq/s, {rates['tokens_per_second']:,.0f} tok/s"
 
     def close(self) -> None:
         """Leaves the last line standing, at the step where the training stopped."""

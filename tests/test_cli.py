@@ -110,9 +110,12 @@ def test_help_names_every_flag():
     done = _script("--help")
     assert done.returncode == 0
     for name, field in ClassifierOptions.__dataclass_fields__.items():
-        assert f"--{name} (" in done.stdout
+        choices = field.metadata["choices"]
+        value = "=" + "|".join(choices) if choices else ""
+        assert f"--{name}{value} (" in done.stdout
         assert field.metadata["help"] in done.stdout
     assert "--random_seed (default 12345, new)" in done.stdout
+    assert "--resume=auto|never|must (default 'auto', new)" in done.stdout
 
 
 def test_mistakes_end_with_one_line_and_code_1():
@@ -198,7 +201,7 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
 def test_another_backend_in_the_same_process_is_refused(monkeypatch):
     monkeypatch.setattr(keras.config, "backend", lambda: "jax")
     with pytest.raises(UserError, match="Keras was started with jax"):
-        training.use_float32()
+        training.set_precision()
 
 
 def test_console_command_points_into_the_package():

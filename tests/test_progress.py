@@ -11,6 +11,10 @@ class Terminal(io.StringIO):
         return True
 
 
+def figures(loss):
+    return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
+
+
 def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
     # A clock that jumps a second with every look at it.
     seconds = iter(range(10_000))
@@ -18,23 +22,23 @@ def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=2, total_steps=6, batch_size=8)
+    shown = progress.TrainingProgress(first_step=2, total_steps=6)
     for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
-        shown.update(step, loss, 5e-5)
+        shown.update(step, figures(loss))
     shown.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
     # A second for each of the three steps after the first, which compiles.
-    assert "loss 0.6250, lr 5.00e-05, 8.0 examples/s" in last
+    assert "loss 0.6250, lr 5.00e-05, 8.0 seq/s, 1,200 tok/s" in last
     assert "00:00<00:00" in last
 
 
 def test_bar_of_an_interrupted_training_stands_where_it_stopped(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=0, total_steps=9, batch_size=8)
+    shown = progress.TrainingProgress(first_step=0, total_steps=9)
     for step in (1, 2, 3):
-        shown.update(step, 0.5, 5e-5)
+        shown.update(step, figures(0.5))
     shown.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 3/9" in last

@@ -6,11 +6,12 @@ names of the variables in it are the paths of the Keras variables (see `bert_tf.
 there is no table that maps one to the other.
 """
 
-from bert_tf.checkpoint.folder import latest, names_in, resolve
+from bert_tf.checkpoint.folder import latest, names_in, newest_readable, resolve
 from bert_tf.checkpoint.model import (
     Restored,
     named_variables,
     restore,
+    restore_extra,
     restore_optimizer,
     save,
     summarize,
@@ -23,9 +24,11 @@ __all__ = [
     "latest",
     "named_variables",
     "names_in",
+    "newest_readable",
     "read",
     "resolve",
     "restore",
+    "restore_extra",
     "restore_optimizer",
     "save",
     "shapes",

@@ -4,12 +4,15 @@ import os
 import re
 
 from bert_tf import files
+from bert_tf.checkpoint.tensors import UnreadableCheckpoint, read, shapes
 from bert_tf.errors import UserError
 
 STATE_FILE = "checkpoint"
 KEPT_CHECKPOINTS = 5
 
 _OWN_NAME = re.compile(r"model\.ckpt-(\d+)")
+# What TensorFlow leaves when it is stopped while it writes.
+_UNFINISHED = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
@@ -71,6 +74,28 @@ def names_in(folder: str) -> list[str]:
     return [steps[step] for step in sorted(steps)]
 
 
+def newest_readable(folder: str) -> tuple[str | None, list[str]]:
+    """The newest checkpoint whose files can be read to their end, and the newer ones that cannot.
+
+    Raises:
+        UserError: the newest cannot be read, and there is no older one that can be; or one is of
+            another kind.
+    """
+    damaged: list[str] = []
+    for name in reversed(names_in(folder)):
+        prefix = os.path.join(folder, name)
+        try:
+            for _ in read(prefix, shapes(prefix)):
+                pass
+        except UnreadableCheckpoint:
+            if len(damaged) + 1 == len(names_in(folder)):
+                raise
+            damaged.append(prefix)
+        else:
+            return prefix, damaged
+    return None, []
+
+
 def add_newest(folder: str, name: str) -> None:
     """Makes a complete checkpoint the newest of its folder, and removes all but the newest five.
 
@@ -85,8 +110,14 @@ def add_newest(folder: str, name: str) -> None:
     lines = [f'model_checkpoint_path: "{name}"']
     lines += [f'all_model_checkpoint_paths: "{other}"' for other in kept]
     files.write_text(os.path.join(folder, STATE_FILE), "\n".join(lines) + "\n")
+    remove(folder, *dropped)
+
+
+def remove(folder: str, *names: str) -> None:
+    """Removes the files of checkpoints, and what writes that were stopped have left."""
     for file in files.list_dir(folder):
-        if _SUFFIXES.search(file) and _SUFFIXES.sub("", file) in dropped:
+        of_a_checkpoint = _SUFFIXES.search(file) and _SUFFIXES.sub("", file) in names
+        if of_a_checkpoint or _UNFINISHED.match(file):
             files.remove(os.path.join(folder, file))
 
 

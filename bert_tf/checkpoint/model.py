@@ -9,12 +9,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf.checkpoint.folder import add_newest
+from bert_tf.checkpoint.folder import add_newest, latest, remove
 from bert_tf.checkpoint.tensors import GLOBAL_STEP, read, shapes, step_of, write
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
 
 SLOT_NAMES = ("adam_m", "adam_v")
+# What training keeps beside weights, slots and step: no model has variables of these names.
+EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
 
@@ -62,7 +64,7 @@ def restore(model: keras.Model, prefix: str) -> Restored:
     stored = {
         name: shape
         for name, shape in shapes(prefix).items()
-        if name != GLOBAL_STEP and not name.endswith(SLOT_NAMES)
+        if name != GLOBAL_STEP and not name.endswith(SLOT_NAMES) and not _is_extra(name)
     }
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
@@ -99,8 +101,32 @@ def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     return len(found) == len(slots)
 
 
-def save(folder: str, model: keras.Model, optimizer: Any) -> str:
+def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
+    """Puts values that `save` took as `extra` back; says whether the checkpoint has them all.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    stored = shapes(prefix)
+    found = [name for name in variables if name in stored]
+    for name, value in read(prefix, found):
+        variables[name].assign(value)
+    return len(found) == len(variables)
+
+
+def save(
+    folder: str,
+    model: keras.Model,
+    optimizer: Any,
+    extra: Mapping[str, keras.Variable] | None = None,
+) -> str:
     """Writes `model.ckpt-<step>` with Adam slots and step, and keeps the newest five.
+
+    Args:
+        folder: the training's.
+        model: its weights are written.
+        optimizer: its slots and its step are written.
+        extra: more variables, by names that begin with one of `EXTRA_NAMES`.
 
     Returns:
         The prefix.
@@ -111,9 +137,15 @@ def save(folder: str, model: keras.Model, optimizer: Any) -> str:
     step = int(optimizer.iterations.numpy())
     name = f"model.ckpt-{step}"
     prefix = os.path.join(folder, name)
-    variables = {**named_variables(model), **_named_slots(optimizer)}
+    variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     values = {name: variable.value for name, variable in variables.items()}
-    write(prefix, {**values, GLOBAL_STEP: np.int64(step)})
+    try:
+        write(prefix, {**values, GLOBAL_STEP: np.int64(step)})
+    except UserError as error:
+        kept = latest(folder)
+        if kept != prefix:
+            remove(folder, name)
+        raise UserError(f"{error}. The last good checkpoint is {kept}") from error
     add_newest(folder, name)
     return prefix
 
@@ -184,6 +216,10 @@ def _assign(variables: Mapping[str, keras.Variable], prefix: str, names: Iterabl
                 f"({value.dtype}): the checkpoint is of no use"
             )
         variables[name].assign(value)
+
+
+def _is_extra(name: str) -> bool:
+    return name.split("/")[0] in EXTRA_NAMES
 
 
 def _named_slots(optimizer: Any) -> dict[str, keras.Variable]:

@@ -1,5 +1,6 @@
 """The tensors of one checkpoint, by name: list, read, write."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
 from bert_tf.errors import UserError
 
 GLOBAL_STEP = "global_step"
@@ -62,7 +64,8 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """Writes tensors by name, readable by a TF1 `Saver` and by `tf.train.load_checkpoint`.
 
-    TensorFlow writes both files under temporary names and renames them.
+    TensorFlow writes both files under temporary names and renames them; when this returns they
+    are on the disk, also after a power cut.
 
     Raises:
         UserError: the files cannot be written.
@@ -80,6 +83,9 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
         # TensorFlow adds the names of its operations.
         reason = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", " ".join(error.message.split())).strip()
         raise UserError(f"Cannot write the checkpoint {prefix}: {reason}") from error
+    for file in files.list_dir(os.path.dirname(prefix) or "."):
+        if file.startswith(os.path.basename(prefix) + "."):
+            files.sync(os.path.join(os.path.dirname(prefix), file))
 
 
 def _open(prefix: str) -> Any:

@@ -152,6 +152,25 @@ def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Ten
     return parse_batch
 
 
+@dataclass(frozen=True)
+class Replicas:
+    """The copies of a model that a process feeds: `count` of `total`, from number `first` on."""
+
+    first: int = 0
+    count: int = 1
+    total: int = 1
+
+    def bounds(self, batch_size: int) -> list[tuple[int, int]]:
+        """First row, and the row after the last, of each replica's part of a batch.
+
+        Parts differ by one row at most.
+        """
+        replicas = range(self.first, self.first + self.count)
+        return [
+            (batch_size * r // self.total, batch_size * (r + 1) // self.total) for r in replicas
+        ]
+
+
 def read_dataset(
     path_or_paths: str | Sequence[str],
     features: Sequence[Feature],
@@ -161,6 +180,10 @@ def read_dataset(
     num_records: int | None = None,
     repeat: bool = False,
     drop_remainder: bool = False,
+    pad_to: int | None = None,
+    skip_batches: int = 0,
+    replicas: Replicas | None = None,
+    shard_files: bool = False,
 ) -> tf.data.Dataset:
     """Batches of parsed records: shuffled, repeated, batched, in this order.
 
@@ -168,18 +191,29 @@ def read_dataset(
     original shuffles in a window of 100 records only, so a file sorted by label is seen almost
     in its order; here the whole set is shuffled anew for each epoch. The order is a function of
     (shuffle_seed, epoch) and of `tf.random.set_seed`, if that was called, and not of how
-    often the dataset was iterated: `.skip(n)` goes on where a run of n batches ended.
+    often the dataset was iterated: `skip_batches` goes on where a run of so many batches ended.
+
+    With `replicas`, an element is the part of a batch that one replica gets, and the parts of a
+    batch follow each other. All processes read all records in the same order and parse only what
+    is theirs, so the batches are those of one device. With `shard_files`, where there are at
+    least as many files as processes, each process reads only files of its own, and the batches
+    are others.
 
     Args:
         path_or_paths: the file, or the files in the order to read them.
         features: the declaration they were written with.
-        batch_size: records per batch.
+        batch_size: records per batch, over all replicas.
         shuffle_seed: None for the order of the files.
         num_records: how many records there are, when the caller knows; counted otherwise. With
             a number that is too small the shuffle is not complete. Only used for shuffling:
             that many serialized records are held in memory.
         repeat: without end, or once.
         drop_remainder: leave out a last batch that is not full; gives static shapes.
+        pad_to: fill up every batch to so many records, with copies of its last one; gives static
+            shapes.
+        skip_batches: leave out so many batches, before anything is parsed.
+        replicas: whose parts of the batches to give; None for whole batches.
+        shard_files: see above.
 
     Returns:
         A dataset of dicts as of `parse`.
@@ -190,6 +224,11 @@ def read_dataset(
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     _require_files(paths)
+    if shard_files and replicas and len(paths) >= replicas.total // replicas.count > 1:
+        processes = replicas.total // replicas.count
+        paths = paths[replicas.first // replicas.count :: processes]
+        batch_size, num_records = batch_size // processes, None
+        replicas = Replicas(0, replicas.count, replicas.count)
     records = tf.data.TFRecordDataset(paths)
     if shuffle_seed is not None:
         buffer_size = num_records or sum(count_records(path) for path in paths)
@@ -198,12 +237,42 @@ def read_dataset(
         records = _shuffled(records, buffer_size, shuffle_seed, repeat)
     elif repeat:
         records = records.repeat()
+    batches = records.batch(batch_size, drop_remainder=drop_remainder).skip(skip_batches)
+    if pad_to:
+        batches = batches.map(lambda serialized: _padded(serialized, pad_to))
+    if replicas:
+        full = drop_remainder or bool(pad_to)
+        batches = _parts(batches, replicas.bounds(pad_to or batch_size), full)
     # One call parses a whole batch: measured twice as fast as record by record.
-    return (
-        records.batch(batch_size, drop_remainder=drop_remainder)
-        .map(parse(features), num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
+    return batches.map(parse(features), num_parallel_calls=tf.data.AUTOTUNE).prefetch(
+        tf.data.AUTOTUNE
     )
+
+
+def _padded(serialized: tf.Tensor, rows: int) -> tf.Tensor:
+    missing = rows - tf.shape(serialized)[0]
+    full = tf.concat([serialized, tf.repeat(serialized[-1:], missing)], axis=0)
+    return tf.ensure_shape(full, [rows])
+
+
+def _parts(
+    batches: tf.data.Dataset, bounds: Sequence[tuple[int, int]], full: bool
+) -> tf.data.Dataset:
+    """A data set of the parts of batches of serialized records."""
+    sizes = {stop - start for start, stop in bounds}
+    size = sizes.pop() if full and len(sizes) == 1 else None
+    starts, stops = (tf.constant(side) for side in zip(*bounds, strict=True))
+
+    def part(serialized: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+        rows = serialized[start:stop]
+        # Parts of the same size have a shape that is known.
+        return tf.ensure_shape(rows, [size]) if size else rows
+
+    def split(serialized: tf.Tensor) -> tf.data.Dataset:
+        limits = tf.data.Dataset.from_tensor_slices((starts, stops))
+        return limits.map(lambda start, stop: part(serialized, start, stop))
+
+    return batches.flat_map(split)
 
 
 def _shuffled(

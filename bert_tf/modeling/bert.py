@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
 from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
 
@@ -20,14 +21,21 @@ class ConfiguredModel(keras.Model):
     Args:
         config: sizes and rates; copied.
         use_one_hot_embeddings: see `BertEmbeddings`.
+        recompute_layers: see `Encoder`.
     """
 
     def __init__(
-        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+        self,
+        config: BertConfig,
+        use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self.use_one_hot_embeddings = use_one_hot_embeddings
+        self.recompute_layers = recompute_layers
+        self.seed_generator = keras.random.SeedGenerator()
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Nothing is left to build when Keras loads a saved model."""
@@ -48,6 +56,7 @@ class ConfiguredModel(keras.Model):
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
             "config": self.config.to_dict(),
             "use_one_hot_embeddings": self.use_one_hot_embeddings,
+            "recompute_layers": self.recompute_layers,
         }
 
     @classmethod
@@ -57,6 +66,17 @@ class ConfiguredModel(keras.Model):
         dtype = keras.saving.deserialize_keras_object(config.pop("dtype"))
         bert_config = BertConfig.from_dict(config.pop("config"))
         return cls(bert_config, dtype=dtype, **config)
+
+    def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
+        """One seed for each part of the model that drops out.
+
+        Without a seed that was passed in (`fit` passes none) the model draws one.
+        """
+        if not training:
+            return [None] * count
+        if seed is None:
+            seed = self.seed_generator.next()
+        return [fold_in(ops.cast(seed, "int32"), index) for index in range(count)]
 
 
 # What other programs call the inputs. Left unnoticed, they would be as if not given.
@@ -75,6 +95,8 @@ class BertModel(ConfiguredModel):
     Args:
         config: sizes and rates; copied.
         use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
+        recompute_layers: in training, compute the inside of each layer a second time rather than
+            keep it.
         name: scope of the variables.
     """
 
@@ -82,14 +104,15 @@ class BertModel(ConfiguredModel):
         self,
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
         name: str = "bert",
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, name=name, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, name=name, **kwargs)
         self.embeddings = BertEmbeddings(
             self.config, use_one_hot_embeddings, dtype=self.dtype_policy
         )
-        self.encoder = Encoder(self.config, dtype=self.dtype_policy)
+        self.encoder = Encoder(self.config, recompute_layers, dtype=self.dtype_policy)
         self.pooler = Pooler(self.config, dtype=self.dtype_policy)
         self.build()
 
@@ -106,6 +129,7 @@ class BertModel(ConfiguredModel):
         self,
         inputs: dict[str, Any],
         training: bool | None = None,
+        dropout_seed: Any = None,
         return_attention_probs: bool = False,
     ) -> dict[str, Any]:
         """Encodes token ids.
@@ -115,6 +139,7 @@ class BertModel(ConfiguredModel):
                 tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
                 default zeros. Other keys are ignored, labels for instance.
             training: whether dropout is on.
+            dropout_seed: int32 [2], which decides what is dropped; by default the model draws one.
             return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
 
         Returns:
@@ -133,11 +158,13 @@ class BertModel(ConfiguredModel):
             input_mask = ops.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = ops.zeros_like(input_ids)
-        embedding_output = self.embeddings(input_ids, segment_ids, training=training)
+        seeds = self._dropout_seeds(2, dropout_seed, training)
+        embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
         layers, attention_probs = self.encoder(
             embedding_output,
             attention_mask,
+            seeds[1],
             training=training,
             return_attention_probs=return_attention_probs,
         )

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.dropout import Dropout
 from bert_tf.modeling.layers import create_initializer, layer_norm_layer
 
 
@@ -25,9 +26,7 @@ class BertEmbeddings(keras.layers.Layer):
         self.config = config
         self.use_one_hot_embeddings = use_one_hot_embeddings
         self.layer_norm = layer_norm_layer(self.dtype_policy)
-        self.dropout = keras.layers.Dropout(
-            config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy
-        )
+        self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the three tables; their sizes come from the configuration."""
@@ -47,7 +46,13 @@ class BertEmbeddings(keras.layers.Layer):
             name=name,
         )
 
-    def call(self, input_ids: Any, segment_ids: Any, training: bool | None = None) -> Any:
+    def call(
+        self,
+        input_ids: Any,
+        segment_ids: Any,
+        dropout_seed: Any = None,
+        training: bool | None = None,
+    ) -> Any:
         """[B, S] word ids and [B, S] segment ids -> [B, S, H].
 
         Raises:
@@ -68,7 +73,7 @@ class BertEmbeddings(keras.layers.Layer):
         segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         embeddings = words + segments + positions[None, :, :]
-        return self.dropout(self.layer_norm(embeddings), training=training)
+        return self.dropout(self.layer_norm(embeddings), dropout_seed, training=training)
 
 
 def _one_hot_lookup(table: Any, ids: Any) -> Any:

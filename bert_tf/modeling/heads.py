@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel, ConfiguredModel
+from bert_tf.modeling.dropout import Dropout
 from bert_tf.modeling.layers import (
     create_initializer,
     dense_layer,
@@ -98,9 +99,17 @@ class MaskedLMHead(keras.layers.Layer):
 class _EncoderWithHead(ConfiguredModel):
     """An encoder under `bert` that heads are put on."""
 
-    def __init__(self, config: BertConfig, use_one_hot_embeddings: bool, **kwargs: Any) -> None:
-        super().__init__(config, use_one_hot_embeddings, **kwargs)
-        self.bert = BertModel(self.config, use_one_hot_embeddings, dtype=self.dtype_policy)
+    def __init__(
+        self,
+        config: BertConfig,
+        use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
+        self.bert = BertModel(
+            self.config, use_one_hot_embeddings, recompute_layers, dtype=self.dtype_policy
+        )
 
     @property
     def _pooled_shape(self) -> tuple:
@@ -119,11 +128,12 @@ class _LabelModel(_EncoderWithHead):
         config: BertConfig,
         num_labels: int,
         use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
         self.num_labels = num_labels
-        self.dropout = keras.layers.Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
+        self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
         self.head.build(self._pooled_shape)
         self.built = True
@@ -132,8 +142,12 @@ class _LabelModel(_EncoderWithHead):
         """What `__init__` takes, for saving."""
         return {**super().get_config(), "num_labels": self.num_labels}
 
-    def _logits(self, x: Any, training: bool | None) -> dict[str, Any]:
-        logits = self.head(self.dropout(x, training=training))
+    def _label(
+        self, inputs: dict[str, Any], encoded: str, training: bool | None, dropout_seed: Any
+    ) -> dict[str, Any]:
+        seeds = self._dropout_seeds(2, dropout_seed, training)
+        x = self.bert(inputs, training=training, dropout_seed=seeds[0])[encoded]
+        logits = self.head(self.dropout(x, seeds[1], training=training))
         return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
 
 
@@ -145,11 +159,14 @@ class BertClassifier(_LabelModel):
         config: sizes and rates of the encoder.
         num_labels: L.
         use_one_hot_embeddings: see `BertModel`.
+        recompute_layers: see `BertModel`.
     """
 
-    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
         """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L]."""
-        return self._logits(self.bert(inputs, training=training)["pooled_output"], training)
+        return self._label(inputs, "pooled_output", training, dropout_seed)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -160,11 +177,14 @@ class BertTokenClassifier(_LabelModel):
         config: sizes and rates of the encoder.
         num_labels: L.
         use_one_hot_embeddings: see `BertModel`.
+        recompute_layers: see `BertModel`.
     """
 
-    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
         """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, S, L]."""
-        return self._logits(self.bert(inputs, training=training)["sequence_output"], training)
+        return self._label(inputs, "sequence_output", training, dropout_seed)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -174,20 +194,28 @@ class BertSpanLabeler(_EncoderWithHead):
     Args:
         config: sizes and rates of the encoder.
         use_one_hot_embeddings: see `BertModel`.
+        recompute_layers: see `BertModel`.
     """
 
     def __init__(
-        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+        self,
+        config: BertConfig,
+        use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
         self.head = LinearHead(2, name="squad", dtype=self.dtype_policy)
         with keras.name_scope("cls"):
             self.head.build(self._sequence_shape)
         self.built = True
 
-    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
         """Inputs of `BertModel` -> `start_logits` and `end_logits`, both [B, S]."""
-        logits = self.head(self.bert(inputs, training=training)["sequence_output"])  # [B, S, 2]
+        encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
+        logits = self.head(encoded["sequence_output"])  # [B, S, 2]
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
 
@@ -198,12 +226,17 @@ class BertPretrainer(_EncoderWithHead):
     Args:
         config: sizes and rates of the encoder.
         use_one_hot_embeddings: see `BertModel`.
+        recompute_layers: see `BertModel`.
     """
 
     def __init__(
-        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+        self,
+        config: BertConfig,
+        use_one_hot_embeddings: bool = False,
+        recompute_layers: bool = False,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
         self.masked_lm = MaskedLMHead(self.config, dtype=self.dtype_policy)
         self.next_sentence = LinearHead(
             2, config.initializer_range, name="seq_relationship", dtype=self.dtype_policy
@@ -213,18 +246,21 @@ class BertPretrainer(_EncoderWithHead):
             self.next_sentence.build(self._pooled_shape)
         self.built = True
 
-    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
         """Predicts masked words and whether the second text follows the first.
 
         Args:
             inputs: inputs of `BertModel` and `masked_lm_positions` [B, P].
             training: whether dropout is on.
+            dropout_seed: see `BertModel`.
 
         Returns:
             `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where 0 stands for
             "follows" and 1 for "random".
         """
-        encoded = self.bert(inputs, training=training)
+        encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],

@@ -16,6 +16,7 @@ in `bert_model.ckpt`. Every layer builds its children in `build`: a child that i
 first call comes back from a `.keras` file with random weights.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.modeling.dropout import Dropout, fold_in
 
 # What the mask adds to the scores of padding. Not minus infinity: a row that is all padding
 # then has the unmasked distribution, as in the original.
@@ -110,9 +112,7 @@ class SelfAttention(keras.layers.Layer):
             dense_layer(config.hidden_size, config, name=name, dtype=self.dtype_policy)
             for name in ("query", "key", "value")
         )
-        self.dropout = keras.layers.Dropout(
-            config.attention_probs_dropout_prob or 0.0, dtype=self.dtype_policy
-        )
+        self.dropout = Dropout(config.attention_probs_dropout_prob or 0.0, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
         """Builds the three projections for [B, S, H]."""
@@ -123,6 +123,7 @@ class SelfAttention(keras.layers.Layer):
         self,
         hidden: Any,
         attention_mask: Any,
+        dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> Any:
@@ -133,7 +134,7 @@ class SelfAttention(keras.layers.Layer):
         value = self._split_heads(self.value(hidden))  # [B, N, S, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_mask
         probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
-        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context = ops.matmul(self.dropout(probabilities, dropout_seed, training=training), value)
         context = ops.transpose(context, (0, 2, 1, 3))  # [B, S, N, D]
         context = ops.reshape(context, ops.shape(hidden))
         return (context, probabilities) if return_attention_probs else context
@@ -150,9 +151,7 @@ class ResidualOutput(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="output", **kwargs)
         self.dense = dense_layer(config.hidden_size, config, name="dense", dtype=self.dtype_policy)
-        self.dropout = keras.layers.Dropout(
-            config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy
-        )
+        self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
@@ -160,9 +159,12 @@ class ResidualOutput(keras.layers.Layer):
         self.dense.build(input_shape)
         self.layer_norm.build((*input_shape[:-1], self.dense.units))
 
-    def call(self, x: Any, residual: Any, training: bool | None = None) -> Any:
+    def call(
+        self, x: Any, residual: Any, dropout_seed: Any = None, training: bool | None = None
+    ) -> Any:
         """[B, S, input width] and [B, S, H] -> [B, S, H]."""
-        return self.layer_norm(self.dropout(self.dense(x), training=training) + residual)
+        dropped = self.dropout(self.dense(x), dropout_seed, training=training)
+        return self.layer_norm(dropped + residual)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -195,30 +197,41 @@ class TransformerLayer(keras.layers.Layer):
         self,
         hidden: Any,
         attention_mask: Any,
+        dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> Any:
         """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for."""
+        seeds = [None] * 3 if dropout_seed is None else [fold_in(dropout_seed, i) for i in range(3)]
         context = self.attention(
             hidden,
             attention_mask,
+            seeds[0],
             training=training,
             return_attention_probs=return_attention_probs,
         )
         probabilities = None
         if return_attention_probs:
             context, probabilities = context
-        attended = self.attention_output(context, hidden, training=training)  # [B, S, H]
+        attended = self.attention_output(context, hidden, seeds[1], training=training)  # [B, S, H]
         intermediate = self.intermediate(attended)  # [B, S, I]
-        output = self.feed_forward_output(intermediate, attended, training=training)
+        output = self.feed_forward_output(intermediate, attended, seeds[2], training=training)
         return (output, probabilities) if return_attention_probs else output
 
 
 class Encoder(keras.layers.Layer):
-    """The stack of encoder layers."""
+    """The stack of encoder layers.
 
-    def __init__(self, config: BertConfig, **kwargs: Any) -> None:
+    Args:
+        config: sizes and rates.
+        recompute_layers: in training, keep only what goes into a layer, and compute what is inside
+            of it a second time for its gradient (Chen et al. 2016): about a third more time, and
+            memory for one layer instead of all of them.
+    """
+
+    def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
         super().__init__(name="encoder", **kwargs)
+        self.recompute_layers = recompute_layers
         self.transformer_layers = [
             TransformerLayer(config, name=f"layer_{index}", dtype=self.dtype_policy)
             for index in range(config.num_hidden_layers)
@@ -233,18 +246,23 @@ class Encoder(keras.layers.Layer):
         self,
         hidden: Any,
         attention_mask: Any,
+        dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> tuple[list[Any], list[Any]]:
         """[B, S, H] -> the outputs [B, S, H] of all layers, and their [B, N, S, S] if asked for."""
         outputs, all_probabilities = [], []
-        for layer in self.transformer_layers:
-            hidden = layer(
-                hidden,
-                attention_mask,
+        for index, layer in enumerate(self.transformer_layers):
+            run = functools.partial(
+                layer,
+                attention_mask=attention_mask,
+                dropout_seed=None if dropout_seed is None else fold_in(dropout_seed, index),
                 training=training,
                 return_attention_probs=return_attention_probs,
             )
+            if self.recompute_layers and training:
+                run = keras.remat(run)
+            hidden = run(hidden)
             if return_attention_probs:
                 hidden, probabilities = hidden
                 all_probabilities.append(probabilities)

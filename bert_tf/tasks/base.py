@@ -41,8 +41,8 @@ class Task(abc.ABC):
         """Turns examples into the features of records, in order."""
 
     @abc.abstractmethod
-    def build_model(self) -> keras.Model:
-        """The model, from random values."""
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """The model, from random values; `kwargs` are for its class, `recompute_layers` say."""
 
     @abc.abstractmethod
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:

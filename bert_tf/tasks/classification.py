@@ -84,9 +84,9 @@ class Classification(Task):
                 "is_real_example": int(features.is_real_example),
             }
 
-    def build_model(self) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> keras.Model:
         """Encoder and classifier."""
-        return BertClassifier(self.config, len(self.tsv_task.labels))
+        return BertClassifier(self.config, len(self.tsv_task.labels), **kwargs)
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Cross entropy [B]."""

@@ -15,7 +15,7 @@ from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.optimization import AdamWeightDecay, create_optimizer
 from bert_tf.options import FineTuningOptions
-from bert_tf.progress import Scalars, counted, log
+from bert_tf.progress import Scalars, counted, log, speak_only_of_trouble
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.start import restore_weights
 
@@ -44,27 +44,45 @@ def run(task: Task, options: FineTuningOptions) -> Results:
         UserError: a checkpoint does not fit or the data are not right; nothing in `output_dir`
             has been changed then. Or a file cannot be written.
     """
-    for note in options.tpu_notes():
+    for note in options.notes():
         log.warning("%s", note)
-    training.use_float32()
+    training.set_precision(options.precision)
+    devices = training.choose_devices(
+        options.distribution_strategy,
+        use_tpu=options.use_tpu,
+        tpu_name=options.tpu_name,
+        tpu_zone=options.tpu_zone,
+        gcp_project=options.gcp_project,
+    )
+    if not devices.is_chief:
+        speak_only_of_trouble()
+    with training.explained_errors(devices.workers):
+        return _run(task, options, devices)
+
+
+def _run(task: Task, options: FineTuningOptions, devices: training.Devices) -> Results:
     keras.utils.set_random_seed(options.random_seed)
-    strategy = training.choose_strategy()
-    with strategy.scope():
-        model = task.build_model()
-    log.info("%s", training.describe_device(model))
+    _check_batch_sizes(options, devices)
+    with devices.strategy.scope():
+        model = task.build_model(
+            recompute_layers=options.recompute_layers,
+            # The original looks words up by a matrix product on TPUs, where that is faster.
+            use_one_hot_embeddings=devices.kind == "tpu",
+        )
+    runner = _Runner(task, options, devices, model)
+    runner.describe()
     restored = restore_weights(
-        model, options.output_dir or "", options.init_checkpoint, options.do_train
+        model, runner.output_dir, options.init_checkpoint, options.do_train, options.resume
     )
 
     splits = {"train": options.do_train, "eval": options.do_eval, "predict": options.do_predict}
     examples = {split: task.read_examples(split) for split, wanted in splits.items() if wanted}
-    runner = _Runner(task, options, strategy, model)
     global_step = checkpoint.step_of(restored) if restored else 0
-    num_train_steps, optimizer = 0, None
+    num_train_steps, trainer = 0, None
     if options.do_train:
         num_train_steps = _num_train_steps(len(examples["train"]), options)
         if global_step < num_train_steps:
-            optimizer = runner.make_optimizer(num_train_steps, restored)
+            trainer = runner.make_trainer(num_train_steps, restored)
         else:
             log.warning(
                 "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
@@ -73,18 +91,40 @@ def run(task: Task, options: FineTuningOptions) -> Results:
                 options.num_train_epochs,
                 num_train_steps,
             )
-    _prepare_output_dir(runner.output_dir)
+    if devices.is_chief:
+        _prepare_output_dir(runner.output_dir)
+    # Nobody writes before everybody has read what was there.
+    devices.from_chief(0)
 
     results = Results()
-    if optimizer:
-        runner.train(examples["train"], optimizer, num_train_steps)
+    if trainer:
+        runner.train(examples["train"], trainer)
         global_step = num_train_steps
     if options.do_eval:
         results.metrics = runner.evaluate(examples["eval"], global_step)
         results.files.append(os.path.join(runner.output_dir, EVAL_RESULTS))
     if options.do_predict:
         results.files += runner.predict(examples["predict"])
+    devices.from_chief(0)
     return results
+
+
+def _check_batch_sizes(options: FineTuningOptions, devices: training.Devices) -> None:
+    """Refuses batches that cannot be split over the devices."""
+    replicas, pieces = devices.replicas, options.gradient_accumulation_steps
+    size = options.train_batch_size
+    if not options.do_train:
+        return
+    if size < replicas:
+        raise UserError(
+            f"--train_batch_size={size} is fewer than one example for each of {replicas} devices"
+        )
+    even = pieces > 1 or devices.fixed_shapes or options.gradient_clip_scope == "replica"
+    if even and size % (replicas * pieces):
+        raise UserError(
+            f"--train_batch_size={size} must be a multiple of {replicas * pieces}, which is "
+            f"{replicas} devices times {pieces} pieces (--gradient_accumulation_steps)"
+        )
 
 
 def _prepare_output_dir(output_dir: str) -> None:
@@ -112,6 +152,15 @@ def _num_train_steps(num_examples: int, options: FineTuningOptions) -> int:
     return steps
 
 
+@dataclasses.dataclass(frozen=True)
+class _Trainer:
+    """What a training changes beside the model, and how long it is."""
+
+    optimizer: AdamWeightDecay
+    loss_scale: training.LossScale | None
+    num_train_steps: int
+
+
 class _Runner:
     """The steps of a run over one model."""
 
@@ -119,16 +168,61 @@ class _Runner:
         self,
         task: Task,
         options: FineTuningOptions,
-        strategy: tf.distribute.Strategy,
+        devices: training.Devices,
         model: keras.Model,
     ) -> None:
         self.task = task
         self.options = options
-        self.strategy = strategy
+        self.devices = devices
+        self.strategy = devices.strategy
         self.model = model
         self.output_dir = options.output_dir or ""
+        self.jit_compile = devices.fixed_shapes or (
+            devices.compiles if options.jit_compile == "auto" else options.jit_compile == "true"
+        )
 
-    def make_optimizer(self, num_train_steps: int, restored: str | None) -> AdamWeightDecay:
+    def describe(self) -> None:
+        """Says what runs, how large it is, on what, and what memory that needs."""
+        options, replicas = self.options, self.devices.replicas
+        parameters = sum(
+            int(np.prod(variable.shape))
+            for variable in checkpoint.named_variables(self.model).values()
+        )
+        log.info(
+            "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
+            type(self.model).__name__,
+            f"{parameters:,}",
+            options.precision,
+            self.devices.description,
+            tf.__version__,
+            keras.__version__,
+        )
+        if not options.do_train:
+            return
+        rows = -(-options.train_batch_size // replicas)
+        needed = training.estimate_training_bytes(
+            self.model.config,
+            parameters,
+            rows,
+            options.max_seq_length,
+            precision=options.precision,
+            accumulation_steps=options.gradient_accumulation_steps,
+            recompute_layers=options.recompute_layers,
+        )
+        log.info(
+            "Training takes %d of the %d rows of a batch on each of %d device%s%s, and about "
+            "%.1f GB of memory there (estimated)",
+            rows,
+            options.train_batch_size,
+            replicas,
+            "s" if replicas > 1 else "",
+            f", in {options.gradient_accumulation_steps} pieces"
+            if options.gradient_accumulation_steps > 1
+            else "",
+            needed / 1e9,
+        )
+
+    def make_trainer(self, num_train_steps: int, restored: str | None) -> _Trainer:
         """The optimizer of a whole training, with slots and step of the checkpoint it goes on from.
 
         Raises:
@@ -144,41 +238,58 @@ class _Runner:
                 options.adam_bias_correction,
             )
             optimizer.build(self.model.trainable_variables)
+            loss_scale = training.LossScale() if options.precision == "float16" else None
         if restored and not checkpoint.restore_optimizer(optimizer, restored):
             log.warning("%s lacks Adam slots: their moments start from zero", restored)
+        if restored and loss_scale:
+            checkpoint.restore_extra(loss_scale.variables, restored)
         log.info(
             "Training: batches of %d, %d steps in all, %d of them warm-up",
             options.train_batch_size,
             num_train_steps,
             num_warmup_steps,
         )
-        return optimizer
+        return _Trainer(optimizer, loss_scale, num_train_steps)
 
-    def train(
-        self, examples: Sequence[Any], optimizer: AdamWeightDecay, num_train_steps: int
-    ) -> None:
-        """Trains from the optimizer's step up to `num_train_steps`."""
+    def train(self, examples: Sequence[Any], trainer: _Trainer) -> None:
+        """Trains from the optimizer's step up to the last."""
         options = self.options
-        path, count = self._write_records(examples, "train")
-        dataset = records.read_dataset(
-            path,
-            self.task.features("train"),
+        dataset = self._dataset(
+            *self._write_records(examples, "train"),
+            "train",
             options.train_batch_size,
             shuffle_seed=options.random_seed,
-            num_records=count,
             repeat=True,
             drop_remainder=True,
+            skip_batches=int(trainer.optimizer.iterations.numpy()),
+        )
+        step = training.make_train_step(
+            self.model,
+            trainer.optimizer,
+            training.mean_loss(self.task.loss),
+            self.strategy,
+            training.StepOptions(
+                seed=options.random_seed,
+                jit_compile=self.jit_compile,
+                accumulation_steps=options.gradient_accumulation_steps,
+                clip_per_replica=options.gradient_clip_scope == "replica",
+            ),
+            trainer.loss_scale,
         )
         training.train(
+            step,
             self.model,
-            optimizer,
-            lambda outputs, batch: tf.reduce_mean(self.task.loss(outputs, batch)),
-            dataset.skip(int(optimizer.iterations.numpy())),
-            strategy=self.strategy,
-            output_dir=self.output_dir,
-            num_train_steps=num_train_steps,
-            save_checkpoints_steps=options.save_checkpoints_steps,
-            batch_size=options.train_batch_size,
+            trainer.optimizer,
+            dataset,
+            training.LoopOptions(
+                output_dir=self.output_dir,
+                num_train_steps=trainer.num_train_steps,
+                save_checkpoints_steps=options.save_checkpoints_steps,
+                profile_steps=options.profiled_steps(),
+                is_chief=self.devices.is_chief,
+                workers=self.devices.workers,
+            ),
+            trainer.loss_scale,
         )
 
     def evaluate(self, examples: Sequence[Any], global_step: int) -> dict[str, Any]:
@@ -192,11 +303,13 @@ class _Runner:
         }
         # str and not a format: it gives the shortest digits that tell the float32 from others.
         lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
+        log.info("Evaluation of %d examples: %s", len(examples), ", ".join(lines))
+        if not self.devices.is_chief:
+            return metrics
         files.write_text(os.path.join(self.output_dir, EVAL_RESULTS), "\n".join(lines) + "\n")
         with contextlib.closing(Scalars(os.path.join(self.output_dir, EVAL_FOLDER))) as scalars:
             curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
             scalars.write(global_step, curves)
-        log.info("Evaluation of %d examples: %s", len(examples), ", ".join(lines))
         return metrics
 
     def predict(self, examples: Sequence[Any]) -> list[str]:
@@ -207,28 +320,67 @@ class _Runner:
         """
         size = self.options.predict_batch_size
         batches = self._run(examples, "predict", size, self.task.predict_outputs)
+        if not self.devices.is_chief:
+            return []
         written = list(self.task.write_predictions(examples, _joined(batches), self.output_dir))
         log.info("Prediction of %d examples: %s", len(examples), ", ".join(written))
         return written
 
     def _write_records(self, examples: Sequence[Any], split: str) -> tuple[str, int]:
+        """Path and number of the records; the chief writes them, the others wait."""
         path = os.path.join(self.output_dir, RECORD_FILES[split])
-        shown = counted(examples, len(examples), f"{split} features")
-        rows = self.task.rows(shown, split)
-        return path, records.write_records(path, self.task.features(split), rows)
+        count = 0
+        if self.devices.is_chief:
+            shown = counted(examples, len(examples), f"{split} features")
+            rows = self.task.rows(shown, split)
+            count = records.write_records(path, self.task.features(split), rows)
+        count = self.devices.from_chief(count)
+        if not files.exists(path):
+            raise UserError(
+                f"This worker does not see {path}, which worker 0 has written: --output_dir must "
+                "be in a file system that all workers share"
+            )
+        return path, count
+
+    def _dataset(
+        self, path: str, num_records: int, split: str, batch_size: int, **kwargs: Any
+    ) -> Any:
+        """Batches of records, distributed over the devices."""
+
+        def of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            count = context.num_replicas_in_sync // context.num_input_pipelines
+            replicas = records.Replicas(
+                context.input_pipeline_id * count, count, context.num_replicas_in_sync
+            )
+            return records.read_dataset(
+                path,
+                self.task.features(split),
+                batch_size,
+                num_records=num_records,
+                replicas=replicas,
+                **kwargs,
+            )
+
+        return self.strategy.distribute_datasets_from_function(of_process)
 
     def _run(
         self, examples: Sequence[Any], split: str, batch_size: int, outputs_fn: Callable
     ) -> list[dict[str, np.ndarray]]:
         path, count = self._write_records(examples, split)
-        dataset = records.read_dataset(path, self.task.features(split), batch_size)
+        replicas = self.devices.replicas
+        # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
+        full = self.jit_compile or replicas > 1
+        pad_to = -(-batch_size // replicas) * replicas if full else None
+        dataset = self._dataset(path, count, split, batch_size, pad_to=pad_to)
         return training.run_batches(
             self.model,
             outputs_fn,
             dataset,
             strategy=self.strategy,
             num_examples=count,
+            batch_size=batch_size,
             what=split,
+            jit_compile=self.jit_compile,
         )
 
 

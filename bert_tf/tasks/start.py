@@ -4,7 +4,7 @@ import os
 
 import keras
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import ModelOptions
@@ -48,25 +48,32 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
 
 
 def restore_weights(
-    model: keras.Model, output_dir: str, init_checkpoint: str | None, do_train: bool
+    model: keras.Model,
+    output_dir: str,
+    init_checkpoint: str | None,
+    do_train: bool,
+    resume: str = "auto",
 ) -> str | None:
     """Loads the newest checkpoint of `output_dir`, or else `init_checkpoint`.
 
-    It says what was restored and what starts from random values.
+    It says what was restored and what starts from random values. A checkpoint that was damaged,
+    by a power cut for instance, is passed over with a warning.
 
     Args:
         model: takes the values.
         output_dir: folder of the run; it need not exist.
         init_checkpoint: prefix or folder, or None for random weights.
-        do_train: whether what is random will be trained.
+        do_train: whether a training follows.
+        resume: whether checkpoints in `output_dir` count, see `TrainingOptions`.
 
     Returns:
-        The checkpoint of `output_dir`, if there is one: the run then goes on from its step.
+        The checkpoint that the run goes on from; None where it starts anew.
 
     Raises:
-        UserError: the checkpoint is not there, cannot be read, or does not fit.
+        UserError: the checkpoint is not there, cannot be read, or does not fit; or `resume`
+            forbids what would be done.
     """
-    newest = checkpoint.latest(output_dir)
+    newest = _own_checkpoint(output_dir, do_train, resume)
     if newest:
         _restore_own(model, newest, output_dir)
         if init_checkpoint and os.path.normpath(init_checkpoint) != os.path.normpath(newest):
@@ -99,15 +106,30 @@ def restore_weights(
     return None
 
 
+def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
+    """The newest checkpoint of the run's own that can be read."""
+    newest, damaged = None, []
+    if do_train or resume != "never":
+        newest, damaged = checkpoint.newest_readable(output_dir)
+    for prefix in damaged:
+        log.warning("%s is damaged and passed over", prefix)
+    if newest and resume == "never":
+        raise UserError(
+            f"--resume=never, but --output_dir={output_dir} has checkpoints of an earlier run "
+            f"({newest}): choose another --output_dir, or empty this one"
+        )
+    if not newest and resume == "must":
+        raise UserError(
+            f"--resume=must, but --output_dir={output_dir} has no checkpoint to go on from "
+            f"({files.describe_absence(os.path.join(output_dir, '*'))})"
+        )
+    return newest
+
+
 def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
     advice = "Choose another --output_dir, or empty this one to start anew"
     try:
         restored = checkpoint.restore(model, newest)
-    except checkpoint.UnreadableCheckpoint as error:
-        older = [name for name in checkpoint.names_in(output_dir) if name not in newest]
-        raise UserError(
-            f"{error}. Remove the files {newest}.* to go on from {older[-1]}" if older else error
-        ) from error
     except UserError as error:
         raise UserError(
             f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "

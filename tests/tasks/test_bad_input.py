@@ -42,6 +42,15 @@ def _fails(run_options, message):
         ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
         ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
+        ({"precision": "int8"}, "--precision must be one of float32, bfloat16, float16. Received"),
+        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be from 1"),
+        ({"profile_steps": "5"}, "--profile_steps must be two steps.*Received: 5"),
+        ({"profile_steps": "5,2"}, "--profile_steps must be two steps.*Received: 5,2"),
+        ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
+        (
+            {"distribution_strategy": "mirrored", "use_tpu": True},
+            "--use_tpu=true and --distribution_strategy=mirrored exclude each other",
+        ),
         ({"random_seed": -1}, "--random_seed must be from 0 to 4294967295. Received: -1"),
         ({"eval_batch_size": 10**20}, "--eval_batch_size must be from 1 to 2147483647"),
         ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; the folder"),
@@ -212,25 +221,52 @@ def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path,
     assert sorted(os.listdir(tmp_path / "out")) == before
 
 
-def test_damaged_newest_checkpoint_names_an_older_good_one(tiny, tmp_path):
+@pytest.mark.parametrize("truncated", [100, 3000, 30000])
+def test_damaged_newest_checkpoint_is_passed_over(tiny, tmp_path, truncated, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
+    whole = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
     data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:200])
-    with pytest.raises(UserError, match=r"Remove the files .*4\.\* to go on from model\.ckpt-2"):
-        classification.run(run)
+    data.write_bytes(data.read_bytes()[:-truncated])
+    caplog.clear()
+    classification.run(run)
+    assert "model.ckpt-4 is damaged and passed over" in caplog.text
+    # Trained again from step 2, it is what it was.
+    for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
+        np.testing.assert_array_equal(value, whole[name], err_msg=name)
 
 
-@pytest.mark.parametrize("truncated", [100, 3000])
-def test_damaged_slots_are_found_before_anything_is_written(tiny, tmp_path, truncated):
+def _tensors(prefix):
+    return checkpoint.read(str(prefix), checkpoint.shapes(str(prefix)))
+
+
+def test_checkpoints_that_are_all_damaged_change_nothing(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     out = tmp_path / "out"
     records = (out / "train.tf_record").stat().st_mtime_ns
-    data = out / "model.ckpt-4.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-truncated])
+    for data in out.glob("*.data-*"):
+        data.write_bytes(data.read_bytes()[:-100])
     with pytest.raises(UserError, match="truncated or damaged"):
         classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
     assert (out / "train.tf_record").stat().st_mtime_ns == records
+
+
+def test_batch_that_cannot_be_cut_into_pieces(tiny, tmp_path):
+    run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
+    _fails(run, "--train_batch_size=4 must be a multiple of 3")
+
+
+def test_resume_must_and_never(tiny, tmp_path):
+    run = {"do_train": True, "num_train_epochs": 1}
+    _fails(options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint")
+    classification.run(options(tiny, tmp_path, **run, resume="never"))
+    with pytest.raises(UserError, match=r"resume=never, but .*model\.ckpt-4"):
+        classification.run(options(tiny, tmp_path, **run, resume="never"))
+    again = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
+    assert classification.run(again).metrics["global_step"] == 9
+    # Without a training, never means that the checkpoints there are not read.
+    plain = options(tiny, tmp_path, do_eval=True, resume="never")
+    assert classification.run(plain).metrics["global_step"] == 0
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])

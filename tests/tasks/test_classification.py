@@ -1,6 +1,6 @@
 """run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
 
-import json
+import dataclasses
 import logging
 
 import numpy as np
@@ -86,7 +86,13 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
 
 def test_curves_are_written(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
-    assert _curves(tmp_path / "out") == {"loss", "learning_rate"}
+    assert _curves(tmp_path / "out") == {
+        "loss",
+        "learning_rate",
+        "gradient_norm",
+        "sequences_per_second",
+        "tokens_per_second",
+    }
     assert _curves(tmp_path / "out" / "eval") == {"eval_accuracy", "eval_loss", "loss"}
 
 
@@ -179,8 +185,9 @@ def test_random_weights_are_announced(tiny, tmp_path, said):
 
 
 def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
-    classification.run(options(tiny, tmp_path, do_eval=True, use_tpu=True, iterations_per_loop=500))
-    assert "--use_tpu=True: TPUs are not supported in this version" in said.text
+    run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
+    classification.run(run)
+    assert "--tpu_zone=b: Zone of the TPU. Used with --use_tpu" in said.text
     assert "--iterations_per_loop=500: Steps in a TPU call. Without effect" in said.text
     assert "--tpu_name" not in said.text
 
@@ -217,33 +224,24 @@ def test_evaluation_figures_equal_the_original():
     assert 0 in case["is_real_example"]
 
 
-def _without_dropout(tiny, tmp_path):
-    settings = {
-        **tiny.config.to_dict(),
-        "hidden_dropout_prob": 0,
-        "attention_probs_dropout_prob": 0,
-    }
-    path = tmp_path / "no_dropout.json"
-    path.write_text(json.dumps(settings))
-    return str(path)
-
-
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    """Order of the data, slots, step and schedule go on; only the draws of dropout do not."""
-    monkeypatch.setattr(BertClassifier, "call", _call_without_dropout)
-    run = {
-        "bert_config_file": _without_dropout(tiny, tmp_path),
-        "do_train": True,
-        "num_train_epochs": 2,
-        "learning_rate": 1e-2,
-    }
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
+        {"precision": "float16"},
+    ],
+    ids=["plain", "bfloat16 recomputed in pieces", "float16"],
+)
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch, changes):
+    """Bit for bit: order of the data, slots, step, schedule and dropout go on."""
+    run = {"do_train": True, "num_train_epochs": 2, "learning_rate": 1e-2, **changes}
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
 
     steps_of_training = finetune._num_train_steps
     monkeypatch.setattr(training, "train", _stops_after(4))
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
     monkeypatch.undo()
-    monkeypatch.setattr(BertClassifier, "call", _call_without_dropout)
     assert checkpoint.names_in(str(tmp_path / "parts"))[-1] == "model.ckpt-4"
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
     assert steps_of_training(18, options(tiny, tmp_path, **run)) == 9
@@ -251,20 +249,18 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
     prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
     whole, parts = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
     for name, value in whole.items():
-        np.testing.assert_allclose(parts[name], value, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(parts[name], value, err_msg=name)
+    assert ("loss_scale" in whole) == (changes.get("precision") == "float16")
     start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
     assert np.abs(whole["output_weights"] - start["output_weights"]).max() > 1e-3
-
-
-def _call_without_dropout(self, inputs, training=None):
-    return self._logits(self.bert(inputs, training=False)["pooled_output"], False)
 
 
 def _stops_after(steps):
     train = training.train
 
-    def stopped(*arguments, **named):
-        train(*arguments, **{**named, "num_train_steps": steps})
+    def stopped(step, model, optimizer, batches, options, loss_scale):
+        options = dataclasses.replace(options, num_train_steps=steps)
+        train(step, model, optimizer, batches, options, loss_scale)
 
     return stopped
 
@@ -287,19 +283,19 @@ def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
     seen = []
     call = BertClassifier.call
 
-    def spy(self, inputs, training=None):
-        seen.append(training)
-        return call(self, inputs, training=training)
+    def spy(self, inputs, training=None, dropout_seed=None):
+        seen.append((training, dropout_seed is not None))
+        return call(self, inputs, training=training, dropout_seed=dropout_seed)
 
     monkeypatch.setattr(BertClassifier, "call", spy)
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
-    assert seen == [True, False]
+    assert seen == [(True, True), (False, False)]
 
 
 def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
     first = []
 
-    def note(model, optimizer, loss_fn, dataset, **named):
+    def note(step, model, optimizer, dataset, *rest):
         first.append(next(iter(dataset))["input_ids"].numpy().tolist())
 
     monkeypatch.setattr(training, "train", note)

@@ -1,69 +1,33 @@
-"""Whole training steps against the original's (golden/training), and what the loop writes."""
+"""Whole training steps against the original's (golden/training), and steps cut into pieces."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, training
-from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier, BertPretrainer, BertSpanLabeler
-from bert_tf.modeling.losses import cross_entropy, masked_lm_loss, span_loss
+from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
-
-STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
-
-
-class WithoutDropout:
-    """The goldens were trained without any dropout, the classifier's fixed one included."""
-
-    def call(self, inputs, training=None):
-        return super().call(inputs, training=False)
-
-
-class Classifier(WithoutDropout, BertClassifier):
-    pass
-
-
-class Pretrainer(WithoutDropout, BertPretrainer):
-    pass
-
-
-class SpanLabeler(WithoutDropout, BertSpanLabeler):
-    pass
-
-
-def classifier_loss(outputs, batch):
-    return tf.reduce_mean(cross_entropy(outputs["logits"], batch["label_ids"]))
-
-
-def pretraining_loss(outputs, batch):
-    words, _ = masked_lm_loss(
-        outputs["masked_lm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"]
-    )
-    labels = batch["next_sentence_labels"][:, 0]
-    return words + tf.reduce_mean(cross_entropy(outputs["next_sentence_logits"], labels))
-
-
-def _batches(case):
-    inputs = {key.removeprefix("in/"): case[key] for key in case.files if key.startswith("in/")}
-    count = len(inputs["input_ids"])
-    return [
-        {key: tf.constant(value[index]) for key, value in inputs.items()} for index in range(count)
-    ]
-
-
-def _optimizer(model, *schedule):
-    optimizer = create_optimizer(*schedule)
-    optimizer.build(model.trainable_variables)
-    return optimizer
+from tests.training.helpers import (
+    NO_STOP,
+    STRATEGY,
+    Classifier,
+    Pretrainer,
+    SpanLabeler,
+    as_loss,
+    batches_of,
+    classifier_loss,
+    make_optimizer,
+    pretraining_loss,
+)
 
 
 def _steps(model, optimizer, loss_fn, batches, first, last):
     """Losses and learning rates of some steps."""
-    step = training.make_train_step(model, optimizer, loss_fn, STRATEGY)
-    figures = [step(batches[index % len(batches)]) for index in range(first, last)]
+    options = training.StepOptions()
+    step = training.make_train_step(model, optimizer, as_loss(loss_fn), STRATEGY, options)
+    figures = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
     return [[float(figure[name]) for figure in figures] for name in ("loss", "learning_rate")]
 
 
@@ -72,7 +36,7 @@ def _values(model, optimizer, tmp_path):
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
-def _compare_with_dense_golden(values, expected):
+def compare_with_dense_golden(values, expected):
     finals = [key for key in expected.files if key.startswith("final/")]
     for key in finals:
         actual = values[key.removeprefix("final/")]
@@ -89,13 +53,13 @@ def test_classifier_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
     set_head(model, "classifier2")
-    optimizer = _optimizer(model, 1e-3, 10, 3)
-    losses, rates = _steps(model, optimizer, classifier_loss, _batches(case), 0, 10)
+    optimizer = make_optimizer(model, 1e-3, 10, 3)
+    losses, rates = _steps(model, optimizer, classifier_loss, batches_of(case), 0, 10)
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
     values = _values(model, optimizer, tmp_path)
-    _compare_with_dense_golden(values, dense)
+    compare_with_dense_golden(values, dense)
     assert values["global_step"] == 10
 
 
@@ -104,12 +68,12 @@ def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
     model = load(Pretrainer(config(), use_one_hot_embeddings))
-    optimizer = _optimizer(model, 1e-3, 5, 2)
-    losses, rates = _steps(model, optimizer, pretraining_loss, _batches(case), 0, 5)
+    optimizer = make_optimizer(model, 1e-3, 5, 2)
+    losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 0, 5)
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
-    _compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
+    compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
 
 
 def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
@@ -118,10 +82,10 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
     model = Pretrainer(config())
     prefix = str(golden("training/pretraining_5steps_ckpt") / "model.ckpt-5")
     assert checkpoint.restore(model, prefix).new == ()
-    optimizer = _optimizer(model, 1e-3, 8, 2)
+    optimizer = make_optimizer(model, 1e-3, 8, 2)
     assert checkpoint.restore_optimizer(optimizer, prefix)
     assert int(optimizer.iterations.numpy()) == 5
-    losses, rates = _steps(model, optimizer, pretraining_loss, _batches(case), 5, 8)
+    losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
     # These steps of the original were clipped by the norm of un-summed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
@@ -131,50 +95,6 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
         actual = values[key.removeprefix("final/")]
         np.testing.assert_allclose(actual, resumed[key], atol=1e-3, rtol=0, err_msg=key)
     assert len(finals) == 57
-
-
-def test_a_loss_that_is_no_number_stops_before_it_is_saved(tmp_path):
-    case = np.load(golden("training/classifier_10steps.npz"))
-    model = load(Classifier(config(), 2))
-    batches = tf.data.Dataset.from_tensors(_batches(case)[0]).repeat()
-    with pytest.raises(UserError, match=r"loss is nan at step 2.*still .*model\.ckpt-0"):
-        training.train(
-            model,
-            _optimizer(model, 1e-3, 10, 3),
-            lambda outputs, batch: classifier_loss(outputs, batch) * float("nan"),
-            batches,
-            strategy=STRATEGY,
-            output_dir=str(tmp_path),
-            num_train_steps=10,
-            save_checkpoints_steps=2,
-            batch_size=4,
-        )
-    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
-
-
-def test_interruption_saves_what_is_done(tmp_path):
-    case = np.load(golden("training/classifier_10steps.npz"))
-    model = load(Classifier(config(), 2))
-    first = _batches(case)[0]
-
-    class Interrupted:
-        def __iter__(self):
-            yield from [first] * 3
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        training.train(
-            model,
-            _optimizer(model, 1e-3, 10, 3),
-            classifier_loss,
-            Interrupted(),
-            strategy=STRATEGY,
-            output_dir=str(tmp_path),
-            num_train_steps=10,
-            save_checkpoints_steps=5,
-            batch_size=4,
-        )
-    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-3"]
 
 
 def test_span_losses_equal_the_original():
@@ -213,7 +133,7 @@ def test_gradients_equal_the_original(name, model_class, loss_fn):
     model = load(model_class(config(), *arguments))
     if arguments:
         set_head(model, "classifier2")
-    batch = _batches(case)[0]
+    batch = batches_of(case)[0]
     variables = checkpoint.named_variables(model)
     with tf.GradientTape() as tape:
         loss = loss_fn(model(batch), batch)
@@ -241,45 +161,58 @@ def test_last_weights_of_the_original_are_read_from_its_checkpoint():
 def test_logits_of_the_first_step_equal_the_original():
     case = np.load(golden("training/classifier_10steps.npz"))
     model = set_head(load(Classifier(config(), 2)), "classifier2")
-    logits = np.asarray(model(_batches(case)[0])["logits"])
+    logits = np.asarray(model(batches_of(case)[0])["logits"])
     np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
-def test_loop_writes_the_checkpoints_of_the_original(tmp_path):
-    case = np.load(golden("training/classifier_10steps.npz"))
-    model = set_head(load(Classifier(config(), 2)), "classifier2")
-    batches = tf.data.Dataset.from_tensor_slices(
-        {key.removeprefix("in/"): case[key] for key in case.files if key.startswith("in/")}
-    ).repeat()
+def _pretraining_loss_by_shares():
+    """Both losses of pre-training are means, over the masked words and over the rows."""
 
-    def run(total):
-        optimizer = _optimizer(model, 1e-3, 10, 3)
-        newest = checkpoint.latest(str(tmp_path))
-        if newest:
-            checkpoint.restore(model, newest)
-            checkpoint.restore_optimizer(optimizer, newest)
-        training.train(
-            model,
-            optimizer,
-            classifier_loss,
-            batches.skip(int(optimizer.iterations.numpy())),
-            strategy=STRATEGY,
-            output_dir=str(tmp_path),
-            num_train_steps=total,
-            save_checkpoints_steps=4,
-            batch_size=4,
+    def share(outputs, batch, totals):
+        logits, labels = outputs["masked_lm_logits"], batch["masked_lm_ids"]
+        words = tf.reduce_sum(cross_entropy(logits, labels) * batch["masked_lm_weights"])
+        follows = cross_entropy(
+            outputs["next_sentence_logits"], batch["next_sentence_labels"][:, 0]
         )
+        return words / (totals["masked"] + 1e-5) + tf.reduce_sum(follows) / totals["sequences"]
 
-    run(6)
-    assert checkpoint.step_of(checkpoint.latest(str(tmp_path))) == 6
-    run(10)
-    names = sorted(path.name for path in tmp_path.glob("*.index"))
-    assert names == [f"model.ckpt-{step}.index" for step in ("0", "10", "4", "6", "8")]
-    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
-    run(10)
-    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
-    # Stopped after 6 steps and gone on, it ends where the original's ten steps end.
-    newest = checkpoint.latest(str(tmp_path))
-    values = dict(checkpoint.read(newest, checkpoint.shapes(newest)))
-    dense = np.load(golden("training/classifier_10steps_onehot.npz"))
-    _compare_with_dense_golden(values, dense)
+    return training.Loss(lambda batch: {"masked": tf.reduce_sum(batch["masked_lm_weights"])}, share)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        training.StepOptions(accumulation_steps=2),
+        training.StepOptions(accumulation_steps=4, jit_compile=True),
+        training.StepOptions(jit_compile=True),
+    ],
+    ids=["2 pieces", "4 pieces with XLA", "XLA"],
+)
+def test_pieces_and_xla_give_what_the_plain_step_gives(options):
+    batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))
+    losses, norms = [], []
+    for loss, step_options in (
+        (as_loss(pretraining_loss), training.StepOptions()),
+        (_pretraining_loss_by_shares(), options),
+    ):
+        model = load(Pretrainer(config()))
+        optimizer = make_optimizer(model, 1e-3, 5, 2)
+        step = training.make_train_step(model, optimizer, loss, STRATEGY, step_options)
+        figures = [step(batches[index], NO_STOP) for index in range(3)]
+        losses.append([float(figure["loss"]) for figure in figures])
+        norms.append([float(figure["gradient_norm"]) for figure in figures])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
+
+
+def test_figures_count_sequences_and_tokens_without_padding():
+    batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
+    model = load(Classifier(config(), 2))
+    loss, options = as_loss(classifier_loss), training.StepOptions()
+    step = training.make_train_step(
+        model, make_optimizer(model, 1e-3, 5, 2), loss, STRATEGY, options
+    )
+    figures = step(batch, tf.constant(3))
+    assert figures["sequences"] == len(batch["input_ids"])
+    assert figures["tokens"] == np.sum(batch["input_mask"])
+    assert figures["stop"] == 3

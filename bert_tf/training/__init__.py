@@ -1,0 +1,25 @@
+"""Training, evaluation and prediction on one device or many."""
+
+from bert_tf.training.inference import make_inference_step, run_batches
+from bert_tf.training.loop import LoopOptions, explained_errors, train
+from bert_tf.training.memory import estimate_training_bytes
+from bert_tf.training.precision import LossScale, set_precision
+from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
+from bert_tf.training.strategy import Devices, choose_devices
+
+__all__ = [
+    "Devices",
+    "LoopOptions",
+    "Loss",
+    "LossScale",
+    "StepOptions",
+    "choose_devices",
+    "estimate_training_bytes",
+    "explained_errors",
+    "make_inference_step",
+    "make_train_step",
+    "mean_loss",
+    "run_batches",
+    "set_precision",
+    "train",
+]

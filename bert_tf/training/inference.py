@@ -1,0 +1,94 @@
+"""A model over a whole set, once, in order: what evaluation and prediction are made of."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.progress import bar
+from bert_tf.training.step import Batch
+
+
+def run_batches(
+    model: keras.Model,
+    outputs_fn: Callable[[Any, Batch], dict[str, Any]],
+    dataset: Any,
+    *,
+    strategy: tf.distribute.Strategy,
+    num_examples: int,
+    batch_size: int,
+    what: str,
+    jit_compile: bool = False,
+) -> list[dict[str, np.ndarray]]:
+    """Runs a model over a set once, without dropout, in the order of the set.
+
+    Args:
+        model: takes a batch.
+        outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back.
+        dataset: distributed batches; a last one that was not full may have rows added at its end.
+        strategy: where it runs.
+        num_examples: rows of the set; what was added is cut off.
+        batch_size: rows of a batch, over all replicas.
+        what: name of the progress bar.
+        jit_compile: by XLA; the shapes must be fixed then.
+
+    Returns:
+        What `outputs_fn` gave for each batch, as arrays.
+    """
+    step = make_inference_step(model, outputs_fn, dataset.element_spec, strategy, jit_compile)
+    results: list[dict[str, np.ndarray]] = []
+    with bar(num_examples, what) as shown:
+        for batch, rows in zip(dataset, _rows(num_examples, batch_size), strict=True):
+            outputs = step(batch)
+            results.append({name: value.numpy()[:rows] for name, value in outputs.items()})
+            shown.update(rows)
+    return results
+
+
+def _rows(num_examples: int, batch_size: int) -> Iterable[int]:
+    for first in range(0, num_examples, batch_size):
+        yield min(batch_size, num_examples - first)
+
+
+def make_inference_step(
+    model: keras.Model,
+    outputs_fn: Callable[[Any, Batch], dict[str, Any]],
+    element_spec: Any,
+    strategy: tf.distribute.Strategy,
+    jit_compile: bool = False,
+) -> Any:
+    """The compiled function: distributed batch -> outputs of all replicas' rows, in order.
+
+    Args:
+        model: takes a batch.
+        outputs_fn: (outputs, batch) -> tensors [B, ..].
+        element_spec: of the distributed data set; nothing else is ever compiled.
+        strategy: where it runs.
+        jit_compile: by XLA.
+    """
+    several = strategy.num_replicas_in_sync > 1
+
+    def compute(batch: Batch) -> dict[str, Any]:
+        return outputs_fn(model(batch, training=False), batch)
+
+    if jit_compile and several:
+        compute = tf.function(compute, jit_compile=True)
+
+    def one_replica(batch: Batch) -> dict[str, Any]:
+        outputs = compute(batch)
+        if not several:
+            return outputs
+        gather = tf.distribute.get_replica_context().all_gather
+        # Copies on this replica: what only passed through from the input cannot be gathered.
+        return {name: gather(tf.identity(value), axis=0) for name, value in outputs.items()}
+
+    @tf.function(input_signature=[element_spec], jit_compile=jit_compile and not several)
+    def step(batch: Any) -> dict[str, tf.Tensor]:
+        outputs = strategy.run(one_replica, args=(batch,))
+        return {
+            name: strategy.experimental_local_results(value)[0] for name, value in outputs.items()
+        }
+
+    return step

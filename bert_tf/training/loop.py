@@ -1,0 +1,230 @@
+"""The training loop: steps, checkpoints, curves, and every way in which it can end.
+
+A loop of our own rather than `Model.fit`: it is the same few lines on one device and on many
+(`Model.fit` fails under multi-worker strategies, keras issue 20585), it counts steps and not
+epochs, as the original does, and it writes the original's checkpoints.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError, WorkerLost
+from bert_tf.optimization import AdamWeightDecay
+from bert_tf.progress import Scalars, TrainingProgress, log
+from bert_tf.training.precision import LossScale
+from bert_tf.training.stopping import StopRequest, stop_request
+
+# The original writes a point of its curves every so many steps.
+SUMMARY_STEPS = 100
+
+# TensorFlow's codes for a peer that does not answer any more.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopOptions:
+    """How long to train, and what to leave behind.
+
+    Attributes:
+        output_dir: takes checkpoints and curves.
+        num_train_steps: total, steps before this run included.
+        save_checkpoints_steps: steps between checkpoints.
+        profile_steps: first and last step that TensorFlow's profiler records.
+        is_chief: whether this process writes; the others only compute.
+        workers: how many processes train together.
+    """
+
+    output_dir: str
+    num_train_steps: int
+    save_checkpoints_steps: int
+    profile_steps: tuple[int, int] | None = None
+    is_chief: bool = True
+    workers: int = 1
+
+
+def train(
+    train_step: Callable[[Any, Any], dict[str, tf.Tensor]],
+    model: keras.Model,
+    optimizer: AdamWeightDecay,
+    batches: Iterable[Any],
+    options: LoopOptions,
+    loss_scale: LossScale | None = None,
+) -> None:
+    """Trains up to a total number of steps, and writes checkpoints on the way.
+
+    It starts from the step that the optimizer is at. As the original's, it writes
+    `model.ckpt-<step>` at the first step, every `save_checkpoints_steps`, and at the last. SIGTERM
+    and Ctrl-C end it after the step at hand, with a checkpoint.
+
+    Args:
+        train_step: as `make_train_step` gives it.
+        model: that it trains.
+        optimizer: that it updates with.
+        batches: without end; begins with the batch of the first step to be done.
+        options: see there.
+        loss_scale: that the step uses.
+
+    Raises:
+        UserError: a checkpoint cannot be written, the memory does not suffice, another worker is
+            gone, or the loss is not a number any more.
+        KeyboardInterrupt: after Ctrl-C.
+        Terminated: after SIGTERM.
+    """
+    if int(optimizer.iterations.numpy()) >= options.num_train_steps:
+        return
+    run = _Run(train_step, model, optimizer, options, loss_scale)
+    with stop_request() as request, contextlib.closing(run), explained_errors(options.workers):
+        run.train(iter(batches), request)
+
+
+class _Run:
+    """One run of the loop."""
+
+    def __init__(
+        self,
+        train_step: Callable[[Any, Any], dict[str, tf.Tensor]],
+        model: keras.Model,
+        optimizer: AdamWeightDecay,
+        options: LoopOptions,
+        loss_scale: LossScale | None,
+    ) -> None:
+        self.train_step = train_step
+        self.model = model
+        self.optimizer = optimizer
+        self.options = options
+        self.extra = loss_scale.variables if loss_scale else {}
+        self.first = self.step = int(optimizer.iterations.numpy())
+        self.progress = TrainingProgress(self.step, options.num_train_steps)
+        self.scalars = Scalars(options.output_dir)
+
+    def train(self, batches: Iterator[Any], request: StopRequest) -> None:
+        options = self.options
+        if options.is_chief and checkpoint.latest(options.output_dir) is None:
+            self._save()
+        behind: dict[str, tf.Tensor] = {}
+        stopping = False
+        while self.step < options.num_train_steps and not stopping:
+            self._profile(self.step + 1)
+            stop = tf.constant(int(request.number is not None))
+            figures = self.train_step(next(batches), stop)
+            self.step += 1
+            # A device works while the figures of the step before are looked at.
+            if behind:
+                self._look(self.step - 1, behind)
+            behind = figures
+            # All processes see the same sum, so that all stop after the same step.
+            stopping = int(figures["stop"]) > 0 if options.workers > 1 else bool(request.number)
+            last = self.step == options.num_train_steps
+            if last or stopping or self.step % options.save_checkpoints_steps == 0:
+                self._look(self.step, behind)
+                behind = {}
+                self._save()
+        self._profile(None)
+        if stopping:
+            log.warning("Stopped at step %d; the same command goes on from there", self.step)
+            raise request.error()
+        self.progress.close()
+        log.info(
+            "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
+            self.step,
+            self.progress.seconds,
+            self.progress.describe(),
+            checkpoint.latest(options.output_dir),
+        )
+
+    def close(self) -> None:
+        """Ends bar and curves."""
+        self.progress.close()
+        self.scalars.close()
+
+    def _look(self, step: int, figures: dict[str, tf.Tensor]) -> None:
+        """Shows the figures of a step, once it is done.
+
+        Raises:
+            UserError: its loss or its gradient is not a number.
+        """
+        values = {name: float(value) for name, value in figures.items() if name != "stop"}
+        self._require_finite(step, values)
+        self.progress.update(step, values)
+        curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
+        due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
+        if due and self.options.is_chief:
+            self.scalars.write(step, {**curves, **self.progress.rates()})
+
+    def _require_finite(self, step: int, values: dict[str, float]) -> None:
+        # With a loss scale, a gradient that overflows is expected, and left out.
+        wrong = [
+            name
+            for name in ("loss", "gradient_norm")
+            if not np.isfinite(values[name]) and not (name == "gradient_norm" and self.extra)
+        ]
+        if wrong:
+            newest = checkpoint.latest(self.options.output_dir)
+            raise UserError(
+                f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "
+                f"learning rate of {values['learning_rate']:.2e}: lower --learning_rate. The last "
+                f"good checkpoint is {newest}"
+            )
+
+    def _save(self) -> None:
+        if self.options.is_chief:
+            checkpoint.save(self.options.output_dir, self.model, self.optimizer, self.extra)
+
+    def _profile(self, step: int | None) -> None:
+        """Starts before the first of the steps to profile, stops after the last."""
+        if not self.options.profile_steps or not self.options.is_chief:
+            return
+        first, last = self.options.profile_steps
+        if step == max(first, self.first + 1) and step <= last:
+            tf.profiler.experimental.start(self.options.output_dir)
+            self._profiling = True
+        elif getattr(self, "_profiling", False) and (step is None or step == last + 1):
+            tf.profiler.experimental.stop()
+            self._profiling = False
+            log.info(
+                "Profile of steps %d to %d: %s",
+                first,
+                last,
+                os.path.join(self.options.output_dir, "plugins", "profile"),
+            )
+
+
+@contextlib.contextmanager
+def explained_errors(workers: int = 1) -> Iterator[None]:
+    """Turns what TensorFlow raises for memory and for lost workers into errors of the user.
+
+    Args:
+        workers: how many processes work together.
+    """
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        wanted = error.message.split("\n")[0][:160]
+        raise UserError(
+            "The memory of the device does not suffice. What helps, without changing the result: "
+            "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; almost "
+            "without: --precision=bfloat16; and for short texts a lower --max_seq_length. "
+            f"(TensorFlow says: {wanted})"
+        ) from error
+    except _LOST as error:
+        if workers == 1:
+            raise
+        reason = " ".join(error.message.split())[:200]
+        raise WorkerLost(
+            "Another worker is gone, so this one ends too. Start all workers again with the same "
+            f"command: they go on from the last checkpoint. (TensorFlow says: {reason})"
+        ) from error

@@ -1,0 +1,72 @@
+"""Number types: float32, bfloat16 and float16, and the scaling of losses that float16 needs."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+_FIRST_SCALE = 2.0**15
+_GROWTH_STEPS = 2000
+
+
+def set_precision(precision: str = "float32") -> None:
+    """Sets the type that models compute in, whatever a `keras.json` in the user's home says.
+
+    Variables, losses, gradients' sums and the optimizer stay in float32. The setting is one of
+    the whole process.
+
+    Args:
+        precision: one of `PRECISIONS`.
+
+    Raises:
+        UserError: Keras was imported with another backend than TensorFlow.
+    """
+    if keras.config.backend() != "tensorflow":
+        raise UserError(
+            "The training scripts run on Keras' TensorFlow backend, but Keras was started with "
+            f"{keras.config.backend()}: start with KERAS_BACKEND=tensorflow"
+        )
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
+
+
+class LossScale:
+    """A factor on the loss that keeps small gradients above float16's smallest number.
+
+    It halves when a gradient is not finite (that update is left out, but counts as a step, so
+    that order of the data and learning rate stay functions of the step) and doubles after 2000
+    good steps (Micikevicius et al. 2018, section 3.2).
+    """
+
+    def __init__(self) -> None:
+        self.value = _variable(_FIRST_SCALE, "float32", "loss_scale")
+        self.good_steps = _variable(0, "int32", "good_steps")
+
+    @property
+    def variables(self) -> dict[str, keras.Variable]:
+        """What a checkpoint has to hold, by names that no model has."""
+        return {"loss_scale": self.value, "loss_scale/good_steps": self.good_steps}
+
+    def update(self, finite: Any) -> None:
+        """Called in each replica after a step.
+
+        Args:
+            finite: scalar, whether the summed gradients were; the same in all replicas.
+        """
+        good = self.good_steps.value + 1
+        grown = good >= _GROWTH_STEPS
+        up = tf.where(grown, self.value.value * 2.0, self.value.value)
+        down = tf.maximum(self.value.value * 0.5, 1.0)
+        self.value.assign(tf.where(finite, up, down))
+        self.good_steps.assign(tf.where(tf.logical_and(finite, ~grown), good, 0))
+
+
+def _variable(value: float, dtype: str, name: str) -> keras.Variable:
+    # Replicas assign the same value: which of them counts does not matter, but it must be said.
+    return keras.Variable(
+        value, dtype=dtype, name=name, trainable=False, aggregation="only_first_replica"
+    )

@@ -1,0 +1,63 @@
+"""What the tests of training share: models without dropout, losses, batches of the goldens."""
+
+import tensorflow as tf
+
+from bert_tf import training
+from bert_tf.modeling import BertClassifier, BertPretrainer, BertSpanLabeler
+from bert_tf.modeling.losses import cross_entropy, masked_lm_loss
+from bert_tf.optimization import create_optimizer
+
+NO_STOP = tf.constant(0)
+STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+class WithoutDropout:
+    """The goldens were trained without any dropout, the classifier's fixed one included."""
+
+    def call(self, inputs, training=None, dropout_seed=None):
+        return super().call(inputs, training=False)
+
+
+class Classifier(WithoutDropout, BertClassifier):
+    pass
+
+
+class Pretrainer(WithoutDropout, BertPretrainer):
+    pass
+
+
+class SpanLabeler(WithoutDropout, BertSpanLabeler):
+    pass
+
+
+def classifier_loss(outputs, batch):
+    return tf.reduce_mean(cross_entropy(outputs["logits"], batch["label_ids"]))
+
+
+def as_loss(loss_fn):
+    """The loss of a batch that lies in one piece."""
+    return training.Loss(
+        totals=lambda batch: {}, share=lambda outputs, batch, totals: loss_fn(outputs, batch)
+    )
+
+
+def pretraining_loss(outputs, batch):
+    words, _ = masked_lm_loss(
+        outputs["masked_lm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"]
+    )
+    labels = batch["next_sentence_labels"][:, 0]
+    return words + tf.reduce_mean(cross_entropy(outputs["next_sentence_logits"], labels))
+
+
+def batches_of(case):
+    inputs = {key.removeprefix("in/"): case[key] for key in case.files if key.startswith("in/")}
+    count = len(inputs["input_ids"])
+    return [
+        {key: tf.constant(value[index]) for key, value in inputs.items()} for index in range(count)
+    ]
+
+
+def make_optimizer(model, *schedule):
+    optimizer = create_optimizer(*schedule)
+    optimizer.build(model.trainable_variables)
+    return optimizer

@@ -1,0 +1,183 @@
+"""What the loop writes, and every way in which it ends."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint, training
+from bert_tf.errors import Terminated, UserError, WorkerLost
+from tests.modeling.helpers import config, load, set_head
+from tests.oracle import golden
+from tests.training.helpers import (
+    STRATEGY,
+    Classifier,
+    as_loss,
+    batches_of,
+    classifier_loss,
+    make_optimizer,
+)
+from tests.training.test_step import compare_with_dense_golden
+
+
+def _case():
+    return np.load(golden("training/classifier_10steps.npz"))
+
+
+def _train(folder, batches, *, model=None, loss_fn=classifier_loss, steps=10, every=5, **changes):
+    """A training in a folder, which goes on where an earlier one ended."""
+    model = model or set_head(load(Classifier(config(), 2)), "classifier2")
+    optimizer = make_optimizer(model, 1e-3, 10, 3)
+    newest = checkpoint.latest(str(folder))
+    if newest:
+        checkpoint.restore(model, newest)
+        checkpoint.restore_optimizer(optimizer, newest)
+    done = int(optimizer.iterations.numpy())
+    training.train(
+        training.make_train_step(
+            model, optimizer, as_loss(loss_fn), STRATEGY, training.StepOptions()
+        ),
+        model,
+        optimizer,
+        batches[done:] if isinstance(batches, list) else batches,
+        training.LoopOptions(str(folder), steps, every, **changes),
+    )
+
+
+def _forever(action, after):
+    """The golden's batches, with something that happens before one of them."""
+    batches = batches_of(_case())
+    for index in range(100):
+        if index == after:
+            action()
+        yield batches[index % len(batches)]
+
+
+def _values(folder):
+    newest = checkpoint.latest(str(folder))
+    return dict(checkpoint.read(newest, checkpoint.shapes(newest)))
+
+
+def test_loop_writes_the_checkpoints_of_the_original(tmp_path):
+    batches = batches_of(_case())
+    _train(tmp_path, batches, steps=6, every=4)
+    assert checkpoint.step_of(checkpoint.latest(str(tmp_path))) == 6
+    _train(tmp_path, batches, every=4)
+    names = sorted(path.name for path in tmp_path.glob("*.index"))
+    assert names == [f"model.ckpt-{step}.index" for step in ("0", "10", "4", "6", "8")]
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
+    _train(tmp_path, batches, every=4)
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
+    # Stopped after 6 steps and gone on, it ends where the original's ten steps end.
+    dense = np.load(golden("training/classifier_10steps_onehot.npz"))
+    compare_with_dense_golden(_values(tmp_path), dense)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_ends_it_after_the_step_with_a_checkpoint(tmp_path, number, error):
+    before = signal.getsignal(number)
+    with pytest.raises(error):
+        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), number), 3))
+    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-4"]
+    assert signal.getsignal(number) is before
+    _train(tmp_path, batches_of(_case()))
+    dense = np.load(golden("training/classifier_10steps_onehot.npz"))
+    compare_with_dense_golden(_values(tmp_path), dense)
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path, _forever(twice, 3))
+    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
+
+
+def test_trains_in_a_thread_too(tmp_path):
+    # Signals belong to the main thread; a notebook's server may run cells in another one.
+    thread = threading.Thread(target=_train, args=(tmp_path, batches_of(_case())))
+    thread.start()
+    thread.join()
+    assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
+
+
+def test_another_workers_stop_ends_this_one_too(tmp_path):
+    """All processes see the sum of the stop flags; the one that was not asked saves as well."""
+    model = load(Classifier(config(), 2))
+    optimizer = make_optimizer(model, 1e-3, 10, 3)
+    figures = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
+    figures |= {"sequences": 4.0, "tokens": 9.0}
+
+    def step(batch, stop):
+        optimizer.iterations.assign_add(1)
+        asked = optimizer.iterations.numpy() == 2
+        return {name: tf.constant(value) for name, value in {**figures, "stop": asked}.items()}
+
+    options = training.LoopOptions(str(tmp_path), 10, 5, workers=2)
+    with pytest.raises(Terminated):
+        training.train(step, model, optimizer, iter(range(10)), options)
+    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-2"]
+
+
+@pytest.mark.parametrize("every", [2, 5])
+def test_a_loss_that_is_no_number_stops_before_it_is_saved(tmp_path, every):
+    def loss_fn(outputs, batch):
+        return classifier_loss(outputs, batch) * float("nan")
+
+    with pytest.raises(UserError, match=r"loss is nan at step 1.*rate of 0.*good.*model\.ckpt-0"):
+        _train(tmp_path, batches_of(_case()), loss_fn=loss_fn, every=every)
+    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
+
+
+def test_a_gradient_that_is_no_number_stops_at_the_last_step_too(tmp_path):
+    @tf.custom_gradient
+    def broken(x):
+        return x, lambda upstream: upstream * float("inf")
+
+    def loss_fn(outputs, batch):
+        return broken(classifier_loss(outputs, batch))
+
+    with pytest.raises(UserError, match=r"gradient norm is (inf|nan) at step 1"):
+        _train(tmp_path, batches_of(_case()), loss_fn=loss_fn, steps=1)
+    assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
+
+
+def test_memory_that_does_not_suffice_is_one_line_with_four_flags():
+    with pytest.raises(UserError) as caught, training.explained_errors():
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]\nmuch more")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "much more" not in message
+    for flag in (
+        "gradient_accumulation_steps",
+        "recompute_layers",
+        "precision",
+        "max_seq_length",
+    ):
+        assert f"--{flag}" in message
+
+
+def test_a_lost_worker_has_an_exit_code_of_its_own():
+    lost = pytest.raises(WorkerLost, match="Start all workers again")
+    with lost as caught, training.explained_errors(workers=2):
+        raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
+    assert caught.value.exit_code == 75
+    with pytest.raises(tf.errors.UnavailableError), training.explained_errors():
+        raise tf.errors.UnavailableError(None, None, "of one process alone")
+
+
+def test_profile(tmp_path):
+    _train(tmp_path, batches_of(_case()), steps=5, profile_steps=(2, 3))
+    assert list((tmp_path / "plugins" / "profile").rglob("*.xplane.pb"))
+
+
+def test_only_the_chief_writes(tmp_path):
+    _train(tmp_path, batches_of(_case()), steps=3, is_chief=False, profile_steps=(1, 2))
+    assert list(tmp_path.iterdir()) == []
