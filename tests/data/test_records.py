@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.data.records import (
     Feature,
+    Replicas,
     count_records,
     parse,
     read_dataset,
@@ -283,3 +284,59 @@ def test_nothing_is_not_shuffled_for_ever(tmp_path):
     assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
     with pytest.raises(UserError, match="There are no records"):
         read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
+    kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
+    whole = ids(read_dataset(hundred, IDS, **kwargs).take(20))
+    parts = [
+        ids(read_dataset(hundred, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
+        for first in range(count)
+    ]
+    for index, batch in enumerate(whole):
+        assert joined([part[index] for part in parts]) == list(batch)
+    sizes = {len(part[0]) for part in parts}
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_process_with_several_replicas_gives_their_parts_in_turn(hundred):
+    kwargs = {"batch_size": 12, "drop_remainder": True}
+    dataset = read_dataset(hundred, IDS, replicas=Replicas(2, 2, 4), **kwargs)
+    assert dataset.element_spec["id"].shape == (3,)
+    assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
+
+
+def test_batches_are_filled_up_with_the_last_record(hundred):
+    dataset = read_dataset(hundred, IDS, 48, pad_to=50)
+    assert dataset.element_spec["id"].shape == (50,)
+    batches = [list(batch) for batch in ids(dataset)]
+    assert batches[0] == [*range(48), 47, 47]
+    assert batches[2] == [*range(96, 100), *[99] * 46]
+
+
+def test_skipped_batches_are_those_of_an_earlier_run(hundred):
+    kwargs = {"shuffle_seed": 3, "repeat": True}
+    whole = ids(read_dataset(hundred, IDS, 32, **kwargs).take(9))
+    rest = ids(read_dataset(hundred, IDS, 32, skip_batches=5, **kwargs).take(4))
+    assert [list(batch) for batch in rest] == [list(batch) for batch in whole[5:]]
+
+
+def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
+    paths = [hundred]
+    for first in (100, 200):
+        path = str(tmp_path / f"{first}.tf_record")
+        write_records(path, IDS, [{"id": first + row} for row in range(100)])
+        paths.append(path)
+    seen = []
+    for process in range(2):
+        dataset = read_dataset(
+            paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), shard_files=True
+        )
+        parts = ids(dataset)
+        assert {len(part) for part in parts} == {5}
+        seen.append(joined(parts))
+    assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)]]
+    # Fewer files than processes: by record.
+    parts = ids(read_dataset(hundred, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
+    assert joined(parts)[:12] == [*range(10, 20), 30, 31]

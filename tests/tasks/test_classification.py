@@ -14,7 +14,7 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
-from bert_tf.tasks import classification, finetune
+from bert_tf.tasks import classification, engine, finetune
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 
@@ -79,7 +79,7 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     probabilities = np.loadtxt(out / "test_results.tsv", delimiter="\t")
     assert probabilities.shape == (13, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
-    assert "Training: batches of 4, 11 steps in all, 1 of them warm-up" in said.text
+    assert "11 steps in all, 1 of them warm-up" in said.text
     assert "New, from random values: output_bias, output_weights" in said.text
     assert "on the CPU" in said.text or "on one GPU" in said.text
 
@@ -272,7 +272,7 @@ def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
         seen.append(arguments)
         return create_optimizer(*arguments)
 
-    monkeypatch.setattr(finetune, "create_optimizer", spy)
+    monkeypatch.setattr(engine, "create_optimizer", spy)
     changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
     classification.run(run)

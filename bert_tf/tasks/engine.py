@@ -1,0 +1,230 @@
+"""What every script does with devices: models and data on them, training, evaluation."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint, training
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.optimization import AdamWeightDecay, create_optimizer
+from bert_tf.progress import log, speak_only_of_trouble
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """What a training changes beside the model, and how long it is.
+
+    Attributes:
+        optimizer: built on the variables that are trained.
+        loss_scale: for float16.
+        num_train_steps: in all.
+    """
+
+    optimizer: AdamWeightDecay
+    loss_scale: training.LossScale | None
+    num_train_steps: int
+
+
+class Engine:
+    """The devices of a run, and what the options say about working on them.
+
+    To be made before anything is computed; with several processes it waits for all of them.
+
+    Args:
+        options: with the fields of `DeviceOptions`.
+
+    Raises:
+        UserError: there are no such devices.
+    """
+
+    def __init__(self, options: Any) -> None:
+        for note in options.notes():
+            log.warning("%s", note)
+        self.options = options
+        training.set_precision(options.precision)
+        self.devices = devices = training.choose_devices(
+            options.distribution_strategy,
+            use_tpu=options.use_tpu,
+            tpu_name=options.tpu_name,
+            tpu_zone=options.tpu_zone,
+            gcp_project=options.gcp_project,
+        )
+        self.strategy = devices.strategy
+        self.jit_compile = devices.fixed_shapes or (
+            devices.compiles if options.jit_compile == "auto" else options.jit_compile == "true"
+        )
+        if not devices.is_chief:
+            speak_only_of_trouble()
+
+    def build_model(self, build: Callable[..., keras.Model], recompute_layers: bool) -> keras.Model:
+        """A model on the devices, described to the user.
+
+        Args:
+            build: takes the keyword arguments of `ConfiguredModel`.
+            recompute_layers: see `Encoder`.
+        """
+        with self.strategy.scope():
+            model = build(
+                recompute_layers=recompute_layers,
+                # The original looks words up by a matrix product on TPUs, where that is faster.
+                use_one_hot_embeddings=self.devices.kind == "tpu",
+            )
+        log.info(
+            "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
+            type(model).__name__,
+            f"{_num_parameters(model):,}",
+            self.options.precision,
+            self.devices.description,
+            tf.__version__,
+            keras.__version__,
+        )
+        return model
+
+    def check_training(self, model: Any) -> None:
+        """Refuses batches that cannot be split over the devices; says what a training needs.
+
+        Raises:
+            UserError: the batch is too small, or no multiple of the devices and pieces.
+        """
+        options, replicas = self.options, self.devices.replicas
+        pieces, size = options.gradient_accumulation_steps, options.train_batch_size
+        if size < replicas:
+            raise UserError(
+                f"--train_batch_size={size} is fewer than one example for each of {replicas} "
+                "devices"
+            )
+        even = self.devices.fixed_shapes or options.gradient_clip_scope == "replica"
+        if (even or pieces > 1) and size % (replicas * pieces):
+            raise UserError(
+                f"--train_batch_size={size} must be a multiple of {replicas * pieces}, which is "
+                f"{replicas} devices times {pieces} pieces (--gradient_accumulation_steps)"
+            )
+        rows = -(-size // replicas)
+        needed = training.estimate_training_bytes(
+            model.config,
+            _num_parameters(model),
+            rows,
+            options.max_seq_length,
+            precision=options.precision,
+            accumulation_steps=pieces,
+            recompute_layers=options.recompute_layers,
+        )
+        log.info(
+            "Training: %s%s, about %.1f GB of memory%s (estimated)",
+            f"{rows} of the {size} rows of a batch on each of {replicas} devices"
+            if replicas > 1
+            else f"batches of {size} rows",
+            f", in {pieces} pieces" if pieces > 1 else "",
+            needed / 1e9,
+            " on each" if replicas > 1 else "",
+        )
+
+    def make_trainer(
+        self, model: keras.Model, num_train_steps: int, num_warmup_steps: int, restored: str | None
+    ) -> Trainer:
+        """The optimizer of a whole training, with slots and step of the checkpoint it goes on from.
+
+        Raises:
+            UserError: the checkpoint's slots do not fit.
+        """
+        options = self.options
+        with self.strategy.scope():
+            optimizer = create_optimizer(
+                options.learning_rate,
+                num_train_steps,
+                num_warmup_steps,
+                options.adam_bias_correction,
+            )
+            optimizer.build(model.trainable_variables)
+            loss_scale = training.LossScale() if options.precision == "float16" else None
+        if restored and not checkpoint.restore_optimizer(optimizer, restored):
+            log.warning("%s lacks Adam slots: their moments start from zero", restored)
+        if restored and loss_scale:
+            checkpoint.restore_extra(loss_scale.variables, restored)
+        log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)
+        return Trainer(optimizer, loss_scale, num_train_steps)
+
+    def train(
+        self, model: keras.Model, trainer: Trainer, loss: training.Loss, batches: Any
+    ) -> None:
+        """Trains from the optimizer's step up to the last.
+
+        Args:
+            model: that is trained.
+            trainer: of `make_trainer`.
+            loss: of a batch.
+            batches: of `dataset`, from the optimizer's step on.
+        """
+        options = self.options
+        step_options = training.StepOptions(
+            seed=options.random_seed,
+            jit_compile=self.jit_compile,
+            accumulation_steps=options.gradient_accumulation_steps,
+            clip_per_replica=options.gradient_clip_scope == "replica",
+        )
+        step = training.make_train_step(
+            model, trainer.optimizer, loss, self.strategy, step_options, trainer.loss_scale
+        )
+        loop_options = training.LoopOptions(
+            output_dir=options.output_dir,
+            num_train_steps=trainer.num_train_steps,
+            save_checkpoints_steps=options.save_checkpoints_steps,
+            profile_steps=options.profiled_steps(),
+            is_chief=self.devices.is_chief,
+            workers=self.devices.workers,
+        )
+        training.train(step, model, trainer.optimizer, batches, loop_options, trainer.loss_scale)
+
+    def dataset(
+        self,
+        paths: str | Sequence[str],
+        features: Sequence[records.Feature],
+        batch_size: int,
+        **kwargs: Any,
+    ) -> Any:
+        """`records.read_dataset`, distributed over the devices."""
+
+        def of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            count = context.num_replicas_in_sync // context.num_input_pipelines
+            first = context.input_pipeline_id * count
+            replicas = records.Replicas(first, count, context.num_replicas_in_sync)
+            return records.read_dataset(paths, features, batch_size, replicas=replicas, **kwargs)
+
+        return self.strategy.distribute_datasets_from_function(of_process)
+
+    def run_batches(
+        self,
+        model: keras.Model,
+        outputs_fn: Callable,
+        path: str,
+        features: Sequence[records.Feature],
+        *,
+        num_examples: int,
+        batch_size: int,
+        what: str,
+    ) -> list[dict[str, np.ndarray]]:
+        """What `outputs_fn` gives for each batch of records, in their order."""
+        replicas = self.devices.replicas
+        # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
+        full = self.jit_compile or replicas > 1
+        pad_to = -(-batch_size // replicas) * replicas if full else None
+        return training.run_batches(
+            model,
+            outputs_fn,
+            self.dataset(path, features, batch_size, pad_to=pad_to),
+            strategy=self.strategy,
+            num_examples=num_examples,
+            batch_size=batch_size,
+            what=what,
+            jit_compile=self.jit_compile,
+        )
+
+
+def _num_parameters(model: keras.Model) -> int:
+    variables = checkpoint.named_variables(model).values()
+    return sum(int(np.prod(variable.shape)) for variable in variables)

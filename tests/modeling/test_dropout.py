@@ -1,0 +1,108 @@
+"""Masks are functions of their address, and of nothing else."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.modeling import BertClassifier, BertConfig
+from bert_tf.modeling.dropout import Dropout, fold_in
+
+SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
+SEED = tf.constant([7, 0])
+
+
+def mask(seed, rate=0.1, shape=(64, 128), dtype="float32"):
+    dropped = Dropout(rate, dtype=dtype)(tf.ones(shape, dtype), seed, training=True)
+    return np.asarray(tf.cast(dropped, "float32"))
+
+
+def test_same_seed_same_mask_and_other_seed_other_mask():
+    np.testing.assert_array_equal(mask(SEED), mask(SEED))
+    # Independent masks differ at 2 x 0.1 x 0.9 of the places.
+    for other in (fold_in(SEED, 0), fold_in(SEED, 1), tf.constant([8, 0])):
+        assert np.mean(mask(SEED) != mask(other)) == pytest.approx(0.18, abs=0.03)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_rate_and_scale(rate, dtype):
+    values = mask(SEED, rate, (1000, 1000), dtype)
+    assert np.mean(values == 0) == pytest.approx(rate, abs=0.002)
+    kept = values[values != 0]
+    np.testing.assert_allclose(kept, 1 / (1 - rate), rtol=0.005)
+    np.testing.assert_array_equal(np.asarray(Dropout(rate)(values, SEED)), values)
+
+
+def test_addresses_do_not_meet():
+    """Replicas and pieces, 24 layers and the places in them, at some steps: all have own seeds."""
+    axes = [np.arange(n) for n in (3, 64, 8, 26, 3)]
+    seeds = np.array([[7, 0]], "int32")
+    for axis in axes:
+        folded = [np.asarray(fold_in(seeds, int(number))) for number in axis]
+        seeds = np.concatenate(folded)
+    assert len(seeds) == np.prod([len(axis) for axis in axes])
+    assert len(np.unique(seeds, axis=0)) == len(seeds)
+
+
+def test_order_of_an_address_counts():
+    forward, backward = fold_in(fold_in(SEED, 1), 2), fold_in(fold_in(SEED, 2), 1)
+    assert not np.array_equal(forward, backward)
+
+
+def _classifier(recompute_layers=False):
+    model = BertClassifier(SMALL, 2, recompute_layers=recompute_layers)
+    rng = np.random.default_rng(3)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(0, 0.05, variable.shape))
+    return model
+
+
+def _loss_and_gradients(model, seed, compiled):
+    ids = np.random.default_rng(1).integers(0, 99, (4, 16))
+
+    def compute():
+        with tf.GradientTape() as tape:
+            outputs = model({"input_ids": ids}, training=True, dropout_seed=seed)
+            loss = tf.reduce_sum(outputs["logits"] ** 2)
+        variables = [variable.value for variable in model.trainable_variables]
+        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    return (tf.function(compute) if compiled else compute)()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_recomputed_layers_are_those_of_kept_ones(compiled):
+    assert SMALL.hidden_dropout_prob == SMALL.attention_probs_dropout_prob == 0.1
+    plain_loss, plain = _loss_and_gradients(_classifier(), SEED, compiled)
+    loss, recomputed = _loss_and_gradients(_classifier(recompute_layers=True), SEED, compiled)
+    np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)
+    norm = float(tf.linalg.global_norm(plain))
+    for ours, theirs in zip(recomputed, plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 * norm)
+    # Another seed, other gradients: the comparison would see a wrong mask.
+    _, other = _loss_and_gradients(_classifier(), fold_in(SEED, 1), compiled)
+    assert float(tf.linalg.global_norm([a - b for a, b in zip(other, plain, strict=True)])) > (
+        0.1 * norm
+    )
+
+
+def test_each_dropout_of_a_model_has_its_own_mask(monkeypatch):
+    seen = []
+    call = Dropout.call
+
+    def spy(self, x, seed=None, training=None):
+        seen.append(tuple(np.asarray(seed)))
+        return call(self, x, seed, training=training)
+
+    monkeypatch.setattr(Dropout, "call", spy)
+    _classifier()({"input_ids": np.ones((2, 8), "int32")}, training=True, dropout_seed=SEED)
+    assert len(seen) == len(set(seen)) == 2 + 3 * 5
+
+
+def test_without_a_seed_a_model_draws_one_each_time():
+    model, inputs = _classifier(), {"input_ids": np.ones((2, 8), "int32")}
+    draws = [np.asarray(model(inputs, training=True)["logits"]) for _ in range(3)]
+    for one, other in itertools.combinations(draws, 2):
+        assert not np.array_equal(one, other)

@@ -1,0 +1,169 @@
+"""What TPUs need: static shapes that XLA compiles; what replicas need: masks of their own."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_tf import training
+from bert_tf.data import records
+from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.losses import cross_entropy
+from tests.modeling.helpers import config
+from tests.oracle import ROOT
+from tests.training.helpers import NO_STOP, STRATEGY, make_optimizer
+from tests.training.test_distribution import environment
+
+FEATURES = (
+    *records.sequence_features(16),
+    records.Feature("label_ids"),
+    records.Feature("is_real_example"),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [
+        {
+            **{name: rng.integers(0, 2, 16) for name in ("input_mask", "segment_ids")},
+            "input_ids": rng.integers(0, 90, 16),
+            "label_ids": index % 2,
+            "is_real_example": 1,
+        }
+        for index in range(11)
+    ]
+    records.write_records(str(tmp_path / "x.tf_record"), FEATURES, rows)
+    return str(tmp_path / "x.tf_record")
+
+
+def _distributed(path, **kwargs):
+    return STRATEGY.distribute_datasets_from_function(
+        lambda _: records.read_dataset(path, FEATURES, 4, replicas=records.Replicas(), **kwargs)
+    )
+
+
+def assert_static(function):
+    """Refuses a compiled function that has a dimension which is not known, anywhere in it."""
+    graphs = [function.graph]
+    for graph in graphs:
+        graphs += [inner.graph for inner in _inner(graph)]
+    for graph in graphs:
+        for operation in graph.get_operations():
+            # What a loop's condition is given and does not look at.
+            if "redundant_placeholder" in operation.name:
+                continue
+            for tensor in operation.outputs:
+                assert tensor.shape.is_fully_defined(), (operation.type, tensor)
+
+
+def _inner(graph):
+    return [inner for inner in graph._functions.values() if hasattr(inner, "graph")]
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_training_step_compiles_from_static_shapes(path, pieces):
+    model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=pieces > 1)
+    optimizer = make_optimizer(model, 1e-3, 5, 2)
+    step = training.make_train_step(
+        model,
+        optimizer,
+        training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
+        STRATEGY,
+        training.StepOptions(jit_compile=True, accumulation_steps=pieces),
+    )
+    batches = _distributed(path, shuffle_seed=1, repeat=True, drop_remainder=True)
+    losses = [
+        float(step(batch, NO_STOP)["loss"]) for batch, _ in zip(batches, range(4), strict=False)
+    ]
+    assert np.isfinite(losses).all()
+    # Four batches, over the border of an epoch, were one signature.
+    assert step.experimental_get_tracing_count() == 1
+    concrete = step.get_concrete_function(next(iter(batches)), NO_STOP)
+    assert_static(concrete)
+
+
+def test_evaluation_compiles_from_static_shapes_with_a_last_batch_that_is_not_full(path):
+    model = BertClassifier(config(), 2, use_one_hot_embeddings=True)
+    dataset = _distributed(path, pad_to=4)
+
+    def outputs_fn(outputs, batch):
+        return {"probabilities": outputs["probabilities"], "label_ids": batch["label_ids"]}
+
+    step = training.make_inference_step(model, outputs_fn, dataset.element_spec, STRATEGY, True)
+    assert_static(step.get_concrete_function())
+    run = {"strategy": STRATEGY, "num_examples": 11, "batch_size": 4, "what": "eval"}
+    compiled = training.run_batches(model, outputs_fn, dataset, **run, jit_compile=True)
+    assert [len(batch["label_ids"]) for batch in compiled] == [4, 4, 3]
+    plain = training.run_batches(model, outputs_fn, _distributed(path), **run)
+    for one, other in zip(compiled, plain, strict=True):
+        np.testing.assert_array_equal(one["label_ids"], other["label_ids"])
+        np.testing.assert_allclose(one["probabilities"], other["probabilities"], atol=1e-6)
+
+
+def test_a_dimension_that_is_not_known_is_noticed(path):
+    model = BertClassifier(config(), 2)
+    spec = _distributed(path).element_spec
+    step = training.make_inference_step(model, lambda outputs, _: outputs, spec, STRATEGY)
+    with pytest.raises(AssertionError):
+        assert_static(step.get_concrete_function())
+
+
+REPLICAS = """
+import itertools
+import json
+import tensorflow as tf
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from bert_tf import training
+from bert_tf.modeling import BertClassifier, BertConfig
+from bert_tf.optimization import create_optimizer
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    model = BertClassifier(BertConfig(9, 8, 1, 2, 8), 2)
+    optimizer = create_optimizer(1e-3, 9, 0)
+    optimizer.build(model.trainable_variables)
+masks = []
+def loss(outputs, batch, totals):
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    tf.py_function(lambda r, x: masks.append((int(r), x.numpy().tolist())), [replica, seen[-1]], [])
+    return tf.reduce_sum(outputs["logits"])
+seen = []
+call = type(model.dropout).call
+def spy(self, x, seed=None, training=None):
+    y = call(self, x, seed, training=training)
+    seen.append(tf.cast(tf.equal(y, 0), tf.int32))
+    return y
+type(model.dropout).call = spy
+step = training.make_train_step(
+    model, optimizer, training.Loss(lambda batch: {}, loss), strategy, training.StepOptions(seed=5)
+)
+ones = tf.ones([64, 8], tf.int32)
+rows = {"input_ids": ones, "input_mask": ones, "segment_ids": ones * 0}
+batches = strategy.distribute_datasets_from_function(
+    lambda _: tf.data.Dataset.from_tensors(rows).repeat(4)
+)
+for batch in batches:
+    step(batch, tf.constant(0))
+print(json.dumps(masks))
+"""
+
+
+def test_masks_differ_between_replicas_and_between_steps():
+    done = subprocess.run(
+        [sys.executable, "-c", REPLICAS],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    masks = json.loads(done.stdout)
+    assert sorted(replica for replica, _ in masks) == [0, 0, 1, 1]
+    masks = [np.array(values) for _, values in masks]
+    for one in range(4):
+        for other in range(one):
+            # Independent masks differ at 2 x 0.1 x 0.9 of the places.
+            assert np.mean(masks[one] != masks[other]) == pytest.approx(0.18, abs=0.08)
