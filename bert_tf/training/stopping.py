@@ -9,6 +9,20 @@ from types import FrameType
 from bert_tf.errors import Terminated
 from bert_tf.progress import log
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """Puts handlers back: TensorFlow catches SIGTERM by itself when it connects workers."""
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
 
 class StopRequest:
     """Whether somebody asked to stop, and how.
@@ -42,9 +56,7 @@ def stop_request() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    previous = {
-        number: signal.signal(number, request.handle) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    previous = {number: signal.signal(number, request.handle) for number in _SIGNALS}
     try:
         yield request
     finally:

@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.progress import log
+from bert_tf.training.rendezvous import wait_for_workers
+from bert_tf.training.stopping import signals_kept
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 
@@ -189,14 +190,10 @@ def _multi_worker(cluster: _Cluster | None) -> Devices:
             "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG, which "
             "names all workers and says which of them this process is; see docs/distributed.md"
         )
-    log.info(
-        "Worker %d of %d; waiting for the others: %s",
-        cluster.worker,
-        len(cluster.workers),
-        ", ".join(cluster.workers),
-    )
+    wait_for_workers(cluster.workers, cluster.worker)
     try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        with signals_kept():
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(
