@@ -1,0 +1,290 @@
+"""Shows that a training which is stopped by force ends with the weights of one that is not.
+
+usage: python benchmarks/kill_and_resume.py --model_dir=DIR --data_dir=DIR --work_dir=DIR
+
+`run_classifier.py` trains MRPC once undisturbed. The same command, in another folder, is then
+killed (SIGKILL) again and again: while it starts, between two checkpoints, while it writes one.
+In the end all tensors of both last checkpoints must be the same, bit for bit.
+
+With --full_disk nothing is killed: the second training runs out of space, must stop with one ERROR
+line, and go on once there is space. It needs a small file system with room for 7 checkpoints (5
+are kept, each has 3 times the size of the weights), for instance in memory:
+
+    mkdir /tmp/small && mount -t tmpfs -o size=2g tmpfs /tmp/small
+    python benchmarks/kill_and_resume.py ... --full_disk --small_dir=/tmp/small
+
+Flags that are not listed go to run_classifier.py as they are (--precision=bfloat16). An undisturbed
+run of the same command in --work_dir is used again: remove it when the code has changed. The exit
+code is 1 when anything was not as it must be.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+
+SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
+# Of all kills, so many hit the start and the writing of a checkpoint; the others hit steps.
+START_SHARE, WRITE_SHARE = 0.15, 0.35
+# Flags of the training with their defaults here.
+FLAGS = {
+    "max_seq_length": 64,
+    "train_batch_size": 32,
+    "num_train_epochs": 3.0,
+    "save_checkpoints_steps": 20,
+}
+COLUMNS = ("moment", "seconds", "before", "resumed", "killed at", "readable", "unfinished files")
+
+
+class Training:
+    """A training in a folder, which can be started again and again."""
+
+    def __init__(self, flags: list[str], folder: Path, logs: Path) -> None:
+        self.command = [sys.executable, str(SCRIPT), *flags]
+        self.folder, self.logs, self.starts = folder, logs, 0
+
+    def start(self) -> None:
+        """Starts the process."""
+        self.starts += 1
+        self.log = self.logs / f"{self.folder.name}-{self.starts:02d}.log"
+        self.left_over = self.unfinished()
+        self.started = time.time()
+        command = [*self.command, f"--output_dir={self.folder}"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait(self, condition: Callable[[], bool] = lambda: False, pause: float = 0.005) -> None:
+        """Waits until something is so, or the process has ended."""
+        while self.process.poll() is None and not condition():
+            time.sleep(pause)
+
+    def run(self) -> int:
+        """Starts the process and waits for its end; returns its exit code."""
+        self.start()
+        return self.process.wait()
+
+    def step(self) -> int:
+        """Step of the newest checkpoint, -1 without any."""
+        names = checkpoint.names_in(str(self.folder))
+        return int(names[-1].split("-")[1]) if names else -1
+
+    def readable_step(self) -> int:
+        """Step of the newest checkpoint that can be read to its end, -1 without any."""
+        try:
+            newest, _ = checkpoint.newest_readable(str(self.folder))
+        except UserError:
+            newest = None
+        return checkpoint.step_of(newest) if newest else -1
+
+    def resumed(self) -> int | None:
+        """The step that the process has said to go on from."""
+        found = re.search(r"^Going on from \S*model\.ckpt-(\d+) ", self.log.read_text(), re.M)
+        return int(found[1]) if found else None
+
+    def unfinished(self) -> set[tuple[str, float]]:
+        """Name and time of each file of a checkpoint that is not complete, or not listed."""
+        listed = checkpoint.names_in(str(self.folder))
+        files = [*self.folder.glob("model.ckpt-*"), *self.folder.glob("checkpoint.tmp")]
+        names = {file: re.sub(r"\.(index|data-\d+-of-\d+)$", "", file.name) for file in files}
+        return {(f.name, f.stat().st_mtime) for f in files if names[f] not in listed}
+
+    def writes(self, size: float = 0) -> bool:
+        """Whether a checkpoint is being written now, and has so many bytes already."""
+        old = {name for name, _ in self.left_over}
+        try:
+            files = [file for file in self.folder.glob("*tempstate*") if file.name not in old]
+            return any(file.stat().st_size >= size for file in files)
+        except FileNotFoundError:  # It just got its name.
+            return True
+
+
+def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
+    """Trains to the end: seconds until the first step and of a step, last step, size of the data.
+
+    A run of the same command that is there already is not repeated.
+    """
+    record = training.folder.with_suffix(".json")
+    if record.exists() and training.step() > 0:
+        command, known = json.loads(record.read_text())
+        if command == training.command:
+            return known
+    shutil.rmtree(training.folder, ignore_errors=True)
+    training.start()
+    training.wait(lambda: training.step() >= save_steps)
+    first = time.time()
+    code, last = training.process.wait(), training.step()
+    if code or last < 2 * save_steps:
+        sys.exit(f"The undisturbed training failed, or has too few checkpoints: {training.log}")
+    step = (time.time() - first) / (last - save_steps)
+    known = {"start": first - training.started - save_steps * step, "step": step, "last": last}
+    known["bytes"] = os.path.getsize(f"{training.folder}/model.ckpt-{last}.data-00000-of-00001")
+    record.write_text(json.dumps([training.command, known]))
+    return known
+
+
+def wait_for_moment(
+    training: Training, kind: str, target: int, save_steps: int, known: dict[str, float]
+) -> None:
+    """Waits for a moment of a kind, after the checkpoint of the step `target`, or for the end."""
+    first_step = training.started + known["start"]
+    if kind == "start":
+        moment = random.uniform(training.started, first_step)
+    else:
+        is_new = training.step() < target
+        training.wait(lambda: training.step() >= target)
+        if not is_new:  # A start may take longer than the undisturbed one did.
+            training.wait(lambda: training.resumed() is not None)
+        begin = time.time() if is_new else max(time.time(), first_step)
+        moment = begin + random.uniform(0, save_steps * known["step"])
+    if kind != "write":
+        training.wait(lambda: time.time() >= moment)
+        return
+    # A third of the moments lies after the file is full: it gets its name, and old ones go.
+    part = random.uniform(0, 1.5)
+    training.wait(lambda: training.writes(min(part, 1) * known["bytes"]), 0.0005)
+    training.wait(lambda: part < 1 or not training.writes(), 0.0005)
+
+
+def kill_and_resume(
+    training: Training, kills: int, save_steps: int, known: dict[str, float]
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Kills a training so many times, then lets it finish; figures, and what has to be true."""
+    starting, writing = round(kills * START_SHARE), round(kills * WRITE_SHARE)
+    kinds = ["start"] * starting + ["write"] * writing + ["steps"] * (kills - starting - writing)
+    random.shuffle(kinds)
+    rows, damaged, code = [], 0, -9
+    print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
+    while code == -9 and len(rows) <= kills:
+        before = training.readable_step()
+        # So many checkpoints before a kill that all kills spread over the whole training.
+        left = max(0, (known["last"] - max(before, 0)) // save_steps - 2)
+        skipped = max(int(left / (kills - len(rows) + 1) + random.random()), before < 1)
+        target = max(before, 0) + skipped * save_steps
+        kind = [*kinds, "end"][len(rows)]
+        training.start()
+        if kind != "end":
+            wait_for_moment(training, kind, target, save_steps, known)
+            training.process.kill()
+        code = training.process.wait()
+        seconds, step = time.time() - training.started, training.readable_step()
+        since = training.started + known["start"]
+        if step > before:
+            since = (training.folder / f"model.ckpt-{step}.index").stat().st_mtime
+        about = max(step, 0) + max(0, training.started + seconds - since) / known["step"]
+        about = int(min(about, max(step, 0) + save_steps, known["last"]))
+        files = sorted(name for name, _ in training.unfinished() - training.left_over)
+        row = (kind, round(seconds, 1), before, training.resumed(), about, step, files)
+        rows.append(dict(zip(COLUMNS, row, strict=True)))
+        damaged += step < before or step != training.step()
+        print("|", " | ".join(map(str, row)), "|", flush=True)
+    above_0 = sum((row["resumed"] or 0) > 0 for row in rows[1:])
+    in_write = sum(bool(row["unfinished files"]) for row in rows)
+    figures = {"kills": len(rows) - 1, "restarts above 0": above_0, "kills in a write": in_write}
+    return {**figures, "starts": rows}, {
+        "all kills were done, then it finished": len(rows) == kills + 1 and code == 0,
+        "no checkpoint was lost or damaged": not damaged,
+        "all went on from the newest": all(row["resumed"] in (None, row["before"]) for row in rows),
+        "3 of 4 restarts were above step 0": above_0 >= 0.75 * kills,
+        "a write was hit": in_write > 0,
+    }
+
+
+def run_out_of_space(
+    training: Training, reference: Training, last: int
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Lets the disk be full at the third checkpoint; figures, and what has to be true."""
+    disk = training.folder.parent
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    one, everything = _space(reference.folder, f"model.ckpt-{last}.*"), _space(reference.folder)
+    free = shutil.disk_usage(disk).free
+    if not disk.is_mount() or free < everything + 2 * one:
+        sys.exit(f"{disk} must be a file system with {everything + 2 * one} bytes or more free")
+    room = everything - _space(reference.folder, "model.ckpt-*") + 5 * one // 2
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free - room)
+    code = training.run()
+    lines = training.log.read_text().splitlines()
+    errors = [line for line in lines if line.startswith(("ERROR", "Traceback"))]
+    newest, step = checkpoint.latest(str(training.folder)), training.readable_step()
+    ballast.unlink()
+    code_after = training.run()
+    return {"errors": errors, "stopped at": step}, {
+        "it stopped with exit code 1": code == 1,
+        "and one ERROR line": len(errors) == 1,
+        "which names the last good checkpoint": bool(re.search(rf"{newest}(?!\d)", str(errors))),
+        "which is above step 0 and can be read": 0 < step == training.resumed(),
+        "with space it finished": code_after == 0,
+    }
+
+
+def _space(folder: Path, pattern: str = "*") -> int:
+    return sum(file.stat().st_blocks * 512 for file in folder.glob(pattern))
+
+
+def read_tensors(prefix: str) -> dict[str, tuple]:
+    """Type, shape and digest of the bytes of each tensor in a checkpoint."""
+    tensors = checkpoint.read(prefix, checkpoint.shapes(prefix))
+    return {name: (t.dtype, t.shape, hashlib.sha256(t.tobytes()).digest()) for name, t in tensors}
+
+
+def main() -> None:
+    """Runs one of the two modes, prints what it found, and writes it into the work folder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--model_dir", required=True, type=Path, help="vocabulary, config, weights")
+    parser.add_argument("--data_dir", required=True, help="folder of MRPC")
+    parser.add_argument("--work_dir", required=True, type=Path, help="takes runs, logs and result")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1, help="of the moments to kill at")
+    parser.add_argument("--full_disk", action="store_true", help="fill the disk, do not kill")
+    parser.add_argument("--small_dir", type=Path, help="small file system, for --full_disk")
+    for name, default in FLAGS.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    args, flags = parser.parse_known_args()
+    if args.full_disk and not args.small_dir:
+        parser.error("--full_disk needs --small_dir")
+    flags += ["--task_name=MRPC", "--do_train=true", f"--vocab_file={args.model_dir}/vocab.txt"]
+    flags += [f"--bert_config_file={args.model_dir}/bert_config.json"]
+    flags += [f"--init_checkpoint={args.model_dir}/bert_model.ckpt", f"--data_dir={args.data_dir}"]
+    flags += [f"--{name}={getattr(args, name)}" for name in FLAGS]
+    random.seed(args.seed)
+    args.work_dir.mkdir(parents=True, exist_ok=True)
+    reference = Training(flags, args.work_dir / "undisturbed", args.work_dir)
+    known = run_undisturbed(reference, args.save_checkpoints_steps)
+    name, parent = ("full_disk", args.small_dir) if args.full_disk else ("killed", args.work_dir)
+    training = Training(flags, parent / name, args.work_dir)
+    shutil.rmtree(training.folder, ignore_errors=True)
+    if args.full_disk:
+        figures, checks = run_out_of_space(training, reference, known["last"])
+    else:
+        figures, checks = kill_and_resume(training, args.kills, args.save_checkpoints_steps, known)
+    one, other = (
+        read_tensors(f"{run.folder}/model.ckpt-{known['last']}") for run in (reference, training)
+    )
+    different = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+    checks["all tensors are the same"] = not different
+    result = {"command": training.command, "undisturbed": known, **figures}
+    result |= {"tensors": len(one), "different": different, "checks": checks}
+    (args.work_dir / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({key: result[key] for key in result if key != "starts"}, indent=1))
+    sys.exit(not all(checks.values()))
+
+
+if __name__ == "__main__":
+    main()

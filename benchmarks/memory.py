@@ -1,0 +1,175 @@
+"""Peak memory and time of training BERT-base, with what saves memory and without.
+
+usage: python benchmarks/memory.py [--num_layers=12] [--batch_size=32] [--length=128] [--steps=3]
+
+Random weights and random ids of the sizes of the 2018 uncased base model, on the CPU. Each cell of
+the table is a process of its own, so that no cell inherits memory from another. The table is
+printed; all figures are written to benchmarks/results/memory.json.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
+# Name of a row -> pieces of the batch, whether layers are recomputed.
+ROWS = {
+    "plain": (1, False),
+    "--gradient_accumulation_steps=4": (4, False),
+    "--recompute_layers": (1, True),
+    "both": (4, True),
+}
+PRECISIONS = ("float32", "bfloat16")
+
+
+def memory(field: str) -> int:
+    """Bytes that the system counts for this process: `VmRSS` now, `VmHWM` at most so far."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1]) * 1024
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Trains a few steps in this process: bytes and seconds of one cell."""
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_tf import checkpoint, training
+    from bert_tf.config import BertConfig
+    from bert_tf.modeling import BertClassifier
+    from bert_tf.modeling.losses import cross_entropy
+    from bert_tf.optimization import create_optimizer
+
+    pieces, recompute = ROWS[args.row]
+    training.set_precision(args.precision)
+    tf.zeros([]) + 1.0  # starts TensorFlow's devices
+    imported = memory("VmRSS")
+    config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with strategy.scope():
+        model = BertClassifier(config, 2, recompute_layers=recompute)
+        optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
+        optimizer.build(model.trainable_variables)
+    built = memory("VmRSS")
+    step = training.make_train_step(
+        model,
+        optimizer,
+        training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
+        strategy,
+        training.StepOptions(seed=1, accumulation_steps=pieces),
+    )
+    rng = np.random.default_rng(1)
+    shape = (args.batch_size, args.length)
+    batch = {
+        "input_ids": tf.constant(rng.integers(config.vocab_size, size=shape), tf.int32),
+        "input_mask": tf.ones(shape, tf.int32),
+        "segment_ids": tf.constant(rng.integers(2, size=shape), tf.int32),
+        "label_ids": tf.constant(rng.integers(2, size=args.batch_size), tf.int32),
+    }
+    seconds = []
+    for _ in range(args.steps):
+        start = time.monotonic()
+        float(step(batch, tf.constant(0))["loss"])
+        seconds.append(time.monotonic() - start)
+    parameters = sum(int(np.prod(v.shape)) for v in checkpoint.named_variables(model).values())
+    return {
+        "row": args.row,
+        "precision": args.precision,
+        "imported_bytes": imported,
+        "built_bytes": built,
+        "peak_bytes": memory("VmHWM"),
+        "estimated_bytes": training.estimate_training_bytes(
+            config,
+            parameters,
+            *shape,
+            precision=args.precision,
+            accumulation_steps=pieces,
+            recompute_layers=recompute,
+        ),
+        "seconds": seconds,
+        # The first step compiles.
+        "seconds_per_step": statistics.median(seconds[-2:]),
+    }
+
+
+def run_cell(row: str, precision: str) -> dict[str, Any]:
+    """What `measure` gives, from a new process."""
+    command = [sys.executable, *sys.argv, f"--row={row}", f"--precision={precision}"]
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(f"{row}, {precision}: exit code {process.returncode}\n{process.stderr}")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def table(cells: list[dict[str, Any]]) -> str:
+    """The figures as a markdown table, memory in GB of 10^9 bytes."""
+    columns = ("peak", "before the first step", "estimated / measured", "s / step")
+    names = [f"{precision}: {column}" for precision in PRECISIONS for column in columns]
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row in ROWS:
+        line = [f"`{row}`" if row.startswith("--") else row]
+        for precision in PRECISIONS:
+            cell = next(c for c in cells if (c["row"], c["precision"]) == (row, precision))
+            measured = cell["peak_bytes"] - cell["imported_bytes"]
+            line += [
+                f"{cell['peak_bytes'] / 1e9:.2f} GB",
+                f"{cell['built_bytes'] / 1e9:.2f} GB",
+                f"{cell['estimated_bytes'] / 1e9:.2f} / {measured / 1e9:.2f} GB",
+                f"{cell['seconds_per_step']:.1f}",
+            ]
+        lines.append("| " + " | ".join(line) + " |")
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+    """Versions and processor."""
+    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return {
+        "tensorflow": importlib.metadata.version("tensorflow"),
+        "keras": importlib.metadata.version("keras"),
+        "python": platform.python_version(),
+        "cpu": model[1] if model else platform.processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def main() -> None:
+    """Measures all cells, or one of them in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--num_layers", type=int, default=12)
+    parser.add_argument("--batch_size", type=int, default=32, help="a multiple of 4")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file to write")
+    parser.add_argument("--row", choices=ROWS, help="only this cell, as JSON, in this process")
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
+    args = parser.parse_args()
+    if args.row:
+        print(json.dumps(measure(args)))
+        return
+    cells = []
+    for row in ROWS:
+        for precision in PRECISIONS:
+            cells.append(run_cell(row, precision))
+            print(json.dumps(cells[-1]), file=sys.stderr, flush=True)
+    print(table(cells))
+    command = " ".join(["python", *sys.argv])
+    result = {"command": command, **machine(), "cells": cells}
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    args.results.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

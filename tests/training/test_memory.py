@@ -1,0 +1,36 @@
+"""The estimate of memory against what benchmarks/memory.py measured."""
+
+import json
+
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.training import estimate_training_bytes
+from tests.oracle import ROOT
+
+PARAMETERS = 109_483_778
+CELLS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text())["cells"]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['row']} {cell['precision']}")
+def test_estimate_is_near_what_was_measured(cell):
+    both = cell["row"] == "both"
+    estimated = estimate_training_bytes(
+        BertConfig(30522),
+        PARAMETERS,
+        32,
+        128,
+        precision=cell["precision"],
+        accumulation_steps=4 if both or "accumulation" in cell["row"] else 1,
+        recompute_layers=both or "recompute" in cell["row"],
+    )
+    measured = cell["peak_bytes"] - cell["imported_bytes"]
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+def test_more_of_anything_needs_more():
+    config = BertConfig(30522)
+    plain = estimate_training_bytes(config, PARAMETERS, 32, 128)
+    assert estimate_training_bytes(config, PARAMETERS, 64, 128) > plain
+    assert estimate_training_bytes(config, PARAMETERS, 32, 512) > 4 * plain
+    assert estimate_training_bytes(config, 2 * PARAMETERS, 32, 128) > plain

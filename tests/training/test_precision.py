@@ -1,0 +1,89 @@
+"""Number types, and the scale of losses that float16 needs."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint, training
+from bert_tf.modeling import BertClassifier
+from tests.modeling.helpers import config, load, set_head
+from tests.oracle import golden
+from tests.training.helpers import (
+    NO_STOP,
+    STRATEGY,
+    as_loss,
+    batches_of,
+    classifier_loss,
+    make_optimizer,
+)
+
+
+@pytest.fixture(autouse=True)
+def _float32_afterwards():
+    yield
+    training.set_precision("float32")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_models_compute_in_it_and_keep_float32_weights(precision):
+    training.set_precision(precision)
+    model = BertClassifier(config(), 2)
+    outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
+    assert keras.backend.standardize_dtype(outputs["sequence_output"].dtype) == precision
+    assert {variable.dtype for variable in checkpoint.named_variables(model).values()} == {
+        "float32"
+    }
+    assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].dtype == tf.float32
+
+
+def _float16_step(loss_fn=classifier_loss):
+    training.set_precision("float16")
+    batches = batches_of(np.load(golden("training/classifier_10steps.npz")))
+    model = load(BertClassifier(config(), 2))
+    set_head(model, "classifier2")
+    optimizer = make_optimizer(model, 1e-3, 10, 0)
+    scale = training.LossScale()
+    step = training.make_train_step(
+        model, optimizer, as_loss(loss_fn), STRATEGY, training.StepOptions(), scale
+    )
+    return lambda: step(batches[0], NO_STOP), model, optimizer, scale
+
+
+def test_an_update_with_a_gradient_that_is_not_finite_is_left_out_and_the_scale_halves():
+    @tf.custom_gradient
+    def overflow(x):
+        return x, lambda upstream: upstream * float("inf")
+
+    run, model, optimizer, scale = _float16_step(
+        lambda outputs, batch: overflow(classifier_loss(outputs, batch))
+    )
+    before = [variable.numpy() for variable in model.trainable_variables]
+    figures = run()
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+    assert not np.isfinite(figures["gradient_norm"])
+    assert float(scale.value.numpy()) == 2.0**14
+    # The step counts: order of the data and learning rate follow it.
+    assert int(optimizer.iterations.numpy()) == 1
+
+
+def test_the_scale_doubles_after_many_good_steps():
+    run, model, _, scale = _float16_step()
+    before = model.head.output_weights.numpy()
+    scale.good_steps.assign(1998)
+    run()
+    assert float(scale.value.numpy()) == 2.0**15
+    run()
+    assert float(scale.value.numpy()) == 2.0**16
+    assert int(scale.good_steps.numpy()) == 0
+    assert np.abs(model.head.output_weights.numpy() - before).max() > 1e-5
+
+
+def test_the_scale_changes_no_gradient():
+    norms = []
+    for value in (2.0**15, 2.0**10):
+        run, *_, scale = _float16_step()
+        scale.value.assign(value)
+        norms.append(float(run()["gradient_norm"]))
+    assert norms[0] == pytest.approx(norms[1], rel=0.01)
