@@ -81,7 +81,13 @@ def dense_layer(
 
 
 def layer_norm_layer(dtype: Any) -> keras.layers.LayerNormalization:
-    """Layer normalization over the last axis, under the original's scope name and epsilon."""
+    """Layer normalization over the last axis, under the original's scope name and epsilon.
+
+    Its weights stay in float32, in which it is computed, in a model whose weights do not.
+    """
+    policy = keras.dtype_policies.get(dtype)
+    if policy.variable_dtype in ("bfloat16", "float16"):
+        dtype = f"mixed_{policy.variable_dtype}"
     return keras.layers.LayerNormalization(
         epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype
     )

@@ -213,6 +213,8 @@ class Engine:
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
         full = self.jit_compile or replicas > 1
         pad_to = -(-batch_size // replicas) * replicas if full else None
+        with self.strategy.scope():
+            model = training.cast_once(model, self.options.precision)
         return training.run_batches(
             model,
             outputs_fn,

@@ -34,6 +34,26 @@ def set_precision(precision: str = "float32") -> None:
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
 
 
+def cast_once(model: keras.Model, precision: str) -> keras.Model:
+    """A copy of a model for inference, whose weights are in the type that is computed in.
+
+    The model itself casts its weights in every call. In training that is lost among the rest; in
+    inference it was a tenth of the time (BERT-base, 8 rows of 128 tokens, bfloat16 on a CPU). The
+    results are the same, bit for bit. To be called in the scope of the model's strategy.
+
+    Args:
+        model: one of `bert_tf.modeling`.
+        precision: one of `PRECISIONS`; with float32 the model itself is returned.
+    """
+    if precision == "float32":
+        return model
+    policy = keras.saving.serialize_keras_object(keras.DTypePolicy(precision))
+    copy = type(model).from_config({**model.get_config(), "dtype": policy})
+    for target, source in zip(copy.trainable_variables, model.trainable_variables, strict=True):
+        target.assign(keras.ops.cast(source, target.dtype))
+    return copy
+
+
 class LossScale:
     """A factor on the loss that keeps small gradients above float16's smallest number.
 

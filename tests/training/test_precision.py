@@ -89,3 +89,15 @@ def test_the_scale_changes_no_gradient():
         scale.value.assign(value)
         norms.append(float(run()["gradient_norm"]))
     assert norms[0] == pytest.approx(norms[1], rel=0.01)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_weights_that_are_cast_once_give_the_same_bits(precision):
+    training.set_precision(precision)
+    model = load(BertClassifier(config(), 2))
+    copy = training.cast_once(model, precision)
+    dtypes = {"LayerNorm" in v.path: v.dtype for v in copy.trainable_variables}
+    assert dtypes == {True: "float32", False: precision}
+    inputs = {"input_ids": np.arange(20).reshape(2, 10)}
+    np.testing.assert_array_equal(copy(inputs)["logits"], model(inputs)["logits"])
+    assert training.cast_once(model, "float32") is model
