@@ -142,23 +142,25 @@ def wait_for_moment(
     training: Training, kind: str, target: int, save_steps: int, known: dict[str, float]
 ) -> None:
     """Waits for a moment of a kind, after the checkpoint of the step `target`, or for the end."""
-    first_step = training.started + known["start"]
     if kind == "start":
-        moment = random.uniform(training.started, first_step)
-    else:
-        is_new = training.step() < target
-        training.wait(lambda: training.step() >= target)
-        if not is_new:  # A start may take longer than the undisturbed one did.
-            training.wait(lambda: training.resumed() is not None)
-        begin = time.time() if is_new else max(time.time(), first_step)
-        moment = begin + random.uniform(0, save_steps * known["step"])
-    if kind != "write":
+        moment = training.started + random.uniform(0, known["start"])
         training.wait(lambda: time.time() >= moment)
+        return
+    is_new = training.step() < target
+    training.wait(lambda: training.step() >= target and (is_new or training.resumed() is not None))
+    begin = time.time() if is_new else max(time.time(), training.started + known["start"])
+    moment = begin + random.uniform(0, save_steps * known["step"])
+    # Times are guesses, and a small file is written before one looks: one checkpoint more, and
+    # the moment has come anyway.
+    newest = training.step()
+    if kind == "steps":
+        training.wait(lambda: time.time() >= moment or training.step() > newest)
         return
     # A third of the moments lies after the file is full: it gets its name, and old ones go.
     part = random.uniform(0, 1.5)
-    training.wait(lambda: training.writes(min(part, 1) * known["bytes"]), 0.0005)
-    training.wait(lambda: part < 1 or not training.writes(), 0.0005)
+    size = min(part, 0.95) * known["bytes"]
+    training.wait(lambda: training.writes(size) or training.step() > newest, 0.0005)
+    training.wait(lambda: part < 0.95 or not training.writes(), 0.0005)
 
 
 def kill_and_resume(
@@ -172,9 +174,10 @@ def kill_and_resume(
     print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
     while code == -9 and len(rows) <= kills:
         before = training.readable_step()
-        # So many checkpoints before a kill that all kills spread over the whole training.
-        left = max(0, (known["last"] - max(before, 0)) // save_steps - 2)
-        skipped = max(int(left / (kills - len(rows) + 1) + random.random()), before < 1)
+        # As many checkpoints are waited for before a kill as leave one for each kill to come.
+        to_come = kills + 1 - len(rows)
+        left = (known["last"] - max(before, 0)) // save_steps - 1 - to_come
+        skipped = max(int(max(left, 0) / to_come + random.random()), before < 1)
         target = max(before, 0) + skipped * save_steps
         kind = [*kinds, "end"][len(rows)]
         training.start()
@@ -280,7 +283,11 @@ def main() -> None:
     different = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
     checks["all tensors are the same"] = not different
     result = {"command": training.command, "undisturbed": known, **figures}
-    result |= {"tensors": len(one), "different": different, "checks": checks}
+    names, more = (
+        {f.name for f in run.folder.glob("model.ckpt-*")} for run in (reference, training)
+    )
+    result |= {"left over": sorted(more - names), "tensors": len(one), "different": different}
+    result["checks"] = checks
     (args.work_dir / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: result[key] for key in result if key != "starts"}, indent=1))
     sys.exit(not all(checks.values()))

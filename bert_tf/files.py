@@ -80,11 +80,18 @@ def remove(path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Waits until a local file is on its disk; without it, a power cut may empty a new file."""
+    """Waits until a local file, or the names in a folder, are on the disk.
+
+    Without it, a power cut may empty a new file, or take back that it was renamed.
+    """
     if is_remote(path):
         return
-    with _explained("write", path), open(path, "rb") as file:
-        os.fsync(file.fileno())
+    with _explained("write", path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def describe_absence(path: str) -> str:

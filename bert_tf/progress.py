@@ -88,7 +88,8 @@ class TrainingProgress:
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._shown = time.monotonic()
         self._step = first_step
-        # The first step compiles; throughput counts from its end.
+        # The first step compiles, and the second is under way when the first one's figures are
+        # looked at: throughput counts from then on, without the second.
         self._first_step = first_step + 1
         self._first_done = self._last_done = math.inf
         self._done = {"sequences": 0.0, "tokens": 0.0}
@@ -106,8 +107,9 @@ class TrainingProgress:
         if step <= self._first_step:
             self._first_done = now
             return
-        for name in self._done:
-            self._done[name] += figures[name]
+        if step > self._first_step + 1:
+            for name in self._done:
+                self._done[name] += figures[name]
         if now - self._shown >= self._refresh or step == self._bar.total:
             self._shown = now
             self._bar.set_postfix_str(
@@ -117,9 +119,9 @@ class TrainingProgress:
             self._bar.update(step - self._bar.n)
 
     def rates(self) -> dict[str, float]:
-        """Mean throughput so far, without the first step: curves by name."""
+        """Mean throughput so far: curves by name."""
         seconds = self._last_done - self._first_done
-        if not seconds > 0:
+        if not seconds > 0 or not self._done["sequences"]:
             return {}
         return {f"{name}_per_second": done / seconds for name, done in self._done.items()}
 

@@ -86,6 +86,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     for file in files.list_dir(os.path.dirname(prefix) or "."):
         if file.startswith(os.path.basename(prefix) + "."):
             files.sync(os.path.join(os.path.dirname(prefix), file))
+    files.sync(os.path.dirname(prefix) or ".")
 
 
 def _open(prefix: str) -> Any:

@@ -196,8 +196,8 @@ def read_dataset(
     With `replicas`, an element is the part of a batch that one replica gets, and the parts of a
     batch follow each other. All processes read all records in the same order and parse only what
     is theirs, so the batches are those of one device. With `shard_files`, where there are at
-    least as many files as processes, each process reads only files of its own, and the batches
-    are others.
+    least as many files as processes and the set is repeated, each process reads only files of its
+    own, and the batches are others.
 
     Args:
         path_or_paths: the file, or the files in the order to read them.
@@ -219,13 +219,19 @@ def read_dataset(
         A dataset of dicts as of `parse`.
 
     Raises:
-        UserError: a file is missing, or there is nothing to shuffle.
+        UserError: a file is missing, there is nothing to shuffle, or a batch cannot be split over
+            processes with files of their own.
         ValueError: there are no paths.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     _require_files(paths)
-    if shard_files and replicas and len(paths) >= replicas.total // replicas.count > 1:
-        processes = replicas.total // replicas.count
+    processes = replicas.total // replicas.count if replicas else 1
+    if shard_files and repeat and replicas and len(paths) >= processes > 1:
+        if batch_size % processes:
+            raise UserError(
+                f"A batch of {batch_size} cannot be split over {processes} processes that read "
+                "files of their own: choose a multiple"
+            )
         paths = paths[replicas.first // replicas.count :: processes]
         batch_size, num_records = batch_size // processes, None
         replicas = Replicas(0, replicas.count, replicas.count)

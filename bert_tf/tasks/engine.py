@@ -1,6 +1,7 @@
 """What every script does with devices: models and data on them, training, evaluation."""
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,8 @@ class Engine:
             gcp_project=options.gcp_project,
         )
         self.strategy = devices.strategy
-        self.jit_compile = devices.fixed_shapes or (
+        # On a TPU everything is compiled anyhow, and must not be asked for it once more.
+        self.jit_compile = not devices.fixed_shapes and (
             devices.compiles if options.jit_compile == "auto" else options.jit_compile == "true"
         )
         if not devices.is_chief:
@@ -123,6 +125,42 @@ class Engine:
             needed / 1e9,
             " on each" if replicas > 1 else "",
         )
+
+    def require_same(self, value: int, what: str, folder: str) -> None:
+        """Waits for all workers, and refuses those whose figure is not the chief's.
+
+        Args:
+            value: the figure.
+            what: its name.
+            folder: the flag of the folder that it comes from.
+
+        Raises:
+            UserError: it is another one here.
+        """
+        chief = self.devices.from_chief(value)
+        if value != chief:
+            raise UserError(
+                f"The {what} is {value} for worker {self.devices.worker}, but {chief} for worker "
+                f"0: {folder} must show all workers the same files"
+            )
+
+    def require_same_options(self) -> None:
+        """Refuses workers that were started with other flags than the chief; paths may differ.
+
+        Raises:
+            UserError: they differ.
+        """
+        flags = {
+            field.name: getattr(self.options, field.name)
+            for field in dataclasses.fields(self.options)
+            if not field.name.endswith(("_dir", "_file", "_checkpoint"))
+        }
+        digest = zlib.crc32(repr(flags).encode())
+        if digest != self.devices.from_chief(digest):
+            raise UserError(
+                f"Worker {self.devices.worker} was started with other flags than worker 0: all "
+                "workers take the same command, only TF_CONFIG differs"
+            )
 
     def make_trainer(
         self, model: keras.Model, num_train_steps: int, num_warmup_steps: int, restored: str | None
@@ -211,7 +249,7 @@ class Engine:
         """What `outputs_fn` gives for each batch of records, in their order."""
         replicas = self.devices.replicas
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
-        full = self.jit_compile or replicas > 1
+        full = self.jit_compile or self.devices.fixed_shapes or replicas > 1
         pad_to = -(-batch_size // replicas) * replicas if full else None
         with self.strategy.scope():
             model = training.cast_once(model, self.options.precision)

@@ -78,7 +78,9 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
     if engine.devices.is_chief:
         _prepare_output_dir(runner.output_dir)
     # Nobody writes before everybody has read what was there.
-    engine.devices.from_chief(0)
+    engine.require_same(global_step, "step that it goes on from", "--output_dir")
+    engine.require_same(num_train_steps, "number of steps", "--data_dir")
+    engine.require_same_options()
 
     results = Results()
     if trainer:

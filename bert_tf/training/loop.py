@@ -31,7 +31,7 @@ _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
-    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
 )
 
 
@@ -110,19 +110,27 @@ class _Run:
         self.first = self.step = int(optimizer.iterations.numpy())
         self.progress = TrainingProgress(self.step, options.num_train_steps)
         self.scalars = Scalars(options.output_dir)
+        self.profiled_from: int | None = None
 
     def train(self, batches: Iterator[Any], request: StopRequest) -> None:
         options = self.options
+        if options.profile_steps and options.profile_steps[0] > options.num_train_steps:
+            log.warning(
+                "--profile_steps begins at step %d, but there are only %d: nothing is recorded",
+                options.profile_steps[0],
+                options.num_train_steps,
+            )
         if options.is_chief and checkpoint.latest(options.output_dir) is None:
             self._save()
         behind: dict[str, tf.Tensor] = {}
         stopping = False
         while self.step < options.num_train_steps and not stopping:
-            self._profile(self.step + 1)
+            self._start_profile()
             stop = tf.constant(int(request.number is not None))
             figures = self.train_step(next(batches), stop)
             self.step += 1
-            # A device works while the figures of the step before are looked at.
+            # The device of a single process works while the figures of the step before are
+            # looked at; several wait for each other here.
             if behind:
                 self._look(self.step - 1, behind)
             behind = figures
@@ -133,8 +141,9 @@ class _Run:
                 self._look(self.step, behind)
                 behind = {}
                 self._save()
-        self._profile(None)
-        if stopping:
+            self._stop_profile(last)
+        # Also when the signal came during the last step or its saving.
+        if stopping or request.number is not None:
             log.warning("Stopped at step %d; the same command goes on from there", self.step)
             raise request.error()
         self.progress.close()
@@ -147,9 +156,11 @@ class _Run:
         )
 
     def close(self) -> None:
-        """Ends bar and curves."""
+        """Ends bar, curves and profile."""
         self.progress.close()
         self.scalars.close()
+        if self.profiled_from is not None:
+            tf.profiler.experimental.stop(save=False)
 
     def _look(self, step: int, figures: dict[str, tf.Tensor]) -> None:
         """Shows the figures of a step, once it is done.
@@ -172,6 +183,8 @@ class _Run:
             for name in ("loss", "gradient_norm")
             if not np.isfinite(values[name]) and not (name == "gradient_norm" and self.extra)
         ]
+        if self.extra and float(self.extra["loss_scale"].numpy()) <= 1.0:
+            wrong = wrong or [name for name in ("gradient_norm",) if not np.isfinite(values[name])]
         if wrong:
             newest = checkpoint.latest(self.options.output_dir)
             raise UserError(
@@ -184,23 +197,23 @@ class _Run:
         if self.options.is_chief:
             checkpoint.save(self.options.output_dir, self.model, self.optimizer, self.extra)
 
-    def _profile(self, step: int | None) -> None:
-        """Starts before the first of the steps to profile, stops after the last."""
-        if not self.options.profile_steps or not self.options.is_chief:
-            return
-        first, last = self.options.profile_steps
-        if step == max(first, self.first + 1) and step <= last:
+    def _start_profile(self) -> None:
+        """Before a step: starts the profiler when it is the first to be recorded."""
+        steps = self.options.profile_steps
+        due = steps and self.options.is_chief and steps[0] <= self.step + 1 <= steps[1]
+        if due and self.profiled_from is None:
             tf.profiler.experimental.start(self.options.output_dir)
-            self._profiling = True
-        elif getattr(self, "_profiling", False) and (step is None or step == last + 1):
-            tf.profiler.experimental.stop()
-            self._profiling = False
-            log.info(
-                "Profile of steps %d to %d: %s",
-                first,
-                last,
-                os.path.join(self.options.output_dir, "plugins", "profile"),
-            )
+            self.profiled_from = self.step + 1
+
+    def _stop_profile(self, last: bool) -> None:
+        """After a step: stops it when it was the last to be recorded."""
+        steps = self.options.profile_steps
+        if self.profiled_from is None or not steps or (self.step < steps[1] and not last):
+            return
+        tf.profiler.experimental.stop()
+        folder = os.path.join(self.options.output_dir, "plugins", "profile")
+        log.info("Profile of steps %d to %d: %s", self.profiled_from, self.step, folder)
+        self.profiled_from = None
 
 
 @contextlib.contextmanager
@@ -214,10 +227,13 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
         yield
     except tf.errors.ResourceExhaustedError as error:
         wanted = error.message.split("\n")[0][:160]
+        if "No space left" in wanted:
+            raise UserError(f"The disk is full: {wanted}") from error
         raise UserError(
             "The memory of the device does not suffice. What helps, without changing the result: "
             "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; almost "
-            "without: --precision=bfloat16; and for short texts a lower --max_seq_length. "
+            "without: --precision=bfloat16; and for short texts a lower --max_seq_length. In "
+            "evaluation and prediction: a lower --eval_batch_size or --predict_batch_size. "
             f"(TensorFlow says: {wanted})"
         ) from error
     except _LOST as error:

@@ -23,11 +23,11 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
     may be waiting here, too, or be in TensorFlow already.
 
     Args:
-        addresses: `host:port` of all workers.
+        addresses: `host:port` of all workers, checked before.
         worker: number of this one.
 
     Raises:
-        UserError: an address is none, or this worker's port is taken.
+        UserError: this worker's port is taken.
     """
     places = [_place(address) for address in addresses]
     log.info("Worker %d of %d, at %s", worker, len(addresses), addresses[worker])
@@ -46,8 +46,6 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
 
 def _place(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UserError(f"TF_CONFIG: the address of a worker is host:port. Received: {address}")
     return host.strip("[]"), int(port)
 
 

@@ -24,7 +24,7 @@ class Loss:
     gives. A share needs to know figures of the whole batch: the totals.
 
     Attributes:
-        totals: batch -> scalars by name, of a piece; they are summed over all pieces.
+        totals: batch -> scalars by name, of a replica's rows; they are summed over all replicas.
         share: (outputs, batch, totals of the whole batch) -> scalar.
     """
 
@@ -44,7 +44,9 @@ def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """How a step is computed; none of it changes what is computed, but for `clip_per_replica`.
+    """How a step is computed.
+
+    Compilation and pieces do not change the result, seed and `clip_per_replica` do.
 
     Attributes:
         seed: of dropout.
@@ -81,7 +83,8 @@ def make_train_step(
 
     Returns:
         (batch, stop) -> figures, scalars that are the same in all replicas: `loss` of the batch,
-        before the update; the `learning_rate` of the update; `gradient_norm` before clipping;
+        before the update; the `learning_rate` of the update; `gradient_norm` before clipping
+        (with `clip_per_replica` after it);
         `sequences` and `tokens` of the batch, padding not counted; `stop`, the sum of all
         processes' stop flags. The batch is one of a distributed data set, `stop` an int32 scalar.
     """

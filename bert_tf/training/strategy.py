@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from typing import Any
@@ -51,7 +52,7 @@ class Devices:
     @property
     def compiles(self) -> bool:
         """Whether XLA pays by itself: on a CPU it takes longer to compile than it gains."""
-        return self.kind == "tpu" or bool(tf.config.list_physical_devices("GPU"))
+        return bool(tf.config.list_physical_devices("GPU"))
 
     def from_chief(self, value: int) -> int:
         """The chief's number, in every process.
@@ -61,7 +62,11 @@ class Devices:
         """
         if self.workers == 1:
             return value
+        result = self._sum_of_chief(tf.constant(value, tf.int64))
+        return int(self.strategy.experimental_local_results(result)[0])
 
+    @functools.cached_property
+    def _sum_of_chief(self) -> Any:
         @tf.function
         def total(number: tf.Tensor) -> Any:
             def one_replica() -> tf.Tensor:
@@ -72,8 +77,7 @@ class Devices:
 
             return self.strategy.run(one_replica)
 
-        result = total(tf.constant(value, tf.int64))
-        return int(self.strategy.experimental_local_results(result)[0])
+        return total
 
 
 def choose_devices(
@@ -160,9 +164,11 @@ def _cluster() -> _Cluster | None:
     )
     try:
         config = json.loads(text)
-        jobs = {name: list(addresses) for name, addresses in config.get("cluster", {}).items()}
-        task = config.get("task") or {"type": "worker", "index": 0}
-        kind, index = task["type"], int(task["index"])
+        jobs = {name: _addresses(found) for name, found in config.get("cluster", {}).items()}
+        task = config.get("task")
+        if task is None and sum(map(len, jobs.values())) < 2:
+            task = {"type": next(iter(jobs), "worker"), "index": 0}
+        kind, index = str(task["type"]), int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"The environment variable TF_CONFIG cannot be read ({error!r}). It should look like "
@@ -182,6 +188,21 @@ def _cluster() -> _Cluster | None:
             f"TF_CONFIG: there is no {kind} {index}, the cluster has {len(jobs[kind])} of them"
         )
     return _Cluster(workers, index + (len(jobs.get("chief", ())) if kind == "worker" else 0))
+
+
+def _addresses(found: Any) -> list[str]:
+    """The addresses of a job.
+
+    Raises:
+        ValueError: they are not a list of `host:port`, each once.
+    """
+    if not isinstance(found, list) or len(set(map(str, found))) < len(found):
+        raise ValueError(f"not a list of different addresses: {found}")
+    for address in found:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise ValueError(f"not host:port: {address}")
+    return found
 
 
 def _multi_worker(cluster: _Cluster | None) -> Devices:

@@ -27,6 +27,7 @@ FLAGS = {
     "train_batch_size": 16,
     "learning_rate": 5e-4,
     "num_train_epochs": 10,
+    "random_seed": 5,
     "output_dir": OUTPUT.relative_to(ROOT),
 }
 

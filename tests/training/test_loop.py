@@ -181,3 +181,24 @@ def test_profile(tmp_path):
 def test_only_the_chief_writes(tmp_path):
     _train(tmp_path, batches_of(_case()), steps=3, is_chief=False, profile_steps=(1, 2))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_during_the_last_step_is_heard_too(tmp_path):
+    with pytest.raises(Terminated):
+        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5)
+    assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
+
+
+def test_a_profile_beyond_the_end_is_announced_and_one_that_breaks_off_is_closed(tmp_path, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    _train(tmp_path / "a", batches_of(_case()), steps=2, profile_steps=(7, 8))
+    assert "there are only 2: nothing is recorded" in caplog.text
+    with pytest.raises(ZeroDivisionError):
+        _train(tmp_path / "b", _forever(lambda: 1 / 0, 3), profile_steps=(2, 8))
+    _train(tmp_path / "c", batches_of(_case()), steps=4, profile_steps=(2, 8))
+    assert "Profile of steps 2 to 4" in caplog.text
+
+
+def test_a_full_disk_is_not_called_memory():
+    with pytest.raises(UserError, match="disk is full"), training.explained_errors():
+        raise tf.errors.ResourceExhaustedError(None, None, "x.v2; No space left on device")

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, training
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
@@ -80,6 +81,28 @@ def test_the_scale_doubles_after_many_good_steps():
     assert float(scale.value.numpy()) == 2.0**9
     assert int(scale.good_steps.numpy()) == 0
     assert np.abs(model.head.output_weights.numpy() - before).max() > 1e-5
+
+
+def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
+    @tf.custom_gradient
+    def overflow(x):
+        return x, lambda upstream: upstream * float("nan")
+
+    training.set_precision("float16")
+    model, scale = BertClassifier(config(), 2), training.LossScale()
+    optimizer = make_optimizer(model, 1e-3, 100, 0)
+    step = training.make_train_step(
+        model,
+        optimizer,
+        as_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
+        STRATEGY,
+        training.StepOptions(),
+        scale,
+    )
+    batches = batches_of(np.load(golden("training/classifier_10steps.npz"))) * 10
+    options = training.LoopOptions(str(tmp_path), 100, 50)
+    with pytest.raises(UserError, match=r"gradient norm is nan at step 1[5-7]"):
+        training.train(step, model, optimizer, batches, options, scale)
 
 
 def test_the_scale_changes_no_gradient():
