@@ -166,7 +166,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             gradients: one for each variable.
         """
         dense = [_dense(gradient) for gradient in gradients]
-        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in dense))
+        # Summed up by one operation: a chain of additions may be put into another order by
+        # TensorFlow's graph optimizer, from one process to the next.
+        norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in dense])))
         if self.global_clipnorm is None:
             return dense, norm
         factor = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
