@@ -122,7 +122,7 @@ class Engine:
             if replicas > 1
             else f"batches of {size} rows",
             f", in {pieces} pieces" if pieces > 1 else "",
-            needed / 1e9,
+            max(needed / 1e9, 0.1),
             " on each" if replicas > 1 else "",
         )
 

@@ -177,14 +177,9 @@ class _Run:
             self.scalars.write(step, {**curves, **self.progress.rates()})
 
     def _require_finite(self, step: int, values: dict[str, float]) -> None:
-        # With a loss scale, a gradient that overflows is expected, and left out.
-        wrong = [
-            name
-            for name in ("loss", "gradient_norm")
-            if not np.isfinite(values[name]) and not (name == "gradient_norm" and self.extra)
-        ]
-        if self.extra and float(self.extra["loss_scale"].numpy()) <= 1.0:
-            wrong = wrong or [name for name in ("gradient_norm",) if not np.isfinite(values[name])]
+        # A gradient that only a loss scale makes overflow is expected, and left out.
+        checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
+        wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
             newest = checkpoint.latest(self.options.output_dir)
             raise UserError(

@@ -84,7 +84,7 @@ def make_train_step(
     Returns:
         (batch, stop) -> figures, scalars that are the same in all replicas: `loss` of the batch,
         before the update; the `learning_rate` of the update; `gradient_norm` before clipping
-        (with `clip_per_replica` after it);
+        (with `clip_per_replica` after it); the `loss_scale` it was computed with, 1 without one;
         `sequences` and `tokens` of the batch, padding not counted; `stop`, the sum of all
         processes' stop flags. The batch is one of a distributed data set, `stop` an int32 scalar.
     """
@@ -128,7 +128,7 @@ class _Replica:
         context = tf.distribute.get_replica_context()
         totals = self._sum(self._totals(batch))
         learning_rate = tf.identity(self.optimizer.learning_rate)
-        scale = self.loss_scale.value.value if self.loss_scale else tf.constant(1.0)
+        scale = tf.identity(self.loss_scale.value.value if self.loss_scale else 1.0)
         seed = self._seed(context.replica_id_in_sync_group)
         share, gradients = self.gradients(batch, totals, seed, scale)
         if self.options.clip_per_replica:
@@ -147,6 +147,7 @@ class _Replica:
             "loss": self._sum(share),
             "learning_rate": learning_rate,
             "gradient_norm": norm,
+            "loss_scale": scale,
             "sequences": totals["sequences"],
             "tokens": totals["tokens"],
             # A copy on this replica: what comes from outside cannot be summed.
@@ -226,4 +227,4 @@ class _Replica:
 
 def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:
     """[B, ..] -> [pieces, B / pieces, ..]."""
-    return tf.reshape(value, [pieces, value.shape[0] // pieces, *value.shape[1:]])
+    return tf.reshape(value, [pieces, -1, *value.shape[1:]])

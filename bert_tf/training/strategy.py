@@ -165,8 +165,8 @@ def _cluster() -> _Cluster | None:
     try:
         config = json.loads(text)
         jobs = {name: _addresses(found) for name, found in config.get("cluster", {}).items()}
-        task = config.get("task")
-        if task is None and sum(map(len, jobs.values())) < 2:
+        task = config.get("task", {})
+        if not task and sum(map(len, jobs.values())) < 2:
             task = {"type": next(iter(jobs), "worker"), "index": 0}
         kind, index = str(task["type"]), int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -113,7 +113,7 @@ def test_another_workers_stop_ends_this_one_too(tmp_path):
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     figures = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
-    figures |= {"sequences": 4.0, "tokens": 9.0}
+    figures |= {"sequences": 4.0, "tokens": 9.0, "loss_scale": 1.0}
 
     def step(batch, stop):
         optimizer.iterations.assign_add(1)
