@@ -41,6 +41,7 @@ setup(
     extras_require={
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
+        "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
     },
     entry_points={

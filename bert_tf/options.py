@@ -105,6 +105,12 @@ class TrainingOptions:
         "keeping it: less memory, about a third more time.",
         new=True,
     )
+    length_grouping: bool = option(
+        False,
+        "Form batches of texts of similar length, for less padding; their order stays random, and "
+        "the same for the same seed.",
+        new=True,
+    )
     profile_steps: str | None = option(
         None,
         "Two steps, as in 10,20: TensorFlow's profiler records from the first to the last.",
@@ -152,10 +158,17 @@ class DeviceOptions:
         new=True,
         choices=("float32", "bfloat16", "float16"),
     )
+    fixed_shapes: bool = option(
+        False,
+        "Pad every batch to --max_seq_length, instead of to its longest text. Always so on TPUs "
+        "and where XLA compiles.",
+        new=True,
+    )
     jit_compile: str = option(
         "auto",
-        "Compile the steps with XLA. auto: on GPUs and TPUs, not on CPUs, where it takes long "
-        "to compile and gains nothing in training.",
+        "Compile the steps with XLA, which needs fixed shapes. auto: on TPUs, and on GPUs with "
+        "--fixed_shapes=true; not on CPUs, where it takes long to compile and gains nothing in "
+        "training.",
         new=True,
         choices=("auto", "true", "false"),
     )

@@ -4,14 +4,12 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
-
-Item = TypeVar("Item")
 
 log = logging.getLogger("bert_tf")
 
@@ -63,14 +61,6 @@ def bar(total: int, what: str, initial: int = 0) -> tqdm:
         dynamic_ncols=terminal,
         bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
     )
-
-
-def counted(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Passes items through and shows how many of `total` have passed."""
-    with bar(total, what) as shown:
-        for item in items:
-            yield item
-            shown.update()
 
 
 class TrainingProgress:

@@ -211,15 +211,18 @@ class BasicTokenizer:
         Raises:
             ValueError: when the text is neither str nor bytes.
         """
-        text = convert_to_unicode(text).translate(_CLEAN)
+        return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
+
+    def normalize(self, text: str) -> str:
+        """Cleans a text so far that it only has to be split at whitespace."""
+        text = text.translate(_CLEAN)
         if not self.do_lower_case:
-            return whitespace_tokenize(text.translate(_PART))
+            return text.translate(_PART)
         # The original splits into words before this point. It is the same for the whole text at
         # once: neither the choice of the final sigma nor the order of combining characters looks
         # past whitespace, and no character becomes whitespace here.
         # The result stays decomposed: Hangul, for instance, is left as single jamo.
-        decomposed = unicodedata.normalize("NFD", text.lower())
-        return whitespace_tokenize(decomposed.translate(_STRIP_AND_PART))
+        return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_AND_PART)
 
 
 class WordpieceTokenizer:

@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from bert_tf.errors import UserError
 
@@ -100,17 +102,30 @@ def truncate_seq_pair(tokens_a: list[str], tokens_b: list[str], max_length: int)
     """
     if max_length < 0:
         raise ValueError(f"max_length must be 0 or more. Received: max_length={max_length}")
-    excess = max(len(tokens_a) + len(tokens_b) - max_length, 0)
+    length_a, length_b = truncated_lengths(len(tokens_a), len(tokens_b), max_length)
+    del tokens_a[int(length_a) :]
+    del tokens_b[int(length_b) :]
+
+
+def truncated_lengths(length_a: Any, length_b: Any, max_length: Any) -> tuple[Any, Any]:
+    """How long the texts of a pair are after `truncate_seq_pair`.
+
+    Args:
+        length_a: tokens of the first text, a number or an array of them.
+        length_b: of the second.
+        max_length: of both together.
+
+    Returns:
+        The new lengths.
+    """
+    excess = np.maximum(length_a + length_b - max_length, 0)
     # The longer one gives alone until both are as long, and then they take turns, B first.
-    only_longer = min(abs(len(tokens_a) - len(tokens_b)), excess)
+    only_longer = np.minimum(np.abs(length_a - length_b), excess)
     in_turns = excess - only_longer
-    from_a, from_b = in_turns // 2, in_turns - in_turns // 2
-    if len(tokens_a) > len(tokens_b):
-        from_a += only_longer
-    else:
-        from_b += only_longer
-    del tokens_a[len(tokens_a) - from_a :]
-    del tokens_b[len(tokens_b) - from_b :]
+    a_is_longer = length_a > length_b
+    from_a = in_turns // 2 + np.where(a_is_longer, only_longer, 0)
+    from_b = in_turns - in_turns // 2 + np.where(a_is_longer, 0, only_longer)
+    return length_a - from_a, length_b - from_b
 
 
 def truncate_to_fit(tokens_a: list[str], tokens_b: list[str] | None, max_seq_length: int) -> None:
@@ -124,17 +139,26 @@ def truncate_to_fit(tokens_a: list[str], tokens_b: list[str] | None, max_seq_len
     Raises:
         UserError: not even the special tokens fit.
     """
-    special = 3 if tokens_b else 2
+    require_room(bool(tokens_b), max_seq_length)
+    if tokens_b:
+        truncate_seq_pair(tokens_a, tokens_b, max_seq_length - 3)
+    else:
+        del tokens_a[max_seq_length - 2 :]
+
+
+def require_room(pair: bool, max_seq_length: int) -> None:
+    """Refuses a length that has no room for the special tokens of a text, or of a pair.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    special = 3 if pair else 2
     if max_seq_length < special:
-        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if tokens_b else ("text", "[CLS] A [SEP]")
+        kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
         raise UserError(
             f"max_seq_length={max_seq_length} is too small: the {special} special tokens of a "
             f"{kind} ({form}) do not fit. Pass a larger --max_seq_length, such as 128."
         )
-    if tokens_b:
-        truncate_seq_pair(tokens_a, tokens_b, max_seq_length - special)
-    else:
-        del tokens_a[max_seq_length - special :]
 
 
 def pack(
@@ -203,7 +227,7 @@ def convert_single_example(
         zeros = [0] * max_seq_length
         return InputFeatures(zeros, list(zeros), list(zeros), label_id=0, is_real_example=False)
 
-    label_id = _label_id(example, label_list)
+    label_id = find_label_id(example, label_list)
     tokens_a = tokenizer.tokenize(example.text_a)
     tokens_b = tokenizer.tokenize(example.text_b) if example.text_b else None
     truncate_to_fit(tokens_a, tokens_b, max_seq_length)
@@ -230,7 +254,12 @@ def convert_examples_to_features(
     ]
 
 
-def _label_id(example: InputExample, label_list: Sequence[str]) -> int | float:
+def find_label_id(example: InputExample, label_list: Sequence[str]) -> int | float:
+    """Position of an example's label in the list; the label as a number where that is empty.
+
+    Raises:
+        UserError: the example has no label, or none of the list, or one that is no number.
+    """
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
     if not label_list:
@@ -247,6 +276,18 @@ def _label_id(example: InputExample, label_list: Sequence[str]) -> int | float:
             f"Label {example.label!r} of example {example.guid} is not one of "
             f"{', '.join(label_list)}. Correct the data, or add it to the labels of the task."
         ) from None
+
+
+def log_examples(
+    examples: Sequence[InputExample],
+    label_list: Sequence[str],
+    max_seq_length: int,
+    tokenizer: Tokenizer,
+) -> None:
+    """Logs the first five examples in tokens and in numbers, at the level DEBUG."""
+    if _logger.isEnabledFor(logging.DEBUG):
+        shown = examples[:_EXAMPLES_SHOWN]
+        convert_examples_to_features(shown, label_list, max_seq_length, tokenizer)
 
 
 def _log_example(example: InputExample, packed: PackedSequence, label_id: int | float) -> None:

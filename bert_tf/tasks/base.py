@@ -1,7 +1,7 @@
 """The contract between a fine-tuning task and the runner."""
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ class Task(abc.ABC):
     """What a fine-tuning task says about itself; everything else is the runner's.
 
     A split is one of `train`, `eval`, `predict`. An example is whatever `read_examples` gives;
-    a row is what becomes one record and one row of a batch. An example may become several.
+    a row is what becomes one record and one row of a batch. An example may become several rows.
     """
 
     @abc.abstractmethod
@@ -37,8 +37,14 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def rows(self, examples: Iterable[Any], split: str) -> Iterator[Mapping[str, Any]]:
-        """Turns examples into the features of records, in order."""
+    def to_features(self, examples: Sequence[Any], split: str) -> Mapping[str, np.ndarray]:
+        """Turns some examples, one or more, into the features of their records, in order.
+
+        Several threads call it at once.
+
+        Returns:
+            An array [n, ..] for each of `features`.
+        """
 
     @abc.abstractmethod
     def build_model(self, **kwargs: Any) -> keras.Model:

@@ -1,16 +1,18 @@
 """Classes of texts and of pairs of texts: what `run_classifier.py` runs."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_tf import files
+from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import glue
-from bert_tf.data.features import InputExample, convert_single_example
+from bert_tf.data.features import InputExample, log_examples
+from bert_tf.data.packing import convert_examples
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.evaluation.metrics import classification_metrics
@@ -50,7 +52,7 @@ class Classification(Task):
         self.tsv_task = tsv_task
         self.data_dir = data_dir
         self.config = config
-        self.tokenizer = tokenizer
+        self.tokenizer = BatchTokenizer(tokenizer)
         self.max_seq_length = max_seq_length
 
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -68,21 +70,12 @@ class Classification(Task):
         if not examples:
             path = os.path.join(self.data_dir, self.tsv_task.splits[file_split].file)
             raise UserError(f"{path} has not one example: there is nothing to {split} on")
+        log_examples(examples, self.tsv_task.labels, self.max_seq_length, self.tokenizer.reference)
         return examples
 
-    def rows(self, examples: Iterable[InputExample], split: str) -> Iterator[dict[str, Any]]:
+    def to_features(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
         """One row for each example."""
-        for index, example in enumerate(examples):
-            features = convert_single_example(
-                index, example, self.tsv_task.labels, self.max_seq_length, self.tokenizer
-            )
-            yield {
-                "input_ids": features.input_ids,
-                "input_mask": features.input_mask,
-                "segment_ids": features.segment_ids,
-                "label_ids": features.label_id,
-                "is_real_example": int(features.is_real_example),
-            }
+        return convert_examples(examples, self.tsv_task.labels, self.max_seq_length, self.tokenizer)
 
     def build_model(self, **kwargs: Any) -> keras.Model:
         """Encoder and classifier."""

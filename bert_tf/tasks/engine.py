@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoint, training
-from bert_tf.data import records
+from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.optimization import AdamWeightDecay, create_optimizer
 from bert_tf.progress import log, speak_only_of_trouble
@@ -56,10 +57,12 @@ class Engine:
             gcp_project=options.gcp_project,
         )
         self.strategy = devices.strategy
+        fixed_shapes = devices.fixed_shapes or options.fixed_shapes
+        compiled = {"auto": devices.compiles and fixed_shapes, "true": True, "false": False}
         # On a TPU everything is compiled anyhow, and must not be asked for it once more.
-        self.jit_compile = not devices.fixed_shapes and (
-            devices.compiles if options.jit_compile == "auto" else options.jit_compile == "true"
-        )
+        self.jit_compile = not devices.fixed_shapes and compiled[options.jit_compile]
+        # XLA compiles for each shape anew.
+        self.fixed_shapes = fixed_shapes or self.jit_compile
         if not devices.is_chief:
             speak_only_of_trouble()
 
@@ -100,7 +103,7 @@ class Engine:
                 f"--train_batch_size={size} is fewer than one example for each of {replicas} "
                 "devices"
             )
-        even = self.devices.fixed_shapes or options.gradient_clip_scope == "replica"
+        even = self.fixed_shapes or options.gradient_clip_scope == "replica"
         if (even or pieces > 1) and size % (replicas * pieces):
             raise UserError(
                 f"--train_batch_size={size} must be a multiple of {replicas * pieces}, which is "
@@ -196,7 +199,7 @@ class Engine:
             model: that is trained.
             trainer: of `make_trainer`.
             loss: of a batch.
-            batches: of `dataset`, from the optimizer's step on.
+            batches: of `training_dataset`.
         """
         options = self.options
         step_options = training.StepOptions(
@@ -206,7 +209,13 @@ class Engine:
             clip_per_replica=options.gradient_clip_scope == "replica",
         )
         step = training.make_train_step(
-            model, trainer.optimizer, loss, self.strategy, step_options, trainer.loss_scale
+            model,
+            trainer.optimizer,
+            loss,
+            self.strategy,
+            step_options,
+            trainer.loss_scale,
+            batches.element_spec,
         )
         loop_options = training.LoopOptions(
             output_dir=options.output_dir,
@@ -218,20 +227,45 @@ class Engine:
         )
         training.train(step, model, trainer.optimizer, batches, loop_options, trainer.loss_scale)
 
+    def training_dataset(
+        self, paths: str | Sequence[str], features: Sequence[Feature], num_records: int, step: int
+    ) -> Any:
+        """Shuffled batches without end, from a step of the training on."""
+        options = self.options
+        return self.dataset(
+            paths,
+            features,
+            options.train_batch_size,
+            shuffle_seed=options.random_seed,
+            num_records=num_records,
+            repeat=True,
+            # All batches are full. That their shape is not known otherwise is wanted, see
+            # `make_train_step`.
+            drop_remainder=self.jit_compile or self.devices.fixed_shapes,
+            group_by_length=options.length_grouping,
+            skip_batches=step,
+        )
+
     def dataset(
         self,
         paths: str | Sequence[str],
-        features: Sequence[records.Feature],
+        features: Sequence[Feature],
         batch_size: int,
         **kwargs: Any,
     ) -> Any:
-        """`records.read_dataset`, distributed over the devices."""
+        """`read_dataset`, distributed over the devices; without padding where shapes may vary."""
 
         def of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
             count = context.num_replicas_in_sync // context.num_input_pipelines
             first = context.input_pipeline_id * count
-            replicas = records.Replicas(first, count, context.num_replicas_in_sync)
-            return records.read_dataset(paths, features, batch_size, replicas=replicas, **kwargs)
+            return read_dataset(
+                paths,
+                features,
+                batch_size,
+                replicas=Replicas(first, count, context.num_replicas_in_sync),
+                cut_padding=not self.fixed_shapes,
+                **kwargs,
+            )
 
         return self.strategy.distribute_datasets_from_function(of_process)
 
@@ -240,26 +274,32 @@ class Engine:
         model: keras.Model,
         outputs_fn: Callable,
         path: str,
-        features: Sequence[records.Feature],
+        features: Sequence[Feature],
         *,
         num_examples: int,
         batch_size: int,
         what: str,
-    ) -> list[dict[str, np.ndarray]]:
-        """What `outputs_fn` gives for each batch of records, in their order."""
+    ) -> dict[str, np.ndarray]:
+        """What `outputs_fn` gives for each record, in their order."""
         replicas = self.devices.replicas
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
-        full = self.jit_compile or self.devices.fixed_shapes or replicas > 1
+        full = self.fixed_shapes or replicas > 1
         pad_to = -(-batch_size // replicas) * replicas if full else None
         with self.strategy.scope():
             model = training.cast_once(model, self.options.precision)
         return training.run_batches(
             model,
             outputs_fn,
-            self.dataset(path, features, batch_size, pad_to=pad_to),
+            self.dataset(
+                path,
+                features,
+                batch_size,
+                pad_to=pad_to,
+                group_by_length=not self.fixed_shapes,
+                row_numbers=True,
+            ),
             strategy=self.strategy,
             num_examples=num_examples,
-            batch_size=batch_size,
             what=what,
             jit_compile=self.jit_compile,
         )

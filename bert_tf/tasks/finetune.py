@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,9 +11,10 @@ import numpy as np
 
 from bert_tf import checkpoint, files, training
 from bert_tf.data import records
+from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
-from bert_tf.progress import Scalars, counted, log
+from bert_tf.progress import Scalars, bar, log
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.start import restore_weights
@@ -21,6 +22,8 @@ from bert_tf.tasks.start import restore_weights
 EVAL_RESULTS = "eval_results.txt"
 # Where the original's evaluation writes its curves.
 EVAL_FOLDER = "eval"
+# Examples that one call of a task's `to_features` gets.
+_CONVERTED_TOGETHER = 1024
 
 
 @dataclasses.dataclass
@@ -137,26 +140,20 @@ class _Runner:
     def train(self, examples: Sequence[Any], trainer: Trainer) -> None:
         """Trains from the optimizer's step up to the last."""
         path, count = self._write_records(examples, "train")
-        batches = self.engine.dataset(
-            path,
-            self.task.features("train"),
-            self.options.train_batch_size,
-            shuffle_seed=self.options.random_seed,
-            num_records=count,
-            repeat=True,
-            drop_remainder=True,
-            skip_batches=int(trainer.optimizer.iterations.numpy()),
-        )
+        step = int(trainer.optimizer.iterations.numpy())
+        batches = self.engine.training_dataset(path, self.task.features("train"), count, step)
         self.engine.train(self.model, trainer, training.mean_loss(self.task.loss), batches)
 
     def evaluate(self, examples: Sequence[Any], global_step: int) -> dict[str, Any]:
         """Evaluates and writes `eval_results.txt`, and the figures as curves."""
-        batches = self._run(examples, "eval", self.options.eval_batch_size, self.task.eval_outputs)
+        size = self.options.eval_batch_size
+        results = self._run(examples, "eval", size, self.task.eval_outputs)
+        losses = chunks(results["per_example_loss"], size)
         metrics = {
-            **self.task.metrics(_joined(batches)),
+            **self.task.metrics(results),
             "global_step": global_step,
             # The mean over batches, in which a short last one counts in full: Estimator's figure.
-            "loss": np.float32(np.mean([batch["per_example_loss"].mean() for batch in batches])),
+            "loss": np.float32(np.mean([batch.mean() for batch in losses])),
         }
         # str and not a format: it gives the shortest digits that tell the float32 from others.
         lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
@@ -176,10 +173,10 @@ class _Runner:
             Their paths.
         """
         size = self.options.predict_batch_size
-        batches = self._run(examples, "predict", size, self.task.predict_outputs)
+        results = self._run(examples, "predict", size, self.task.predict_outputs)
         if not self.is_chief:
             return []
-        written = list(self.task.write_predictions(examples, _joined(batches), self.output_dir))
+        written = list(self.task.write_predictions(examples, results, self.output_dir))
         log.info("Prediction of %d examples: %s", len(examples), ", ".join(written))
         return written
 
@@ -188,9 +185,8 @@ class _Runner:
         path = os.path.join(self.output_dir, RECORD_FILES[split])
         count = 0
         if self.is_chief:
-            shown = counted(examples, len(examples), f"{split} features")
-            rows = self.task.rows(shown, split)
-            count = records.write_records(path, self.task.features(split), rows)
+            batches = self._features(examples, split)
+            count = records.write_records(path, self.task.features(split), batches)
         count = self.engine.devices.from_chief(count)
         if not files.exists(path):
             raise UserError(
@@ -199,9 +195,19 @@ class _Runner:
             )
         return path, count
 
+    def _features(self, examples: Sequence[Any], split: str) -> Iterator[Mapping[str, np.ndarray]]:
+        def convert(part: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
+            return len(part), self.task.to_features(part, split)
+
+        converted = map_in_order(convert, chunks(examples, _CONVERTED_TOGETHER))
+        with contextlib.closing(converted), bar(len(examples), f"{split} features") as shown:
+            for count, rows in converted:
+                yield rows
+                shown.update(count)
+
     def _run(
         self, examples: Sequence[Any], split: str, batch_size: int, outputs_fn: Callable
-    ) -> list[dict[str, np.ndarray]]:
+    ) -> dict[str, np.ndarray]:
         path, count = self._write_records(examples, split)
         return self.engine.run_batches(
             self.model,
@@ -212,7 +218,3 @@ class _Runner:
             batch_size=batch_size,
             what=split,
         )
-
-
-def _joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

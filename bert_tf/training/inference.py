@@ -1,12 +1,13 @@
 """A model over a whole set, once, in order: what evaluation and prediction are made of."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.data.input_pipeline import ROW_NUMBER
 from bert_tf.progress import bar
 from bert_tf.training.step import Batch
 
@@ -18,38 +19,42 @@ def run_batches(
     *,
     strategy: tf.distribute.Strategy,
     num_examples: int,
-    batch_size: int,
     what: str,
     jit_compile: bool = False,
-) -> list[dict[str, np.ndarray]]:
-    """Runs a model over a set once, without dropout, in the order of the set.
+) -> dict[str, np.ndarray]:
+    """Runs a model over a set once, without dropout.
 
     Args:
         model: takes a batch.
-        outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back.
-        dataset: distributed batches; a last one that was not full may have rows added at its end.
+        outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back; beyond the first, their
+            dimensions are the same in all batches.
+        dataset: distributed batches with `row_number`; rows may come in any order, and twice.
         strategy: where it runs.
-        num_examples: rows of the set; what was added is cut off.
-        batch_size: rows of a batch, over all replicas.
+        num_examples: rows of the set.
         what: name of the progress bar.
         jit_compile: by XLA; the shapes must be fixed then.
 
     Returns:
-        What `outputs_fn` gave for each batch, as arrays.
+        What `outputs_fn` gave [num_examples, ..], in the order of the set.
     """
-    step = make_inference_step(model, outputs_fn, dataset.element_spec, strategy, jit_compile)
-    results: list[dict[str, np.ndarray]] = []
+
+    def numbered(outputs: Any, batch: Batch) -> dict[str, Any]:
+        return {**outputs_fn(outputs, batch), ROW_NUMBER: batch[ROW_NUMBER]}
+
+    step = make_inference_step(model, numbered, dataset.element_spec, strategy, jit_compile)
+    results: dict[str, np.ndarray] = {}
+    done = np.zeros(num_examples, bool)
     with bar(num_examples, what) as shown:
-        for batch, rows in zip(dataset, _rows(num_examples, batch_size), strict=True):
-            outputs = step(batch)
-            results.append({name: value.numpy()[:rows] for name, value in outputs.items()})
-            shown.update(rows)
+        for batch in dataset:
+            outputs = {name: value.numpy() for name, value in step(batch).items()}
+            rows = outputs.pop(ROW_NUMBER)
+            for name, values in outputs.items():
+                if name not in results:
+                    results[name] = np.empty((num_examples, *values.shape[1:]), values.dtype)
+                results[name][rows] = values
+            shown.update(int((~done[rows]).sum()))
+            done[rows] = True
     return results
-
-
-def _rows(num_examples: int, batch_size: int) -> Iterable[int]:
-    for first in range(0, num_examples, batch_size):
-        yield min(batch_size, num_examples - first)
 
 
 def make_inference_step(

@@ -70,6 +70,7 @@ def make_train_step(
     strategy: tf.distribute.Strategy,
     options: StepOptions,
     loss_scale: LossScale | None = None,
+    element_spec: Any = None,
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """The compiled function that takes a batch and updates the model.
 
@@ -80,6 +81,12 @@ def make_train_step(
         strategy: where it runs; model, optimizer and scale were made in its scope.
         options: see there.
         loss_scale: for float16.
+        element_spec: of the batches, for a function that is traced once; by default it is traced
+            for each shape that comes. A training that is not compiled by XLA and is to be
+            repeatable bit for bit needs batches with a number of rows that is not known: where
+            all shapes are, TensorFlow's memory optimizer (one of the graph optimizers, "Grappler")
+            turns the sum of three gradients or more into additions to a variable, in the order in
+            which the gradients happen to be ready.
 
     Returns:
         (batch, stop) -> figures, scalars that are the same in all replicas: `loss` of the batch,
@@ -94,7 +101,9 @@ def make_train_step(
     if options.jit_compile and not whole:
         replica.gradients = tf.function(replica.gradients, jit_compile=True)
 
-    @tf.function(jit_compile=whole)
+    signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
+
+    @tf.function(jit_compile=whole, input_signature=signature)
     def step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         figures = strategy.run(replica.step, args=(batch, stop))
         return {
@@ -227,4 +236,8 @@ class _Replica:
 
 def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:
     """[B, ..] -> [pieces, B / pieces, ..]."""
-    return tf.reshape(value, [pieces, -1, *value.shape[1:]])
+    shape = value.shape
+    if shape.is_fully_defined():  # On TPUs it must stay so.
+        return tf.reshape(value, [pieces, shape[0] // pieces, *shape[1:]])
+    sizes = tf.shape(value)
+    return tf.reshape(value, tf.concat([[pieces, sizes[0] // pieces], sizes[1:]], axis=0))

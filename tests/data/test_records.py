@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.records import (
     Feature,
-    Replicas,
     count_records,
     parse,
-    read_dataset,
     sequence_features,
     write_records,
 )
@@ -38,20 +37,12 @@ def raw_records(path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
 
 
-@pytest.fixture
-def hundred(tmp_path) -> str:
-    """A file with the numbers from 0 to 99."""
-    path = str(tmp_path / "hundred.tf_record")
-    write_records(path, IDS, ({"id": i} for i in range(100)))
-    return path
+def numbers(values) -> list[dict]:
+    return [{"id": np.array(values, np.int64)}]
 
 
-def ids(dataset) -> list[list[int]]:
-    return [batch["id"].numpy().tolist() for batch in dataset]
-
-
-def joined(batches: list[list[int]]) -> list[int]:
-    return [i for batch in batches for i in batch]
+def stacked(rows) -> list[dict]:
+    return [{name: np.array([row[name] for row in rows]) for name in rows[0]}]
 
 
 # ---- Against the original's files ----------------------------------------------------------
@@ -65,8 +56,10 @@ def test_records_are_those_of_the_original(tmp_path, name):
     count = len(arrays["input_ids"])
     path = str(tmp_path / "ours.tf_record")
 
-    rows = ({key: arrays[key][i] for key in arrays} for i in range(count))
-    assert write_records(path, features, rows) == count
+    halves = (
+        {key: arrays[key][part] for key in arrays} for part in np.split(np.arange(count), [1])
+    )
+    assert write_records(path, features, halves) == count
 
     # The original's map entries have no fixed order: compare both in one order.
     ours, theirs = raw_records(path), raw_records(original)
@@ -87,12 +80,12 @@ def test_records_are_those_of_the_original(tmp_path, name):
 def test_what_is_written_is_what_is_parsed(tmp_path):
     path = str(tmp_path / "mixed.tf_record")
     other = {
-        "ids": np.array([7, -8, 2**31 - 1]),
-        "weights": np.array([1.0, 0.25], np.float16),
-        "label": [True],
-        "score": 3,
+        "ids": np.array([[7, -8, 2**31 - 1]]),
+        "weights": np.array([[1.0, 0.25]], np.float16),
+        "label": [[True]],
+        "score": [3],
     }
-    assert write_records(path, MIXED, [ROW, other]) == 2
+    assert write_records(path, MIXED, [*stacked([ROW]), other]) == 2
     (batch,) = read_dataset(path, MIXED, batch_size=8)
     found = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
     assert found == {
@@ -103,16 +96,10 @@ def test_what_is_written_is_what_is_parsed(tmp_path):
     }
 
 
-def test_shapes_are_known_before_a_record_is_read(hundred):
-    dataset = read_dataset(hundred, MIXED, 4, drop_remainder=True)
-    shapes = {key: spec.shape.as_list() for key, spec in dataset.element_spec.items()}
-    assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
-
-
 def test_the_same_rows_give_the_same_bytes(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
-    write_records(str(paths[0]), MIXED, [ROW] * 5)
-    write_records(str(paths[1]), MIXED[::-1], [dict(reversed(ROW.items()))] * 5)
+    write_records(str(paths[0]), MIXED, stacked([ROW] * 5))
+    write_records(str(paths[1]), MIXED[::-1], stacked([dict(reversed(ROW.items()))]) * 5)
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert paths[0].stat().st_size > 0
 
@@ -120,32 +107,34 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": None}, "Row 1 lacks ['label']"),
-        ({"extra": 1}, "has beyond them ['extra']"),
+        ({"label": None}, "It lacks ['label']"),
+        ({"extra": [1]}, "has beyond them ['extra']"),
         (
-            {"ids": [1, 2]},
-            "Feature 'ids' is declared with shape (3,). Received: shape (2,) in row 1",
+            {"ids": [[1, 2]]},
+            "Feature 'ids' is declared with shape (3,), which is (1, 3) for 1 rows. Received: "
+            "shape (1, 2) in the batch from row 1 on",
         ),
-        ({"ids": [[1, 2, 3]]}, "Received: shape (1, 3) in row 1"),
-        ({"ids": 1}, "Received: shape () in row 1"),
-        ({"label": [1, 2]}, "Feature 'label' is declared with shape (). Received: shape (2,)"),
+        ({"ids": [1, 2, 3]}, "Received: shape (3,) in the batch from row 1 on"),
+        ({"label": [[1, 2]]}, "Feature 'label' is declared with shape ()"),
+        ({"label": [1, 2]}, "Received: shape (2,)"),
         ({"label": []}, "Received: shape (0,)"),
         (
-            {"ids": [1.0, 2.0, 3.0]},
-            "Feature 'ids' is declared as int64. Received: float64 in row 1",
+            {"ids": [[1.0, 2.0, 3.0]]},
+            "Feature 'ids' is declared as int64. Received: float64 in the batch from row 1 on",
         ),
-        ({"label": "yes"}, "Feature 'label' is declared as int64. Received: <U3"),
-        ({"score": "high"}, "Feature 'score' is declared as float32"),
-        ({"label": 2**31}, "Feature 'label' does not fit into int32 in row 1"),
-        ({"ids": [0, -(2**31) - 1, 0]}, "Feature 'ids' does not fit into int32"),
+        ({"label": ["yes"]}, "Feature 'label' is declared as int64. Received: <U3"),
+        ({"score": ["high"]}, "Feature 'score' is declared as float32"),
+        ({"label": [2**31]}, "Feature 'label' does not fit into int32 in the batch from row 1"),
+        ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' does not fit into int32"),
     ],
 )
-def test_rows_that_do_not_fit_the_declaration(tmp_path, change, message):
+def test_batches_that_do_not_fit_the_declaration(tmp_path, change, message):
     path = tmp_path / "mixed.tf_record"
     path.write_bytes(b"the file before")
-    row = {key: value for key, value in {**ROW, **change}.items() if value is not None}
+    (good,) = stacked([ROW])
+    bad = {key: value for key, value in {**good, **change}.items() if value is not None}
     with pytest.raises(ValueError, match=re.escape(message)):
-        write_records(str(path), MIXED, [ROW, row])
+        write_records(str(path), MIXED, [good, bad])
     assert path.read_bytes() == b"the file before"
     assert os.listdir(tmp_path) == ["mixed.tf_record"]
 
@@ -159,7 +148,7 @@ def test_declarations_that_make_no_sense(length, dtype):
 def test_a_folder_that_is_not_there(tmp_path):
     path = str(tmp_path / "missing" / "train.tf_record")
     with pytest.raises(UserError, match=re.escape(f"Cannot write {path}: ")):
-        write_records(path, IDS, [{"id": 1}])
+        write_records(path, IDS, numbers([1]))
 
 
 # ---- Parsing -------------------------------------------------------------------------------
@@ -184,78 +173,13 @@ def test_one_bad_record_in_a_batch_is_not_passed_over():
         parse(IDS)(tf.constant([serialized, b"no example"]))
 
 
-# ---- Order ---------------------------------------------------------------------------------
-
-
-def test_without_a_seed_the_order_is_that_of_the_file(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32))
-    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-    assert joined(batches) == list(range(100))
-    assert [len(batch) for batch in ids(read_dataset(hundred, IDS, 32, drop_remainder=True))] == [
-        32
-    ] * 3
-
-
-def test_several_files_are_read_one_after_the_other(hundred, tmp_path):
-    second = str(tmp_path / "second.tf_record")
-    write_records(second, IDS, [{"id": 7}, {"id": 8}])
-    assert ids(read_dataset([second, hundred], IDS, 4))[0] == [7, 8, 0, 1]
-    shuffled = joined(ids(read_dataset([second, hundred], IDS, 50, shuffle_seed=0)))
-    assert sorted(shuffled) == sorted([7, 8, *range(100)])
-
-
-def test_batches_cross_the_borders_of_epochs(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, repeat=True, drop_remainder=True).take(5))
-    assert batches[3] == [96, 97, 98, 99, *range(28)]
-    assert [len(batch) for batch in batches] == [32] * 5
-
-
-def test_each_epoch_has_every_record_once_in_a_new_order(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=1, repeat=True).take(25))
-    order = joined(batches)
-    epochs = [tuple(order[i * 100 : i * 100 + 100]) for i in range(8)]
-    assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
-    assert len({tuple(range(100)), *epochs}) == 9
-
-
-def test_shuffling_reaches_over_the_whole_file(tmp_path):
-    path = str(tmp_path / "long.tf_record")
-    write_records(path, IDS, ({"id": i} for i in range(3000)))
-    for num_records in (None, 3000):
-        dataset = read_dataset(path, IDS, 100, shuffle_seed=3, num_records=num_records)
-        first = ids(dataset.take(1))[0]
-        # In a window of 100, as in the original, no number beyond 199 could come here.
-        assert max(first) > 2000
-        assert min(first) < 1000
-
-
-def test_the_seed_decides_the_order(hundred):
-    orders = [joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)]
-    assert orders[0] == orders[1]
-    assert orders[0] != orders[2]
-    large = joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=2**40)))
-    assert sorted(large) == list(range(100))
-
-
-def test_iterating_again_and_going_on_give_the_same_batches(hundred):
-    dataset = read_dataset(hundred, IDS, 32, shuffle_seed=5, repeat=True)
-    once = ids(dataset.take(10))
-    assert ids(dataset.take(10)) == once
-    assert ids(dataset.skip(6).take(4)) == once[6:]
-
-
-def test_a_shuffled_set_ends_when_it_is_not_repeated(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=5))
-    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-
-
 # ---- Files that are not as they should be --------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 9000])
 def test_records_are_counted(tmp_path, count):
     path = str(tmp_path / "some.tf_record")
-    assert write_records(path, IDS, ({"id": i} for i in range(count))) == count
+    assert write_records(path, IDS, numbers(range(count))) == count
     assert count_records(path) == count
 
 
@@ -276,67 +200,3 @@ def test_files_that_are_not_there(tmp_path, hundred):
         count_records(missing)
     with pytest.raises(ValueError, match="no paths"):
         read_dataset([], IDS, 8)
-
-
-def test_nothing_is_not_shuffled_for_ever(tmp_path):
-    path = str(tmp_path / "empty.tf_record")
-    write_records(path, IDS, [])
-    assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
-    with pytest.raises(UserError, match="There are no records"):
-        read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
-    kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
-    whole = ids(read_dataset(hundred, IDS, **kwargs).take(20))
-    parts = [
-        ids(read_dataset(hundred, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
-        for first in range(count)
-    ]
-    for index, batch in enumerate(whole):
-        assert joined([part[index] for part in parts]) == list(batch)
-    sizes = {len(part[0]) for part in parts}
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_a_process_with_several_replicas_gives_their_parts_in_turn(hundred):
-    kwargs = {"batch_size": 12, "drop_remainder": True}
-    dataset = read_dataset(hundred, IDS, replicas=Replicas(2, 2, 4), **kwargs)
-    assert dataset.element_spec["id"].shape == (3,)
-    assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
-
-
-def test_batches_are_filled_up_with_the_last_record(hundred):
-    dataset = read_dataset(hundred, IDS, 48, pad_to=50)
-    assert dataset.element_spec["id"].shape == (50,)
-    batches = [list(batch) for batch in ids(dataset)]
-    assert batches[0] == [*range(48), 47, 47]
-    assert batches[2] == [*range(96, 100), *[99] * 46]
-
-
-def test_skipped_batches_are_those_of_an_earlier_run(hundred):
-    kwargs = {"shuffle_seed": 3, "repeat": True}
-    whole = ids(read_dataset(hundred, IDS, 32, **kwargs).take(9))
-    rest = ids(read_dataset(hundred, IDS, 32, skip_batches=5, **kwargs).take(4))
-    assert [list(batch) for batch in rest] == [list(batch) for batch in whole[5:]]
-
-
-def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
-    paths = [hundred]
-    for first in (100, 200):
-        path = str(tmp_path / f"{first}.tf_record")
-        write_records(path, IDS, [{"id": first + row} for row in range(100)])
-        paths.append(path)
-    seen = []
-    for process in range(2):
-        dataset = read_dataset(
-            paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), shard_files=True, repeat=True
-        )
-        parts = ids(dataset.take(40))
-        assert {len(part) for part in parts} == {5}
-        seen.append(joined(parts))
-    assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
-    # Fewer files than processes: by record.
-    parts = ids(read_dataset(hundred, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
-    assert joined(parts)[:12] == [*range(10, 20), 30, 31]

@@ -1,6 +1,7 @@
 """run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
 
 import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -229,9 +230,9 @@ def test_evaluation_figures_equal_the_original():
     [
         {},
         {"precision": "bfloat16", "recompute_layers": True, "gradient_accumulation_steps": 2},
-        {"precision": "float16"},
+        {"precision": "float16", "length_grouping": True},
     ],
-    ids=["plain", "bfloat16 recomputed in pieces", "float16"],
+    ids=["plain", "bfloat16 recomputed in pieces", "float16 grouped"],
 )
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch, changes):
     """Bit for bit: order of the data, slots, step, schedule and dropout go on."""
@@ -253,6 +254,55 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
     assert ("loss_scale" in whole) == (changes.get("precision") == "float16")
     start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
     assert np.abs(whole["output_weights"] - start["output_weights"]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"gradient_accumulation_steps": 2, "recompute_layers": True}]
+)
+def test_padding_changes_no_weight_and_no_result(tiny, tmp_path, monkeypatch, changes):
+    plain = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    # Larger than any that one begins with: results depend on the texts.
+    start = checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint))
+    large = {n: tf.constant(v * (15 if "kernel" in n or "word" in n else 1)) for n, v in start}
+    checkpoint.write(str(tmp_path / "large.ckpt"), large)
+    lengths = []
+    make_train_step = training.make_train_step
+
+    def noted(*args):
+        step = make_train_step(*args)
+        return lambda batch, stop: lengths.append(batch["input_ids"].shape[1]) or step(batch, stop)
+
+    monkeypatch.setattr(training, "make_train_step", noted)
+    found = []
+    for fixed in (True, False):
+        run = options(
+            tiny,
+            tmp_path,
+            do_train=True,
+            do_eval=True,
+            do_predict=True,
+            bert_config_file=str(tmp_path / "config.json"),
+            output_dir=str(tmp_path / f"fixed {fixed}"),
+            init_checkpoint=str(tmp_path / "large.ckpt"),
+            learning_rate=1e-3,
+            fixed_shapes=fixed,
+            **changes,
+        )
+        metrics = classification.run(run).metrics
+        prefix = checkpoint.latest(run.output_dir)
+        weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+        found.append((metrics, weights, np.loadtxt(tmp_path / run.output_dir / "test_results.tsv")))
+    assert set(lengths[:13]) == {24}
+    assert set(lengths[13:]) >= {16, 24}
+    (padded, weights, rows), (cut, other_weights, other_rows) = found
+    assert padded.keys() == cut.keys()
+    for name in padded:
+        assert padded[name] == pytest.approx(cut[name], rel=1e-5)
+    np.testing.assert_allclose(rows, other_rows, rtol=1e-5)
+    for name, value in weights.items():
+        np.testing.assert_allclose(other_weights[name], value, atol=1e-5, err_msg=name)
+    assert np.ptp(rows[:, 0]) > 1e-2
 
 
 def _stops_after(steps):
@@ -305,18 +355,19 @@ def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
 
 
 def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
-    batches = []
-    outputs = training.run_batches
+    found = []
+    run_batches = training.run_batches
 
     def note(*arguments, **named):
-        batches.extend(outputs(*arguments, **named))
-        return batches
+        found.append(run_batches(*arguments, **named))
+        return found[-1]
 
     monkeypatch.setattr(training, "run_batches", note)
     run = options(tiny, tmp_path, do_eval=True, eval_batch_size=4)
     metrics = classification.run(run).metrics
-    assert [len(batch["label_ids"]) for batch in batches] == [4, 4, 3]
-    losses = [batch["per_example_loss"] for batch in batches]
-    assert metrics["loss"] == pytest.approx(np.mean([loss.mean() for loss in losses]), abs=1e-7)
-    assert metrics["eval_loss"] == pytest.approx(np.concatenate(losses).mean(), abs=1e-7)
+    losses = found[0]["per_example_loss"]
+    batches = np.split(losses, [4, 8])
+    assert [len(batch) for batch in batches] == [4, 4, 3]
+    assert metrics["loss"] == pytest.approx(np.mean([batch.mean() for batch in batches]), abs=1e-7)
+    assert metrics["eval_loss"] == pytest.approx(losses.mean(), abs=1e-7)
     assert metrics["loss"] != metrics["eval_loss"]

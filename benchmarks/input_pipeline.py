@@ -1,0 +1,104 @@
+"""From records to batches: rows/s of the package's pipeline and of the original's.
+
+usage: python benchmarks/input_pipeline.py [--rows=20000] [--max_seq_length=128] [--rounds=5]
+
+Records of random ids, 12 to max_seq_length tokens long; shuffled, batched by 32, parsed. The
+original parses record by record in `map_and_batch` after a shuffle in a window of 100; the
+package shuffles all records and parses batch by batch.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import timing
+from bert_tf.data.input_pipeline import read_dataset
+from bert_tf.data.records import Feature, sequence_features, write_records
+
+
+def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.data.Dataset:
+    """The pipeline of the original release."""
+    specification = {
+        feature.name: tf.io.FixedLenFeature(feature.shape, tf.int64) for feature in features
+    }
+
+    def decode(record: tf.Tensor) -> dict[str, tf.Tensor]:
+        example = tf.io.parse_single_example(record, specification)
+        return {name: tf.cast(value, tf.int32) for name, value in example.items()}
+
+    records = tf.data.TFRecordDataset(path).shuffle(100)
+    return records.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size)
+
+
+def main() -> None:
+    """Times, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--max_seq_length", type=int, default=128)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    rng = np.random.default_rng(1)
+    shape = (args.rows, args.max_seq_length)
+    mask = np.arange(shape[1]) < rng.integers(12, shape[1] + 1, args.rows)[:, None]
+    batch = {
+        "input_ids": rng.integers(1, 30_000, shape) * mask,
+        "input_mask": mask,
+        "segment_ids": np.zeros(shape, np.int32),
+        "label_ids": np.zeros(args.rows, np.int32),
+    }
+    features = (*sequence_features(shape[1]), Feature("label_ids"))
+    folder = tempfile.TemporaryDirectory()
+    path = f"{folder.name}/train.tf_record"
+    write_records(path, features, [batch])
+    ways = {
+        "the original's": lambda: original(path, features, args.batch_size),
+        "shuffled": lambda: read_dataset(path, features, args.batch_size, shuffle_seed=1),
+        "shuffled and cut": lambda: read_dataset(
+            path, features, args.batch_size, shuffle_seed=1, cut_padding=True
+        ),
+        "shuffled, cut and grouped": lambda: read_dataset(
+            path,
+            features,
+            args.batch_size,
+            shuffle_seed=1,
+            cut_padding=True,
+            group_by_length=True,
+        ),
+    }
+    # All rows come, once, whatever the order.
+    totals = set()
+    for way in ways.values():
+        totals.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in way()))
+    timing.require(totals == {int(batch["input_ids"].sum())}, "all rows come once")
+
+    def drain(way: str) -> None:
+        for _ in ways[way]():
+            pass
+
+    seconds = timing.interleaved(
+        {name: lambda name=name: drain(name) for name in ways}, args.rounds
+    )
+    figures = {
+        "rows": args.rows,
+        "max_seq_length": args.max_seq_length,
+        "batch_size": args.batch_size,
+        "rows/s": {name: round(args.rows / statistics.median(s)) for name, s in seconds.items()},
+        "times faster than the original's": {
+            name: round(timing.ratio(seconds["the original's"], s), 2)
+            for name, s in seconds.items()
+        },
+    }
+    print(figures)
+    timing.write_results("input_pipeline", figures, "tensorflow", "numpy")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What the benchmarks share: interleaved timing, and results with versions and machine."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Times pieces of work in turn, so that what else the machine does meets all of them.
+
+    Args:
+        works: by name; each is done once before, for what is only made once.
+        rounds: how often each is timed.
+
+    Returns:
+        Seconds of each round, by name.
+    """
+    for work in works.values():
+        work()
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def require(is_so: bool, what: str) -> None:
+    """Ends the benchmark when results are not equal: then their speeds cannot be compared."""
+    if not is_so:
+        sys.exit(f"Not so: {what}")
+
+
+def ratio(slow: list[float], fast: list[float]) -> float:
+    """How many times faster: the median over rounds."""
+    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
+
+
+def use_one_core() -> None:
+    """Binds this process, and the threads it will start, to one core. To be called early."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def write_results(name: str, figures: Mapping[str, Any], *packages: str) -> None:
+    """Writes `results/<name>.json`: command, versions, processor, cores, figures."""
+    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    result = {
+        "command": " ".join(["python", *sys.argv]),
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in packages},
+        "cpu": cpu[1] if cpu else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        **figures,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -1,0 +1,113 @@
+"""Text to ids on one core: MB/s of the package, of `tokenizers`, and of the plain way.
+
+usage: python benchmarks/tokenizer.py --vocab_dir=DIR [--books=DIR] [--rounds=5]
+
+Two texts: English books (*.txt in --books) with uncased_en_vocab.txt, and a text of many scripts,
+drawn with --seed from the words of multi_cased_vocab.txt. Needs the extra `benchmark`. The ids of
+all of them are compared before anything is timed; lines on which `tokenizers` differs from the
+original are counted, and left out of nothing.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tokenizers import BertWordPieceTokenizer
+
+from benchmarks import timing
+from benchmarks.plain import PlainTokenizer
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tokenization import FullTokenizer
+
+# The slow ways get a part of the lines.
+LINES_OF_THE_SLOW = 4000
+
+
+def books(folder: Path) -> list[str]:
+    """All lines with a text."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
+    return [line for text in texts for line in text.split("\n") if line.strip()]
+
+
+def scripts(vocab: dict[str, int], seed: int) -> list[str]:
+    """Lines of 12 words in the scripts of a multilingual vocabulary."""
+    draw = random.Random(seed)
+    words = [token for token in vocab if not token.startswith(("##", "["))]
+    return [" ".join(draw.choices(words, k=12)) for _ in range(30_000)]
+
+
+def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) -> dict:
+    """Times all ways on the same lines; figures in MB of UTF-8 per second."""
+    lower = tokenizer.basic_tokenizer.do_lower_case
+    plain = PlainTokenizer(tokenizer.vocab, lower)
+    vocab_size = max(tokenizer.vocab.values()) + 1
+    rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
+    batch = BatchTokenizer(tokenizer)
+    part = random.Random(1).sample(lines, min(LINES_OF_THE_SLOW, len(lines)))
+
+    found = batch.encode(part)
+    expected = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in part]
+    same = [found[row].tolist() for row in range(len(part))] == expected
+    timing.require(same, "the compiled tokenizer gives the reference's ids")
+    same = [plain.encode(line) for line in part] == expected
+    timing.require(same, "the original's way gives the reference's ids")
+    theirs = [rust.encode(line, add_special_tokens=False).ids for line in part]
+    differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
+
+    works = {
+        "bert_tf": (lines, lambda: batch.encode(lines)),
+        "tokenizers": (
+            lines,
+            lambda: rust._tokenizer.encode_batch_fast(lines, add_special_tokens=False),
+        ),
+        "bert_tf's reference": (
+            part,
+            lambda: [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in part],
+        ),
+        "the original's way": (part, lambda: [plain.encode(line) for line in part]),
+    }
+    size = {key: sum(len(line.encode()) for line in used) for key, (used, _) in works.items()}
+    seconds = timing.interleaved({key: work for key, (_, work) in works.items()}, rounds)
+    per_byte = {key: [s / size[key] for s in times] for key, times in seconds.items()}
+    figures = {
+        "MB": round(size["bert_tf"] / 1e6, 2),
+        "vocabulary": vocab_size,
+        "handed to the reference": batch.handed_back / batch.texts,
+        "lines on which tokenizers differs": differing / len(part),
+        "MB/s": {key: round(1e-6 / statistics.median(s), 2) for key, s in per_byte.items()},
+        "times faster than": {
+            key: round(timing.ratio(per_byte[key], per_byte["bert_tf"]), 1)
+            for key in list(works)[1:]
+        },
+    }
+    print(name, figures, flush=True)
+    return figures
+
+
+def main() -> None:
+    """Compares on both texts, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vocab_dir", type=Path, required=True)
+    parser.add_argument("--books", type=Path, help="folder of *.txt")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    timing.use_one_core()
+    figures = {}
+    if args.books:
+        english = FullTokenizer(str(args.vocab_dir / "uncased_en_vocab.txt"))
+        figures["English books"] = compare("books", english, books(args.books), args.rounds)
+    many = FullTokenizer(str(args.vocab_dir / "multi_cased_vocab.txt"), do_lower_case=False)
+    lines = scripts(many.vocab, args.seed)
+    figures["many scripts"] = compare("scripts", many, lines, args.rounds)
+    timing.write_results(
+        "tokenizer", figures, "tensorflow", "tensorflow-text", "numpy", "tokenizers"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Our bytes of a `tf.train.Example` against those of protocol buffers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.data.example_encoding import encode_examples
+
+
+def by_protobuf(batch) -> list[bytes]:
+    records = []
+    for row in range(len(next(iter(batch.values())))):
+        record = tf.train.Example()
+        for name, values in batch.items():
+            entry = record.features.feature[name]
+            kind = entry.float_list if values.dtype == np.float32 else entry.int64_list
+            numbers = np.atleast_1d(values[row])
+            kind.value.extend(numbers.astype(int if numbers.dtype == bool else numbers.dtype))
+        records.append(record.SerializeToString(deterministic=True))
+    return records
+
+
+INTEGERS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 300),
+    st.sampled_from(
+        [sign * (1 << 7 * k) + d for k in range(9) for d in (-1, 0) for sign in (1, -1)]
+    ),
+)
+FLOATS = st.floats(width=32, allow_nan=False)
+
+
+@st.composite
+def batches(draw):
+    rows = draw(st.integers(0, 5))
+    batch = {}
+    for name in draw(
+        st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, unique=True)
+    ):
+        shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
+        count = int(np.prod(shape))
+        # Few numbers are drawn and repeated: it is their sizes that matter.
+        kind, dtype = draw(st.sampled_from([(INTEGERS, np.int64), (FLOATS, np.float32)]))
+        numbers = draw(st.lists(kind, min_size=1, max_size=7))
+        batch[name] = np.resize(np.array(numbers, dtype), count).reshape(shape)
+    return batch
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches())
+def test_bytes_are_those_of_protocol_buffers(batch):
+    assert encode_examples(batch) == by_protobuf(batch)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
+def test_integers_of_any_width(dtype):
+    batch = {"a": np.array([[0, 1], [1, 0]], dtype)}
+    assert encode_examples(batch) == by_protobuf(batch)

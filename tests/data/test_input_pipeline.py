@@ -1,0 +1,277 @@
+"""From records to batches: their order, the parts of replicas, padding, and length."""
+
+import numpy as np
+import pytest
+
+from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.errors import UserError
+from tests.data.test_records import IDS, MIXED, numbers
+
+
+def ids(dataset) -> list[list[int]]:
+    return [batch["id"].numpy().tolist() for batch in dataset]
+
+
+def joined(batches: list[list[int]]) -> list[int]:
+    return [i for batch in batches for i in batch]
+
+
+def test_shapes_are_known_before_a_record_is_read(hundred):
+    dataset = read_dataset(hundred, MIXED, 4, drop_remainder=True)
+    shapes = {key: spec.shape.as_list() for key, spec in dataset.element_spec.items()}
+    assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
+
+
+# ---- Order ---------------------------------------------------------------------------------
+
+
+def test_without_a_seed_the_order_is_that_of_the_file(hundred):
+    batches = ids(read_dataset(hundred, IDS, 32))
+    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
+    assert joined(batches) == list(range(100))
+    assert [len(batch) for batch in ids(read_dataset(hundred, IDS, 32, drop_remainder=True))] == [
+        32
+    ] * 3
+
+
+def test_several_files_are_read_one_after_the_other(hundred, tmp_path):
+    second = str(tmp_path / "second.tf_record")
+    write_records(second, IDS, numbers([7, 8]))
+    assert ids(read_dataset([second, hundred], IDS, 4))[0] == [7, 8, 0, 1]
+    shuffled = joined(ids(read_dataset([second, hundred], IDS, 50, shuffle_seed=0)))
+    assert sorted(shuffled) == sorted([7, 8, *range(100)])
+
+
+def test_batches_cross_the_borders_of_epochs(hundred):
+    batches = ids(read_dataset(hundred, IDS, 32, repeat=True, drop_remainder=True).take(5))
+    assert batches[3] == [96, 97, 98, 99, *range(28)]
+    assert [len(batch) for batch in batches] == [32] * 5
+
+
+def test_each_epoch_has_every_record_once_in_a_new_order(hundred):
+    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=1, repeat=True).take(25))
+    order = joined(batches)
+    epochs = [tuple(order[i * 100 : i * 100 + 100]) for i in range(8)]
+    assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
+    assert len({tuple(range(100)), *epochs}) == 9
+
+
+def test_shuffling_reaches_over_the_whole_file(tmp_path):
+    path = str(tmp_path / "long.tf_record")
+    write_records(path, IDS, numbers(range(3000)))
+    for num_records in (None, 3000):
+        dataset = read_dataset(path, IDS, 100, shuffle_seed=3, num_records=num_records)
+        first = ids(dataset.take(1))[0]
+        # In a window of 100, as in the original, no number beyond 199 could come here.
+        assert max(first) > 2000
+        assert min(first) < 1000
+
+
+def test_the_seed_decides_the_order(hundred):
+    orders = [joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    large = joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=2**40)))
+    assert sorted(large) == list(range(100))
+
+
+def test_iterating_again_and_going_on_give_the_same_batches(hundred):
+    dataset = read_dataset(hundred, IDS, 32, shuffle_seed=5, repeat=True)
+    once = ids(dataset.take(10))
+    assert ids(dataset.take(10)) == once
+    assert ids(dataset.skip(6).take(4)) == once[6:]
+
+
+def test_a_shuffled_set_ends_when_it_is_not_repeated(hundred):
+    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=5))
+    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
+
+
+# ---- Replicas -------------------------------------------------------------------------------
+
+
+def test_nothing_is_not_shuffled_for_ever(tmp_path):
+    path = str(tmp_path / "empty.tf_record")
+    write_records(path, IDS, numbers([]))
+    assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
+    with pytest.raises(UserError, match="There are no records"):
+        read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
+    kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
+    whole = ids(read_dataset(hundred, IDS, **kwargs).take(20))
+    parts = [
+        ids(read_dataset(hundred, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
+        for first in range(count)
+    ]
+    for index, batch in enumerate(whole):
+        assert joined([part[index] for part in parts]) == list(batch)
+    sizes = {len(part[0]) for part in parts}
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_process_with_several_replicas_gives_their_parts_in_turn(hundred):
+    kwargs = {"batch_size": 12, "drop_remainder": True}
+    dataset = read_dataset(hundred, IDS, replicas=Replicas(2, 2, 4), **kwargs)
+    assert dataset.element_spec["id"].shape == (3,)
+    assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
+
+
+def test_batches_are_filled_up_with_the_last_record(hundred):
+    dataset = read_dataset(hundred, IDS, 48, pad_to=50)
+    assert dataset.element_spec["id"].shape == (50,)
+    batches = [list(batch) for batch in ids(dataset)]
+    assert batches[0] == [*range(48), 47, 47]
+    assert batches[2] == [*range(96, 100), *[99] * 46]
+
+
+def test_skipped_batches_are_those_of_an_earlier_run(hundred):
+    kwargs = {"shuffle_seed": 3, "repeat": True}
+    whole = ids(read_dataset(hundred, IDS, 32, **kwargs).take(9))
+    rest = ids(read_dataset(hundred, IDS, 32, skip_batches=5, **kwargs).take(4))
+    assert [list(batch) for batch in rest] == [list(batch) for batch in whole[5:]]
+
+
+def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
+    paths = [hundred]
+    for first in (100, 200):
+        path = str(tmp_path / f"{first}.tf_record")
+        write_records(path, IDS, numbers(range(first, first + 100)))
+        paths.append(path)
+    seen = []
+    for process in range(2):
+        dataset = read_dataset(
+            paths, IDS, 20, replicas=Replicas(process * 2, 2, 4), shard_files=True, repeat=True
+        )
+        parts = ids(dataset.take(40))
+        assert {len(part) for part in parts} == {5}
+        seen.append(joined(parts))
+    assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
+    # Fewer files than processes: by record.
+    parts = ids(read_dataset(hundred, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
+    assert joined(parts)[:12] == [*range(10, 20), 30, 31]
+
+
+# ---- Lengths -------------------------------------------------------------------------------
+
+TEXTS = (*sequence_features(40), Feature("id"), Feature("other", 40))
+
+
+@pytest.fixture
+def texts(tmp_path) -> tuple[str, np.ndarray]:
+    """A file of 1000 texts of 1 to 40 tokens, some with holes in their mask, and their lengths."""
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, 41, 1000)
+    mask = (np.arange(40) < lengths[:, None]).astype(np.int32)
+    # What is masked out in the midst of a text does not shorten it.
+    mask[::7, 0] = np.where(lengths[::7] > 1, 0, 1)
+    batch = {
+        "input_ids": mask * rng.integers(1, 100, (1000, 40)),
+        "input_mask": mask,
+        "segment_ids": mask,
+        "id": np.arange(1000),
+        "other": np.ones((1000, 40), np.int32),
+    }
+    path = str(tmp_path / "texts.tf_record")
+    write_records(path, TEXTS, [batch])
+    return path, lengths
+
+
+def rounded(lengths) -> int:
+    return max(8, -(-int(max(lengths)) // 8) * 8)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_batches_are_as_long_as_their_longest_text(texts, group):
+    path, lengths = texts
+    whole = next(iter(read_dataset(path, TEXTS, 1000)))
+    seen = []
+    for batch in read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=group):
+        rows = batch["id"].numpy()
+        seen += rows.tolist()
+        length = rounded(lengths[rows])
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            assert batch[name].shape == (len(rows), length)
+            np.testing.assert_array_equal(batch[name], whole[name].numpy()[rows, :length])
+            assert not whole[name].numpy()[rows, length:].any()
+        assert batch["other"].shape == (len(rows), 40)
+    assert sorted(seen) == list(range(1000))
+    assert (seen == list(range(1000))) == (not group)
+
+
+def test_a_batch_without_a_token_keeps_a_length(tmp_path):
+    path = str(tmp_path / "empty.tf_record")
+    zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
+    features = sequence_features(40)[:2]
+    write_records(path, features, [zeros])
+    (batch,) = read_dataset(path, features, 2, cut_padding=True)
+    assert batch["input_ids"].shape == (2, 8)
+
+
+def test_a_length_that_is_no_multiple_of_eight_is_not_exceeded(tmp_path):
+    path = str(tmp_path / "full.tf_record")
+    features = sequence_features(13)[:2]
+    write_records(path, features, [{f.name: np.ones((2, 13), np.int32) for f in features}])
+    (batch,) = read_dataset(path, features, 2, cut_padding=True)
+    assert batch["input_ids"].shape == (2, 13)
+
+
+def test_groups_have_little_padding_and_their_rows_are_known(texts):
+    path, lengths = texts
+    dataset = read_dataset(
+        path, TEXTS, 16, cut_padding=True, group_by_length=True, row_numbers=True
+    )
+    places = 0
+    longest = []
+    for batch in dataset:
+        rows = batch["row_number"].numpy()
+        np.testing.assert_array_equal(rows, batch["id"])
+        places += batch["input_ids"].shape[0] * batch["input_ids"].shape[1]
+        longest.append(lengths[rows].max())
+    assert longest == sorted(longest, reverse=True)
+    # Lengths are multiples of 8, which adds 3.5 on average.
+    assert places < lengths.sum() + 4.5 * 1000
+
+
+def test_groups_of_a_training_come_in_random_order_that_can_be_gone_on_with(texts):
+    path, lengths = texts
+    kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "cut_padding": True}
+
+    def order(skip=0, count=130, **changed):
+        dataset = read_dataset(
+            path, TEXTS, 16, group_by_length=True, skip_batches=skip, **(kwargs | changed)
+        )
+        return ids(dataset.take(count))
+
+    batches = order()
+    assert all(len(batch) == 16 for batch in batches)
+    assert order() == batches
+    assert order(skip=63, count=20) == batches[63:83]
+    assert order(shuffle_seed=4) != batches
+    # Two epochs and something: no row is lost, none comes too often.
+    counts = np.bincount(joined(batches), minlength=1000)
+    assert set(counts) <= {1, 2, 3}
+    spread = [int(np.ptp(lengths[batch])) for batch in batches]
+    assert np.mean(spread) < 5
+    means = [float(np.mean(lengths[batch])) for batch in batches]
+    assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.4
+    # Another window has other groups.
+    assert set(map(frozenset, batches[:50])).isdisjoint(map(frozenset, batches[50:100]))
+
+
+def test_replicas_cut_and_group_the_same_batches(texts):
+    path, lengths = texts
+    kwargs = {"cut_padding": True, "group_by_length": True, "row_numbers": True}
+    whole = list(read_dataset(path, TEXTS, 16, pad_to=16, **kwargs))
+    parts = [
+        list(read_dataset(path, TEXTS, 16, pad_to=16, replicas=Replicas(r, 1, 2), **kwargs))
+        for r in range(2)
+    ]
+    for batch, one, two in zip(whole, *parts, strict=True):
+        rows = [part["row_number"].numpy().tolist() for part in (one, two)]
+        assert batch["row_number"].numpy().tolist() == rows[0] + rows[1]
+        for part, numbers_ in zip((one, two), rows, strict=True):
+            assert part["input_ids"].shape == (8, rounded(lengths[numbers_]))
