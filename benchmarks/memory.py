@@ -63,12 +63,17 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
     built = memory("VmRSS")
+    # As in the scripts, shapes are not known beforehand.
+    names = ("input_ids", "input_mask", "segment_ids")
+    spec = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
+    spec["label_ids"] = tf.TensorSpec([None], tf.int32)
     step = training.make_train_step(
         model,
         optimizer,
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
         strategy,
         training.StepOptions(seed=1, accumulation_steps=pieces),
+        element_spec=spec,
     )
     rng = np.random.default_rng(1)
     shape = (args.batch_size, args.length)

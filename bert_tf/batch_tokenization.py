@@ -11,7 +11,7 @@ import itertools
 import logging
 import string
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class BatchTokenizer:
         return TokenIds.concatenate([self._encode(part) for part in _portions(strings)])
 
     @functools.cached_property
-    def _cutter(self) -> Callable[[Sequence[Any]], TokenIds] | None:
+    def _cutter(self) -> Any:
         """From cleaned texts to ids; None where the reference has to do everything."""
         vocab = self.reference.vocab
         fast = _fast_wordpiece(_lines(vocab)) if _UNKNOWN in vocab else None

@@ -79,20 +79,22 @@ class CharacterTable:
         # The shortest form that is split rightly: bare, or with spaces around.
         texts = ["a" + form + "b" for forms in found for form in (forms.strip(), forms)]
         words = self._split(texts)
+        chosen, kinds = [], []
         for index, (code, form) in enumerate(zip(codes, found, strict=True)):
             bare, spaced = words[2 * index : 2 * index + 2]
-            chosen = form.strip() if bare == expected[index] else form
+            chosen.append(form.strip() if bare == expected[index] else form)
             is_odd = expected[index] not in (bare, spaced) or self._depends(code, form)
             breaks = expected[index][0] == 1 and expected[index][-1] == 2
-            changes = chosen != chr(code)
-            self._counts[code] = len(chosen)
-            if chosen:
-                self._first[code] = ord(chosen[0])
-                self._starts[code] = len(self._others)
-                more = np.frombuffer(chosen[1:].encode("utf-32-le"), np.uint32)
-                self._others = np.concatenate([self._others, more])
-            # Last, and not before all is known: other threads may be reading.
-            self._kinds[code] = ODD * is_odd | BREAKS * breaks | CHANGES * changes
+            kinds.append(ODD * is_odd | BREAKS * breaks | CHANGES * (chosen[-1] != chr(code)))
+        rows = slice(codes.start, codes.stop)
+        others = np.array([max(len(form) - 1, 0) for form in chosen])
+        self._counts[rows] = [len(form) for form in chosen]
+        self._first[rows] = [ord(form[0]) if form else 0 for form in chosen]
+        self._starts[rows] = len(self._others) + np.cumsum(others) - others
+        more = "".join(form[1:] for form in chosen).encode("utf-32-le")
+        self._others = np.concatenate([self._others, np.frombuffer(more, np.uint32)])
+        # Last, and not before all is known: other threads may be reading.
+        self._kinds[rows] = kinds
 
     def _normalized(self, code: int) -> str:
         return "" if _is_surrogate(code) else self._reference.normalize(chr(code))

@@ -189,7 +189,7 @@ def _grouped(
         order = tf.range(count)
         if shuffle_seed is not None:
             address = tf.stack([tf.constant(shuffle_seed, tf.int64), window])
-            order = tf.random.experimental.stateless_shuffle(order, address)
+            order = tf.argsort(tf.random.stateless_uniform([count], address))
 
         def one(index: tf.Tensor) -> _Batch:
             chosen = ordered[index * batch_size : (index + 1) * batch_size]
@@ -199,7 +199,9 @@ def _grouped(
 
         return tf.data.Dataset.from_tensor_slices(order).map(one)
 
-    windows = numbered.batch(per_window * batch_size).enumerate().skip(skip_batches // per_window)
+    windows: Any = (
+        numbered.batch(per_window * batch_size).enumerate().skip(skip_batches // per_window)
+    )
     formed = windows.flat_map(lambda window, batch: form(window, batch))
     return formed.skip(skip_batches % per_window)
 

@@ -71,6 +71,8 @@ def pack_batch(
         length_a, length_b, np.where(pair, max_seq_length - 3, max_seq_length - 2)
     )
 
+    # As in the original, a second text that lost its last token is none any more.
+    pair = length_b > 0
     input_ids = np.zeros((rows, max_seq_length), np.int32)
     every = np.arange(rows)
     input_ids[:, 0] = cls_id

@@ -148,12 +148,13 @@ class _Runner:
         """Evaluates and writes `eval_results.txt`, and the figures as curves."""
         size = self.options.eval_batch_size
         results = self._run(examples, "eval", size, self.task.eval_outputs)
-        losses = chunks(results["per_example_loss"], size)
+        losses = results["per_example_loss"]
+        batches = np.split(losses, range(size, len(losses), size))
         metrics = {
             **self.task.metrics(results),
             "global_step": global_step,
             # The mean over batches, in which a short last one counts in full: Estimator's figure.
-            "loss": np.float32(np.mean([batch.mean() for batch in losses])),
+            "loss": np.float32(np.mean([batch.mean() for batch in batches])),
         }
         # str and not a format: it gives the shortest digits that tell the float32 from others.
         lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]

@@ -236,8 +236,8 @@ class _Replica:
 
 def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:
     """[B, ..] -> [pieces, B / pieces, ..]."""
-    shape = value.shape
-    if shape.is_fully_defined():  # On TPUs it must stay so.
-        return tf.reshape(value, [pieces, shape[0] // pieces, *shape[1:]])
+    if value.shape.is_fully_defined():  # On TPUs it must stay so.
+        sizes: Any = value.shape.as_list()
+        return tf.reshape(value, [pieces, sizes[0] // pieces, *sizes[1:]])
     sizes = tf.shape(value)
     return tf.reshape(value, tf.concat([[pieces, sizes[0] // pieces], sizes[1:]], axis=0))

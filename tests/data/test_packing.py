@@ -1,0 +1,78 @@
+"""Examples converted many at once, against the original's numbers and the way one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
+from bert_tf.data.features import InputExample, pack, truncate_to_fit
+from bert_tf.data.glue import TASKS, read_examples
+from bert_tf.data.packing import convert_examples, pack_batch
+from bert_tf.errors import UserError
+from bert_tf.tokenization import FullTokenizer
+from tests.data import CONVERSIONS
+from tests.data.test_features import conversions
+from tests.oracle import golden
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_arrays_are_those_of_the_original(name):
+    expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
+    conversion = conversions()[name]
+    vocab = conversion["vocab"]
+    vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
+    tokenizer = BatchTokenizer(FullTokenizer(str(vocab_file), conversion["do_lower_case"]))
+    task = TASKS[conversion["task"]]
+    folder = str(golden(f"classifier/data/{task.name}"))
+    examples = read_examples(task, conversion["split"], folder)
+    found = convert_examples(examples, task.labels, conversion["max_seq_length"], tokenizer)
+    # Without the examples that only fill up the last batch on a TPU.
+    assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
+    assert found.keys() == set(expected.files)
+    for key, values in found.items():
+        assert values.dtype == np.int32
+        np.testing.assert_array_equal(values, expected[key][: len(examples)], key)
+
+
+class Letters:
+    """Token to id for the reference: the id is the token."""
+
+    def tokenize(self, text):
+        return [int(letter) for letter in text]
+
+    def convert_tokens_to_ids(self, tokens):
+        return [{"[CLS]": 101, "[SEP]": 102}.get(token, token) for token in tokens]
+
+
+ids = st.lists(st.integers(1, 9), max_size=9)
+
+
+@given(st.lists(st.tuples(ids, ids), max_size=5), st.integers(3, 16), st.booleans())
+def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
+    a = TokenIds.from_lists([one for one, _ in pairs])
+    b = TokenIds.from_lists([two for _, two in pairs]) if with_second else None
+    found = pack_batch(a, b, max_seq_length, 101, 102)
+    for row, (one, two) in enumerate(pairs):
+        tokens_a, tokens_b = list(one), list(two) if with_second else None
+        truncate_to_fit(tokens_a, tokens_b, max_seq_length)
+        packed = pack(tokens_a, tokens_b, max_seq_length, Letters())
+        for key, values in found.items():
+            assert values[row].tolist() == getattr(packed, key), key
+
+
+def test_a_length_without_room_is_refused():
+    one = TokenIds.from_lists([[7]])
+    assert pack_batch(one, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
+    with pytest.raises(UserError, match="max_seq_length=2 is too small: the 3 special tokens"):
+        pack_batch(one, one, 2, 101, 102)
+
+
+def test_labels_that_are_numbers_and_labels_that_are_not_there():
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
+    labels = convert_examples(examples, [], 8, tokenizer)["label_ids"]
+    assert labels.dtype == np.float32
+    assert labels.tolist() == [2.5, -1.0]
+    with pytest.raises(UserError, match=r"Label .2\.5. of example 1 is not one of yes, no"):
+        convert_examples(examples, ["yes", "no"], 8, tokenizer)
