@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf.errors import Terminated, UserError
-from bert_tf.options import ClassifierOptions, DeviceOptions
+from bert_tf.options import ClassifierOptions, DeviceOptions, PretrainingDataOptions
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
@@ -31,6 +31,17 @@ def run_classifier() -> None:
         classification.run(options)
 
     main(ClassifierOptions, run, sys.argv, run_classifier.__doc__ or "")
+
+
+def create_pretraining_data() -> None:
+    """Makes records for pre-training, with masked tokens and pairs of segments, from texts."""
+
+    def run(options: PretrainingDataOptions) -> None:
+        from bert_tf.tasks import pretraining_data
+
+        pretraining_data.run(options)
+
+    main(PretrainingDataOptions, run, sys.argv, create_pretraining_data.__doc__ or "")
 
 
 def main(

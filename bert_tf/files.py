@@ -5,6 +5,7 @@ data preparation work without it.
 """
 
 import contextlib
+import glob
 import os
 from collections.abc import Iterator
 from typing import IO, Any
@@ -57,6 +58,19 @@ def list_dir(path: str) -> list[str]:
     with _explained("look into", path):
         names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
     return sorted(name.rstrip("/") for name in names)
+
+
+def matching(pattern: str) -> list[str]:
+    """Files whose names match a pattern such as `books/*.txt`, sorted; a plain name matches itself.
+
+    Raises:
+        UserError: the file system cannot be read.
+    """
+    with _explained("look for", pattern):
+        if is_remote(pattern):
+            return sorted(_gfile().glob(pattern))
+        # A file whose own name has brackets is meant itself.
+        return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
 
 
 def make_dirs(path: str) -> None:

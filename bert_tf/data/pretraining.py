@@ -7,7 +7,7 @@ ids of its tokens; everything here is done on ids. S max_seq_length, P max_predi
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,7 +116,12 @@ class Draws:
 
 
 def all_instances(
-    documents: list[Document], dupe_factor: int, draws: Draws, recipe: Recipe, pieces: Pieces
+    documents: list[Document],
+    dupe_factor: int,
+    draws: Draws,
+    recipe: Recipe,
+    pieces: Pieces,
+    after_each: Callable[[], object] = lambda: None,
 ) -> list[Instance]:
     """The examples of a whole corpus, shuffled, as the original release makes them.
 
@@ -126,12 +131,14 @@ def all_instances(
         draws: consumed as the original does.
         recipe: see there.
         pieces: of the vocabulary.
+        after_each: called after a document was used once.
     """
     draws.shuffle(documents)
     instances: list[Instance] = []
     for _ in range(dupe_factor):
         for index in range(len(documents)):
             instances.extend(instances_of_document(documents, index, draws, recipe, pieces))
+            after_each()
     draws.shuffle(instances)
     return instances
 

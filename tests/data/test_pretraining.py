@@ -5,7 +5,6 @@ import json
 import random
 from functools import cache
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -15,7 +14,6 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import read_documents
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.pretraining import Draws, Pieces, Recipe, all_instances, to_arrays
-from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 

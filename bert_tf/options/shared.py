@@ -1,40 +1,9 @@
-"""What a script can be told: one frozen dataclass per script, with what scripts share as mix-ins.
-
-A notebook makes the same objects that the command line makes:
-`classification.run(ClassifierOptions(task_name="MRPC", ...))`.
-"""
+"""Options that several scripts share, as mix-ins."""
 
 import dataclasses
-import os
-from typing import Any
 
-from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.tokenization import validate_case_matches_checkpoint
-
-# [CLS], one piece, [SEP]: less than this is no text.
-_SHORTEST_SEQUENCE = 3
-
-
-def option(
-    default: Any,
-    help_text: str,
-    *,
-    new: bool = False,
-    required: bool = False,
-    choices: tuple[str, ...] | None = None,
-) -> Any:
-    """A field of an options class, with what its flag needs.
-
-    Args:
-        default: as in the original.
-        help_text: one sentence.
-        new: whether the original has no such flag.
-        required: whether the script cannot do without.
-        choices: the only values.
-    """
-    metadata = {"help": help_text, "new": new, "required": required, "choices": choices}
-    return dataclasses.field(default=default, metadata=metadata)
+from bert_tf.options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +43,7 @@ class TrainingOptions:
         12345,
         "Seed of new weights, dropout and the order of the training examples.",
         new=True,
+        limits=(0, 2**32 - 1),
     )
     adam_bias_correction: bool = option(
         False, "Correct the bias of Adam's moments, which the original does not.", new=True
@@ -198,91 +168,3 @@ class DeviceOptions:
             for field in dataclasses.fields(DeviceOptions)
             if field.name in silent and getattr(self, field.name) != field.default
         ]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
-    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
-
-    do_train: bool = option(False, "Fine-tune on the training set.")
-    do_eval: bool = option(False, "Evaluate on the dev set.")
-    do_predict: bool = option(False, "Write predictions for the test set.")
-    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
-    warmup_proportion: float = option(
-        0.1, "Part of the training over which the learning rate rises: 0.1 is a tenth."
-    )
-    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
-    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
-
-    def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
-        check_required(self)
-        path = self.init_checkpoint
-        if path and files.is_dir(path):
-            # The check goes by the folder's name, which stands before the checkpoint's.
-            path = os.path.join(path, "bert_model.ckpt")
-        validate_case_matches_checkpoint(self.do_lower_case, path)
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise UserError(
-                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
-                "--do_predict=true"
-            )
-        check_values(self)
-        self.profiled_steps()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(FineTuningOptions):
-    """Options of `run_classifier.py`."""
-
-    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
-    task_name: str | None = option(
-        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
-    )
-
-
-def check_required(options: Any) -> None:
-    """Refuses options without a value for what the script cannot do without.
-
-    Raises:
-        UserError: it names all flags that are missing.
-    """
-    missing = [
-        field
-        for field in dataclasses.fields(options)
-        if field.metadata["required"] and not getattr(options, field.name)
-    ]
-    if missing:
-        shown = "; ".join(f"--{field.name} ({field.metadata['help']})" for field in missing)
-        raise UserError(f"Required, but not given: {shown}")
-
-
-def check_values(options: Any) -> None:
-    """Refuses values that make no sense, by the names that the scripts share.
-
-    Raises:
-        UserError: it names the flag and its range.
-    """
-    for field in dataclasses.fields(options):
-        name, value = field.name, getattr(options, field.name)
-        choices = field.metadata["choices"]
-        if choices:
-            if value not in choices:
-                raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
-            continue
-        counts = name.endswith(("_batch_size", "_steps")) and name != "profile_steps"
-        if counts and not 1 <= value < 2**31:
-            raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
-        if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
-            raise UserError(f"--{name} must be a finite number above 0. Received: {value}")
-        if name == "warmup_proportion" and not 0 <= value <= 1:
-            raise UserError(f"--{name} must be from 0 to 1. Received: {value}")
-        if name == "random_seed" and not 0 <= value < 2**32:
-            raise UserError(f"--{name} must be from 0 to {2**32 - 1}. Received: {value}")
-        if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
-            raise UserError(f"--{name} must be at least {_SHORTEST_SEQUENCE}. Received: {value}")

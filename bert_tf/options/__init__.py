@@ -1,0 +1,17 @@
+"""What a script can be told: one frozen dataclass for each, with what scripts share as mix-ins.
+
+A notebook makes the same objects that the command line makes:
+`classification.run(ClassifierOptions(task_name="MRPC", ...))`.
+"""
+
+from bert_tf.options.scripts import ClassifierOptions, FineTuningOptions, PretrainingDataOptions
+from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+
+__all__ = [
+    "ClassifierOptions",
+    "DeviceOptions",
+    "FineTuningOptions",
+    "ModelOptions",
+    "PretrainingDataOptions",
+    "TrainingOptions",
+]

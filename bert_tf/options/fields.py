@@ -1,0 +1,79 @@
+"""What an option is made of, and which values make sense."""
+
+import dataclasses
+from typing import Any
+
+from bert_tf.errors import UserError
+
+# [CLS], one piece, [SEP]: less than this is no text.
+_SHORTEST_SEQUENCE = 3
+
+
+def option(
+    default: Any,
+    help_text: str,
+    *,
+    new: bool = False,
+    required: bool = False,
+    choices: tuple[str, ...] | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Any:
+    """A field of an options class, with what its flag needs.
+
+    Args:
+        default: as in the original.
+        help_text: one sentence.
+        new: whether the original has no such flag.
+        required: whether the script cannot do without.
+        choices: the only values.
+        limits: the smallest and the largest value.
+    """
+    metadata = {
+        "help": help_text,
+        "new": new,
+        "required": required,
+        "choices": choices,
+        "limits": limits,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check_required(options: Any) -> None:
+    """Refuses options without a value for what the script cannot do without.
+
+    Raises:
+        UserError: it names all flags that are missing.
+    """
+    missing = [
+        field
+        for field in dataclasses.fields(options)
+        if field.metadata["required"] and not getattr(options, field.name)
+    ]
+    if missing:
+        shown = "; ".join(f"--{field.name} ({field.metadata['help']})" for field in missing)
+        raise UserError(f"Required, but not given: {shown}")
+
+
+def check_values(options: Any) -> None:
+    """Refuses values that make no sense, by the names that the scripts share.
+
+    Raises:
+        UserError: it names the flag and its range.
+    """
+    for field in dataclasses.fields(options):
+        name, value = field.name, getattr(options, field.name)
+        choices = field.metadata["choices"]
+        if choices:
+            if value not in choices:
+                raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
+            continue
+        counts = name.endswith(("_batch_size", "_steps")) and name != "profile_steps"
+        if counts and not 1 <= value < 2**31:
+            raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
+        if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
+            raise UserError(f"--{name} must be a finite number above 0. Received: {value}")
+        limits = field.metadata["limits"]
+        if limits and not limits[0] <= value <= limits[1]:
+            raise UserError(f"--{name} must be from {limits[0]} to {limits[1]}. Received: {value}")
+        if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
+            raise UserError(f"--{name} must be at least {_SHORTEST_SEQUENCE}. Received: {value}")

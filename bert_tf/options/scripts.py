@@ -1,0 +1,112 @@
+"""The options of each script."""
+
+import dataclasses
+import os
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.options.fields import check_required, check_values, option
+from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.tokenization import validate_case_matches_checkpoint
+
+# Three special tokens, and two others.
+_SHORTEST_PAIR = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
+    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
+
+    do_train: bool = option(False, "Fine-tune on the training set.")
+    do_eval: bool = option(False, "Evaluate on the dev set.")
+    do_predict: bool = option(False, "Write predictions for the test set.")
+    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    warmup_proportion: float = option(
+        0.1,
+        "Part of the training over which the learning rate rises: 0.1 is a tenth.",
+        limits=(0, 1),
+    )
+    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file, in the original's order.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        check_required(self)
+        path = self.init_checkpoint
+        if path and files.is_dir(path):
+            # The check goes by the folder's name, which stands before the checkpoint's.
+            path = os.path.join(path, "bert_model.ckpt")
+        validate_case_matches_checkpoint(self.do_lower_case, path)
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise UserError(
+                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
+                "--do_predict=true"
+            )
+        check_values(self)
+        self.profiled_steps()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(FineTuningOptions):
+    """Options of `run_classifier.py`."""
+
+    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
+    task_name: str | None = option(
+        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingDataOptions:
+    """Options of `create_pretraining_data.py`."""
+
+    input_file: str | None = option(
+        None,
+        "Text files, or patterns such as books/*.txt, separated by commas: a sentence on each "
+        "line, a blank line between documents.",
+        required=True,
+    )
+    output_file: str | None = option(
+        None, "TFRecord files, separated by commas; examples go to them in turn.", required=True
+    )
+    vocab_file: str | None = option(
+        None, "Vocabulary of the model that is to be trained, one piece a line.", required=True
+    )
+    do_lower_case: bool = option(
+        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
+    )
+    do_whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
+    max_seq_length: int = option(128, "Length of an example in word pieces, special ones included.")
+    max_predictions_per_seq: int = option(
+        20, "Masked pieces of an example at most.", limits=(1, 2**31 - 1)
+    )
+    random_seed: int = option(12345, "Seed of everything that is drawn.")
+    dupe_factor: int = option(
+        10, "How often each document is used, with other masks.", limits=(1, 2**31 - 1)
+    )
+    masked_lm_prob: float = option(
+        0.15, "Part of the pieces that are to be predicted.", limits=(0, 1)
+    )
+    short_seq_prob: float = option(
+        0.1, "Probability that the examples of a document are made shorter.", limits=(0, 1)
+    )
+    verbose_logging: bool = option(False, "Show the first examples.", new=True)
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file.
+
+        Raises:
+            UserError: a required option is missing, or a value makes no sense.
+        """
+        check_required(self)
+        check_values(self)
+        if self.max_seq_length < _SHORTEST_PAIR:
+            raise UserError(
+                f"--max_seq_length must be at least {_SHORTEST_PAIR}. "
+                f"Received: {self.max_seq_length}"
+            )

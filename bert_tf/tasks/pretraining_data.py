@@ -1,0 +1,148 @@
+"""From text files to records for pre-training: what `create_pretraining_data.py` runs."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+
+from bert_tf import files
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data.corpus import read_documents
+from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.pretraining import Draws, Instance, Pieces, Recipe, all_instances, to_arrays
+from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.errors import UserError
+from bert_tf.options import PretrainingDataOptions
+from bert_tf.progress import bar, log
+from bert_tf.tokenization import FullTokenizer
+
+# Examples that become arrays together.
+_TOGETHER = 1024
+_SHOWN = 20
+
+
+def run(options: PretrainingDataOptions) -> list[str]:
+    """Makes the records that `run_pretraining.py` trains on.
+
+    Returns:
+        Paths of the files that were written.
+
+    Raises:
+        UserError: options, vocabulary or texts are not right, or a file cannot be written;
+            nothing stands under the name of an output file then that was not there before.
+    """
+    options.check()
+    paths = expand(options.input_file or "")
+    outputs = split_list(options.output_file or "")
+    _require_writable(outputs)
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    pieces = Pieces(tokenizer.vocab)
+    recipe = Recipe(
+        options.max_seq_length,
+        options.max_predictions_per_seq,
+        options.short_seq_prob,
+        options.masked_lm_prob,
+        options.do_whole_word_mask,
+    )
+    log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
+    documents = read_documents(paths, BatchTokenizer(tokenizer))
+    if not documents:
+        raise UserError(f"There is not one token in {', '.join(paths[:5])}: nothing to train on")
+    _warn_of_one_document(documents, paths)
+    draws = Draws(random.Random(options.random_seed))
+    total = len(documents) * options.dupe_factor
+    with bar(total, "documents") as shown:
+        instances = all_instances(
+            documents, options.dupe_factor, draws, recipe, pieces, lambda: shown.update()
+        )
+    for instance in instances[:_SHOWN]:
+        log.debug("%s", _describe(instance, tokenizer))
+    for number, output in enumerate(outputs):
+        part = instances[number :: len(outputs)]
+        count = write_records(output, features(recipe), _batches(part, recipe))
+        _write_description(output, options)
+        log.info("%s: %d examples", output, count)
+    return outputs
+
+
+def features(recipe: Recipe) -> tuple[Feature, ...]:
+    """Declares the records."""
+    predictions = recipe.max_predictions_per_seq
+    return (
+        *sequence_features(recipe.max_seq_length),
+        Feature("masked_lm_positions", predictions),
+        Feature("masked_lm_ids", predictions),
+        Feature("masked_lm_weights", predictions, "float32"),
+        Feature("next_sentence_labels", 1),
+    )
+
+
+def split_list(names: str) -> list[str]:
+    """What stands between commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def expand(patterns: str) -> list[str]:
+    """Files that match patterns, separated by commas; those of one pattern are sorted.
+
+    A file that matches twice is there twice, as in the original.
+
+    Raises:
+        UserError: nothing matches a pattern.
+    """
+    paths: list[str] = []
+    for pattern in split_list(patterns):
+        found = files.matching(pattern)
+        if not found:
+            raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
+        paths += found
+    return paths
+
+
+def _batches(instances: Sequence[Instance], recipe: Recipe) -> Iterator[dict]:
+    return map_in_order(lambda part: to_arrays(part, recipe), chunks(instances, _TOGETHER))
+
+
+def _require_writable(outputs: Iterable[str]) -> None:
+    """Sees now rather than after hours that a file can be written."""
+    for output in outputs:
+        if files.is_dir(output):
+            raise UserError(f"{output} is a folder, in place of a file for records")
+        with files.replacing(f"{output}.probe") as temporary:
+            files.write_text(temporary, "")
+        files.remove(f"{output}.probe")
+
+
+def _warn_of_one_document(documents: Sequence, paths: Sequence[str]) -> None:
+    sentences = max(map(len, documents))
+    if len(documents) == 1 and sentences > 1:
+        log.warning(
+            "%s: all lines are one document, because no line is blank. The random next sentence "
+            "then comes from the same text: put a blank line between documents",
+            ", ".join(paths[:5]),
+        )
+
+
+def _write_description(output: str, options: PretrainingDataOptions) -> None:
+    """What a training has to know of the records, beside them."""
+    with files.open_binary(options.vocab_file or "") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    description = {
+        "max_seq_length": options.max_seq_length,
+        "max_predictions_per_seq": options.max_predictions_per_seq,
+        "do_lower_case": options.do_lower_case,
+        "do_whole_word_mask": options.do_whole_word_mask,
+        "vocab_sha256": digest,
+    }
+    files.write_text(f"{output}.json", json.dumps(description, indent=1) + "\n")
+
+
+def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:
+    def tokens(ids: Sequence[int]) -> str:
+        return " ".join(tokenizer.convert_ids_to_tokens(ids))
+
+    return (
+        f"tokens: {tokens(instance.input_ids)}\n  is_random_next: {instance.is_random_next}\n"
+        f"  masked_lm_positions: {instance.positions}\n"
+        f"  masked_lm_labels: {tokens(instance.labels)}"
+    )
