@@ -3,21 +3,20 @@
 The only module that imports `absl.flags`. Every script of the project calls one function of it.
 """
 
-import contextlib
 import dataclasses
 import logging
 import os
 import sys
-import tempfile
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
 from bert_tf.errors import Terminated, UserError
 from bert_tf.options import ClassifierOptions, DeviceOptions, PretrainingDataOptions
+from bert_tf.quiet import import_tensorflow
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
@@ -67,7 +66,7 @@ def main(
         options = parse(options_class, argv)
         _set_up_logging(getattr(options, "verbose_logging", False))
         options.check()
-        _import_tensorflow_quietly()
+        import_tensorflow()
         run(options)
     except UserError as error:
         # A file name may have a line end in it; an error still is one line.
@@ -172,38 +171,3 @@ class _MessageFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = super().format(record)
         return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message
-
-
-def _import_tensorflow_quietly() -> None:
-    """Imports TensorFlow as the scripts need it.
-
-    Keras runs on TensorFlow, whatever the environment says, and reads no `keras.json`.
-    TensorFlow's own log is silenced unless the user has set another level.
-    """
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    # A folder that cannot be: a keras.json in the user's home can change number types, and a
-    # damaged one keeps TensorFlow itself from starting.
-    os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
-    wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
-    # Some lines are written before TensorFlow has read its level.
-    with contextlib.nullcontext() if wanted else _stderr_held_back():
-        import tensorflow  # noqa: F401
-
-
-@contextlib.contextmanager
-def _stderr_held_back() -> Iterator[None]:
-    """Holds back what is written to stderr, also by C++, and shows it only after an exception."""
-    sys.stderr.flush()
-    original = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            held.seek(0)
-            os.write(original, held.read())
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(original, 2)
-            os.close(original)

@@ -7,7 +7,8 @@ data preparation work without it.
 import contextlib
 import glob
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from bert_tf.errors import UserError
@@ -91,6 +92,44 @@ def remove(path: str) -> None:
                 os.remove(path)
         elif _gfile().exists(path):
             _gfile().remove(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a folder with all that is in it; nothing happens when it is not there.
+
+    Raises:
+        UserError: when it may not be removed.
+    """
+    with _explained("remove", path):
+        if is_remote(path):
+            if _gfile().exists(path):
+                _gfile().rmtree(path)
+        elif os.path.isdir(path):
+            shutil.rmtree(path)
+
+
+def size(path: str) -> int:
+    """Bytes of a file.
+
+    Raises:
+        UserError: when there is no such file.
+    """
+    with _explained("read", path):
+        return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
+
+
+def concatenate(paths: Sequence[str], path: str) -> None:
+    """Writes the content of files, one after the other, into a file.
+
+    Raises:
+        UserError: as `replacing` and `open_binary`.
+    """
+    with replacing(path) as temporary:
+        create = _gfile().GFile if is_remote(path) else open
+        with create(temporary, "wb") as target:
+            for source in paths:
+                with open_binary(source) as part:
+                    shutil.copyfileobj(part, target, 1 << 22)
 
 
 def sync(path: str) -> None:

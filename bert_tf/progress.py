@@ -39,14 +39,16 @@ class _Nowhere:
         """Does nothing."""
 
 
-def bar(total: int, what: str, initial: int = 0) -> tqdm:
+def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
     """A progress bar on stderr; one that is done at once is never shown.
 
     Args:
         total: what `update` counts up to.
         what: stands before it.
         initial: where it starts.
+        unit: of what is counted in thousands and millions, as "B" for bytes; it shows the speed.
     """
+    counts = "{n_fmt}" + unit + "/{total_fmt}" + unit
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     return tqdm(
@@ -59,7 +61,10 @@ def bar(total: int, what: str, initial: int = 0) -> tqdm:
         # A log file is not overwritten: a fixed width keeps its lines alike.
         ncols=None if terminal else 110,
         dynamic_ncols=terminal,
-        bar_format="{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}<{remaining}{postfix}",
+        unit=unit,
+        unit_scale=bool(unit),
+        bar_format=f"{{desc}}: {counts} |{{bar}}| {{elapsed}}<{{remaining}}{{postfix}}"
+        + (", {rate_fmt}" if unit else ""),
     )
 
 

@@ -24,7 +24,7 @@ ROWS = [
     ["tokenization"],
     ["config"],
     ["files"],
-    ["errors"],
+    ["errors", "quiet"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
 
@@ -42,6 +42,9 @@ ALLOWED = {
     "options": set(),
     "data/features": {"numpy"},
     "data/packing": {"numpy"},
+    "data/pretraining": {"numpy"},
+    "data/corpus": set(),
+    "data/shards": set(),
     "data/parallel": set(),
     "data/example_encoding": {"numpy"},
     "data/glue": set(),
@@ -50,6 +53,7 @@ ALLOWED = {
     "data/input_pipeline": {"tensorflow"},
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
+    "quiet": {"tensorflow"},
     # Flags here, and nowhere else.
     "cli": {"absl", "tensorflow"},
 }

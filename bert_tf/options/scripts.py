@@ -96,6 +96,20 @@ class PretrainingDataOptions:
         0.1, "Probability that the examples of a document are made shorter.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Show the first examples.", new=True)
+    num_workers: int = option(
+        0,
+        "Processes that make the examples shard by shard, for texts of any size. Their number "
+        "does not change the examples; 0 is the original's way, with all of the text in memory.",
+        new=True,
+        limits=(0, 1024),
+    )
+    shard_mb: float = option(
+        4.0,
+        "MB of text in a shard, with --num_workers: what a process holds, and where a random next "
+        "sentence comes from.",
+        new=True,
+        limits=(0.001, 4096),
+    )
 
     def check(self) -> None:
         """Checks what can be checked without reading a file.

@@ -14,6 +14,7 @@ from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
+from bert_tf.tasks import sharded_data
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.
@@ -45,6 +46,33 @@ def run(options: PretrainingDataOptions) -> list[str]:
         options.do_whole_word_mask,
     )
     log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
+    if options.num_workers:
+        job = sharded_data.Job(
+            options.vocab_file or "",
+            options.do_lower_case,
+            recipe,
+            options.dupe_factor,
+            options.random_seed,
+            int(options.shard_mb * 1e6),
+            len(outputs),
+        )
+        count = sharded_data.write_all(job, paths, outputs, options.num_workers)
+        log.info("%s: %d examples", ", ".join(outputs), count)
+    else:
+        _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces)
+    for output in outputs:
+        _write_description(output, options)
+    return outputs
+
+
+def _write_as_the_original(
+    options: PretrainingDataOptions,
+    recipe: Recipe,
+    paths: Sequence[str],
+    outputs: Sequence[str],
+    tokenizer: FullTokenizer,
+    pieces: Pieces,
+) -> None:
     documents = read_documents(paths, BatchTokenizer(tokenizer))
     if not documents:
         raise UserError(f"There is not one token in {', '.join(paths[:5])}: nothing to train on")
@@ -60,9 +88,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     for number, output in enumerate(outputs):
         part = instances[number :: len(outputs)]
         count = write_records(output, features(recipe), _batches(part, recipe))
-        _write_description(output, options)
         log.info("%s: %d examples", output, count)
-    return outputs
 
 
 def features(recipe: Recipe) -> tuple[Feature, ...]:

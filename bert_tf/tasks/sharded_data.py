@@ -1,0 +1,242 @@
+"""Records for pre-training from a corpus of any size: shard by shard, by several processes.
+
+The work is cut into units (`data.shards`). Each unit is a function of its text, the options and the
+seed, whoever does it and when: so the number of workers changes nothing, and a run that was killed
+goes on with what is missing. The records of a unit wait in a folder beside the output; in the end
+they are joined.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data.example_encoding import encode_examples
+from bert_tf.data.pretraining import (
+    Document,
+    Draws,
+    Instance,
+    Pieces,
+    Recipe,
+    instances_of_document,
+    to_arrays,
+)
+from bert_tf.data.records import count_records
+from bert_tf.data.shards import Unit, plan, read_shards
+from bert_tf.errors import UserError
+from bert_tf.progress import bar, log
+from bert_tf.quiet import import_tensorflow
+from bert_tf.tokenization import FullTokenizer
+
+# Examples that become records together.
+_TOGETHER = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """All that the records depend on, beside the text.
+
+    Attributes:
+        vocab_file: path.
+        do_lower_case: of the tokenizer.
+        recipe: see there.
+        dupe_factor: how often each document is used.
+        random_seed: of all draws.
+        shard_bytes: text of a shard, about.
+        outputs: how many files the examples go to in turn.
+    """
+
+    vocab_file: str
+    do_lower_case: bool
+    recipe: Recipe
+    dupe_factor: int
+    random_seed: int
+    shard_bytes: int
+    outputs: int
+
+
+def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], num_workers: int) -> int:
+    """Makes all records of a corpus.
+
+    Args:
+        job: how.
+        paths: text files.
+        outputs: TFRecord files, `job.outputs` of them.
+        num_workers: processes.
+
+    Returns:
+        The number of examples.
+
+    Raises:
+        UserError: a text is not right, there is none, or a file cannot be written. What is done is
+            kept, and the same command goes on from there.
+    """
+    units = plan(paths, job.shard_bytes)
+    folder = prepare(job, units, outputs[0])
+    waiting = [unit for unit in units if not is_done(unit, job, folder)]
+    if len(waiting) < len(units):
+        log.info("%d of %d units are done already", len(units) - len(waiting), len(units))
+    total = sum(unit.size for unit in units)
+    done = total - sum(unit.size for unit in waiting)
+    with bar(total, "text", initial=done, unit="B") as shown:
+        for unit in _work(job, waiting, folder, num_workers):
+            shown.update(unit.size)
+    return join(units, folder, outputs)
+
+
+def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
+    """Makes the folder of the parts; one of another command is emptied.
+
+    Returns:
+        Its path.
+    """
+    folder = f"{output}.parts"
+    with files.open_binary(job.vocab_file) as file:
+        vocab = hashlib.sha256(file.read()).hexdigest()
+    described = [dataclasses.asdict(job), vocab, [unit.ranges for unit in units]]
+    description = json.dumps(described, indent=1) + "\n"
+    path = os.path.join(folder, "plan.json")
+    if files.exists(path) and files.read_text(path) != description.rstrip("\n"):
+        log.warning("%s is of another command or another text: it is made anew", folder)
+        files.remove_tree(folder)
+    files.make_dirs(folder)
+    files.write_text(path, description)
+    return folder
+
+
+def is_done(unit: Unit, job: Job, folder: str) -> bool:
+    """Whether all parts of a unit are there."""
+    return all(files.exists(_part(folder, unit, output)) for output in range(job.outputs))
+
+
+def _part(folder: str, unit: Unit, output: int) -> str:
+    return os.path.join(folder, f"{unit.number:06d}-{output:03d}.tfrecord")
+
+
+def _work(job: Job, units: Sequence[Unit], folder: str, num_workers: int) -> Iterator[Unit]:
+    """Does units, and yields them as they are done."""
+    if num_workers == 1 or len(units) < 2:
+        for unit in units:
+            write_unit(job, unit, folder)
+            yield unit
+        return
+    # New processes and not copies of this one: TensorFlow's threads do not survive a fork.
+    pool = ProcessPoolExecutor(
+        min(num_workers, len(units)), get_context("spawn"), initializer=import_tensorflow
+    )
+    try:
+        futures = {pool.submit(write_unit, job, unit, folder): unit for unit in units}
+        for future in as_completed(futures):
+            future.result()
+            yield futures[future]
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A worker was killed, by the system for its memory perhaps: pass a smaller "
+            "--num_workers or --shard_mb. The same command goes on with what is missing"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def write_unit(job: Job, unit: Unit, folder: str) -> None:
+    """Writes the parts of a unit; each appears under its name when all of them are complete.
+
+    Raises:
+        UserError: the text is not right, or a file cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        names = [
+            stack.enter_context(files.replacing(_part(folder, unit, output)))
+            for output in range(job.outputs)
+        ]
+        try:
+            writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
+            for number, record in enumerate(records_of_unit(job, unit)):
+                writers[number % job.outputs].write(record)
+        except tf.errors.OpError as error:
+            raise UserError(f"Cannot write into {folder}: {error.message}") from error
+
+
+def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
+    """The records of a unit, shard by shard; those of a shard are shuffled."""
+    tokenizer, pieces = _tools(job.vocab_file, job.do_lower_case)
+    for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
+        documents = _documents(texts, tokenizer)
+        address = f"{job.random_seed} {unit.number} {number}"
+        records: list[bytes] = []
+        for some in _some(_instances(job, documents, pieces, address)):
+            records += encode_examples(to_arrays(some, job.recipe))
+        Draws(_random(address)).shuffle(records)
+        yield from records
+
+
+@functools.lru_cache(maxsize=1)
+def _tools(vocab_file: str, do_lower_case: bool) -> tuple[BatchTokenizer, Pieces]:
+    """Made once in each process."""
+    tokenizer = FullTokenizer(vocab_file, do_lower_case)
+    return BatchTokenizer(tokenizer), Pieces(tokenizer.vocab)
+
+
+def _documents(texts: list[list[str]], tokenizer: BatchTokenizer) -> list[Document]:
+    found = tokenizer.encode([line for text in texts for line in text])
+    ids, splits = found.ids.tolist(), found.row_splits.tolist()
+    row = 0
+    documents = []
+    for text in texts:
+        sentences = [ids[splits[r] : splits[r + 1]] for r in range(row, row + len(text))]
+        row += len(text)
+        documents.append([sentence for sentence in sentences if sentence])
+    return [document for document in documents if document]
+
+
+def _instances(
+    job: Job, documents: list[Document], pieces: Pieces, address: str
+) -> Iterator[Instance]:
+    for time in range(job.dupe_factor):
+        for index in range(len(documents)):
+            draws = Draws(_random(f"{address} {time} {index}"))
+            yield from instances_of_document(documents, index, draws, job.recipe, pieces)
+
+
+def _random(address: str) -> random.Random:
+    """A stream of its own for each address."""
+    digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "big"))
+
+
+def _some(instances: Iterable[Instance]) -> Iterator[list[Instance]]:
+    waiting: list[Instance] = []
+    for instance in instances:
+        waiting.append(instance)
+        if len(waiting) == _TOGETHER:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def join(units: Sequence[Unit], folder: str, outputs: Sequence[str]) -> int:
+    """Puts the parts of all units, in their order, into the output files; removes the folder.
+
+    Returns:
+        The number of examples.
+
+    Raises:
+        UserError: a file cannot be written, or there is not one example.
+    """
+    for number, output in enumerate(outputs):
+        files.concatenate([_part(folder, unit, number) for unit in units], output)
+    count = sum(map(count_records, outputs))
+    files.remove_tree(folder)
+    return count
