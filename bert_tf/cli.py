@@ -15,7 +15,12 @@ from typing import Any
 from absl import flags
 
 from bert_tf.errors import Terminated, UserError
-from bert_tf.options import ClassifierOptions, DeviceOptions, PretrainingDataOptions
+from bert_tf.options import (
+    ClassifierOptions,
+    DeviceOptions,
+    PretrainingDataOptions,
+    PretrainingOptions,
+)
 from bert_tf.quiet import import_tensorflow
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
@@ -41,6 +46,17 @@ def create_pretraining_data() -> None:
         pretraining_data.run(options)
 
     main(PretrainingDataOptions, run, sys.argv, create_pretraining_data.__doc__ or "")
+
+
+def run_pretraining() -> None:
+    """Trains a model on masked words and next sentences, and evaluates it."""
+
+    def run(options: PretrainingOptions) -> None:
+        from bert_tf.tasks import pretraining
+
+        pretraining.run(options)
+
+    main(PretrainingOptions, run, sys.argv, run_pretraining.__doc__ or "")
 
 
 def main(

@@ -19,6 +19,8 @@ LENGTH_MULTIPLE = 8
 # from whose rows they are formed: fewer, for the order to stay random.
 _WINDOW = 4096
 _SHUFFLED_BATCHES = 50
+# Files that are read in turn, where order is random.
+_FILES_AT_ONCE = 16
 # The number of a row in the files, in batches that ask for it.
 ROW_NUMBER = "row_number"
 
@@ -56,6 +58,7 @@ def read_dataset(
     drop_remainder: bool = False,
     pad_to: int | None = None,
     skip_batches: int = 0,
+    take_records: int | None = None,
     replicas: Replicas | None = None,
     shard_files: bool = False,
     cut_padding: bool = False,
@@ -89,6 +92,7 @@ def read_dataset(
         pad_to: fill up every batch to so many records, with copies of its last one; gives static
             shapes.
         skip_batches: leave out so many batches, before anything is parsed.
+        take_records: end after so many records.
         replicas: whose parts of the batches to give; None for whole batches.
         shard_files: see above.
         cut_padding: cut what stands behind the longest text of an element, by `input_mask`, from
@@ -118,15 +122,16 @@ def read_dataset(
         paths = paths[replicas.first // replicas.count :: processes]
         batch_size, num_records = batch_size // processes, None
         replicas = Replicas(0, replicas.count, replicas.count)
-    records = tf.data.TFRecordDataset(paths)
     if shuffle_seed is not None:
         buffer_size = num_records or sum(count_records(path) for path in paths)
         if not buffer_size:
             raise UserError(f"There are no records in {', '.join(paths)}")
-        records = _shuffled(records, buffer_size, shuffle_seed, repeat)
-    elif repeat:
-        records = records.repeat()
+        records = _shuffled(paths, buffer_size, shuffle_seed, repeat)
+    else:
+        records = tf.data.TFRecordDataset(paths).repeat(None if repeat else 1)
     numbered = records.enumerate().map(lambda number, record: (record, number))
+    if take_records is not None:
+        numbered = numbered.take(take_records)
     if group_by_length:
         (mask,) = (feature for feature in features if feature.name == "input_mask")
         batches = _grouped(numbered, mask, batch_size, drop_remainder, shuffle_seed, skip_batches)
@@ -236,14 +241,18 @@ def _parts(
     return batches.flat_map(split)
 
 
-def _shuffled(
-    records: tf.data.Dataset, buffer_size: int, seed: int, repeat: bool
-) -> tf.data.Dataset:
+def _shuffled(paths: Sequence[str], buffer_size: int, seed: int, repeat: bool) -> tf.data.Dataset:
     epochs = tf.data.Dataset.counter() if repeat else tf.data.Dataset.range(1)
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         address = tf.stack([tf.constant(seed, tf.int64), epoch])
         epoch_seed: Any = tf.random.stateless_uniform([], address, 0, 2**62, tf.int64)
+        names = tf.data.Dataset.from_tensor_slices(list(paths))
+        names = names.shuffle(len(paths), seed=epoch_seed, reshuffle_each_iteration=False)
+        # Of several files in turn: what does not fit into the buffer is mixed by that.
+        records = names.interleave(
+            tf.data.TFRecordDataset, cycle_length=min(len(paths), _FILES_AT_ONCE)
+        )
         return records.shuffle(buffer_size, seed=epoch_seed, reshuffle_each_iteration=False)
 
     return epochs.flat_map(one_epoch)

@@ -11,7 +11,7 @@ import gzip
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from bert_tf import files
 from bert_tf.errors import UserError
@@ -53,7 +53,8 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
             room = 0
         elif size > shard_bytes:
             starts = range(0, size, shard_bytes)
-            groups += [[(path, start, min(start + shard_bytes, size))] for start in starts]
+            for start in starts:
+                groups.append([(path, start, min(start + shard_bytes, size))])
             sizes += [min(shard_bytes, size - start) for start in starts]
             room = 0
         else:
@@ -111,7 +112,7 @@ def _read_compressed(path: str, raw: IO[bytes], shard_bytes: int) -> Iterator[li
 
 
 def _documents(
-    path: str, file: IO[bytes], start: int, stop: int | None, shard_bytes: int
+    path: str, file: Any, start: int, stop: int | None, shard_bytes: int
 ) -> Iterator[tuple[int, list[str]]]:
     """Documents whose blank line before begins in a part of a file, and where it begins."""
     begin, owned = start, start == 0

@@ -4,14 +4,21 @@ A notebook makes the same objects that the command line makes:
 `classification.run(ClassifierOptions(task_name="MRPC", ...))`.
 """
 
-from bert_tf.options.scripts import ClassifierOptions, FineTuningOptions, PretrainingDataOptions
-from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.options.scripts import (
+    ClassifierOptions,
+    FineTuningOptions,
+    PretrainingDataOptions,
+    PretrainingOptions,
+)
+from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
 
 __all__ = [
     "ClassifierOptions",
     "DeviceOptions",
+    "EncoderOptions",
     "FineTuningOptions",
     "ModelOptions",
     "PretrainingDataOptions",
+    "PretrainingOptions",
     "TrainingOptions",
 ]

@@ -67,7 +67,8 @@ def check_values(options: Any) -> None:
             if value not in choices:
                 raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
             continue
-        counts = name.endswith(("_batch_size", "_steps")) and name != "profile_steps"
+        counts = name.endswith(("_batch_size", "_steps")) and isinstance(value, int)
+        counts = counts and not field.metadata["limits"]
         if counts and not 1 <= value < 2**31:
             raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
         if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):

@@ -6,7 +6,12 @@ import os
 from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
-from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.options.shared import (
+    DeviceOptions,
+    EncoderOptions,
+    ModelOptions,
+    TrainingOptions,
+)
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
 # Three special tokens, and two others.
@@ -59,6 +64,45 @@ class ClassifierOptions(FineTuningOptions):
     task_name: str | None = option(
         None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
+    """Options of `run_pretraining.py`."""
+
+    input_file: str | None = option(
+        None,
+        "Records of create_pretraining_data.py: files, or patterns such as data/*.tfrecord, "
+        "separated by commas.",
+        required=True,
+    )
+    max_predictions_per_seq: int = option(
+        20, "Masked pieces of an example at most, as the records were made.", limits=(1, 2**31 - 1)
+    )
+    do_train: bool = option(False, "Train.")
+    do_eval: bool = option(False, "Evaluate on the same files.")
+    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+    num_train_steps: int = option(100000, "Training steps in all.")
+    num_warmup_steps: int = option(
+        10000, "Steps over which the learning rate rises.", limits=(0, 2**31 - 1)
+    )
+    max_eval_steps: int = option(100, "Batches of the evaluation.")
+    use_next_sentence: bool = option(
+        True, "Train on the next sentence too, and not on masked words alone.", new=True
+    )
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense.
+        """
+        check_required(self)
+        if not (self.do_train or self.do_eval):
+            raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
+        check_values(self)
+        self.profiled_steps()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,25 +7,31 @@ from bert_tf.options.fields import option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """Which model, and how text becomes its input."""
+class EncoderOptions:
+    """Which model."""
 
     bert_config_file: str | None = option(
         None, "JSON file with the sizes of the model (bert_config.json).", required=True
-    )
-    vocab_file: str | None = option(
-        None, "Vocabulary that the model was trained with, one piece a line.", required=True
     )
     init_checkpoint: str | None = option(
         None,
         "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder. A "
         "checkpoint in output_dir wins over it: the run then goes on.",
     )
-    do_lower_case: bool = option(
-        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
-    )
     max_seq_length: int = option(
         128, "Longest input in word pieces, special ones included; longer texts are cut."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions(EncoderOptions):
+    """Which model, and how text becomes its input."""
+
+    vocab_file: str | None = option(
+        None, "Vocabulary that the model was trained with, one piece a line.", required=True
+    )
+    do_lower_case: bool = option(
+        True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
 
 

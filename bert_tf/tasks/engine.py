@@ -230,7 +230,14 @@ class Engine:
     def training_dataset(
         self, paths: str | Sequence[str], features: Sequence[Feature], num_records: int, step: int
     ) -> Any:
-        """Shuffled batches without end, from a step of the training on."""
+        """Shuffled batches without end.
+
+        Args:
+            paths: the records.
+            features: their declaration.
+            num_records: that are held in memory to be shuffled.
+            step: of the training, to begin from.
+        """
         options = self.options
         return self.dataset(
             paths,
@@ -244,6 +251,7 @@ class Engine:
             drop_remainder=self.jit_compile or self.devices.fixed_shapes,
             group_by_length=options.length_grouping,
             skip_batches=step,
+            shard_files=True,
         )
 
     def dataset(
@@ -273,14 +281,17 @@ class Engine:
         self,
         model: keras.Model,
         outputs_fn: Callable,
-        path: str,
+        paths: str | Sequence[str],
         features: Sequence[Feature],
         *,
         num_examples: int,
         batch_size: int,
         what: str,
     ) -> dict[str, np.ndarray]:
-        """What `outputs_fn` gives for each record, in their order."""
+        """What `outputs_fn` gives for each record, in their order.
+
+        With more examples than there are records, they are taken again from the first on.
+        """
         replicas = self.devices.replicas
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
         full = self.fixed_shapes or replicas > 1
@@ -291,9 +302,11 @@ class Engine:
             model,
             outputs_fn,
             self.dataset(
-                path,
+                paths,
                 features,
                 batch_size,
+                repeat=True,
+                take_records=num_examples,
                 pad_to=pad_to,
                 group_by_length=not self.fixed_shapes,
                 row_numbers=True,

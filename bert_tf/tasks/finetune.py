@@ -1,7 +1,6 @@
 """The one runner of all fine-tuning tasks: read, records, train, evaluate, predict."""
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,29 +13,14 @@ from bert_tf.data import records
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
-from bert_tf.progress import Scalars, bar, log
+from bert_tf.progress import bar, log
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.engine import Engine, Trainer
+from bert_tf.tasks.results import EVAL_RESULTS, Results, prepare_output_dir, write_metrics
 from bert_tf.tasks.start import restore_weights
 
-EVAL_RESULTS = "eval_results.txt"
-# Where the original's evaluation writes its curves.
-EVAL_FOLDER = "eval"
 # Examples that one call of a task's `to_features` gets.
 _CONVERTED_TOGETHER = 1024
-
-
-@dataclasses.dataclass
-class Results:
-    """What a run gave.
-
-    Attributes:
-        metrics: figures of the evaluation, as in `eval_results.txt`; empty without one.
-        files: paths of the results that were written.
-    """
-
-    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
-    files: list[str] = dataclasses.field(default_factory=list)
 
 
 def run(task: Task, options: FineTuningOptions) -> Results:
@@ -79,7 +63,7 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
                 num_train_steps,
             )
     if engine.devices.is_chief:
-        _prepare_output_dir(runner.output_dir)
+        prepare_output_dir(runner.output_dir, RECORD_FILES.values())
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
     engine.require_same(num_train_steps, "number of steps", "--data_dir")
@@ -97,20 +81,6 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
     # Nobody leaves before the chief has written.
     engine.devices.from_chief(0)
     return results
-
-
-def _prepare_output_dir(output_dir: str) -> None:
-    """Makes the folder, and sees now rather than after the training that it can be written to."""
-    files.make_dirs(output_dir)
-    curves = os.path.join(output_dir, EVAL_FOLDER)
-    if files.exists(curves) and not files.is_dir(curves):
-        raise UserError(f"{curves} is a file, in place of the folder for curves of evaluations")
-    for name in (*RECORD_FILES.values(), EVAL_RESULTS):
-        if files.is_dir(os.path.join(output_dir, name)):
-            raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
-    probe = os.path.join(output_dir, ".bert_tf")
-    files.write_text(probe, "")
-    files.remove(probe)
 
 
 def _num_train_steps(num_examples: int, options: FineTuningOptions) -> int:
@@ -156,15 +126,9 @@ class _Runner:
             # The mean over batches, in which a short last one counts in full: Estimator's figure.
             "loss": np.float32(np.mean([batch.mean() for batch in batches])),
         }
-        # str and not a format: it gives the shortest digits that tell the float32 from others.
-        lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
-        log.info("Evaluation of %d examples: %s", len(examples), ", ".join(lines))
-        if not self.is_chief:
-            return metrics
-        files.write_text(os.path.join(self.output_dir, EVAL_RESULTS), "\n".join(lines) + "\n")
-        with contextlib.closing(Scalars(os.path.join(self.output_dir, EVAL_FOLDER))) as scalars:
-            curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
-            scalars.write(global_step, curves)
+        log.info("Evaluation of %d examples", len(examples))
+        if self.is_chief:
+            write_metrics(self.output_dir, metrics, global_step)
         return metrics
 
     def predict(self, examples: Sequence[Any]) -> list[str]:

@@ -1,7 +1,5 @@
 """From text files to records for pre-training: what `create_pretraining_data.py` runs."""
 
-import hashlib
-import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,6 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
 from bert_tf.tasks import sharded_data
+from bert_tf.tasks.pretraining_records import write_description
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.
@@ -61,7 +60,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     else:
         _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces)
     for output in outputs:
-        _write_description(output, options)
+        write_description(output, options, len(pieces.is_inner))
     return outputs
 
 
@@ -147,20 +146,6 @@ def _warn_of_one_document(documents: Sequence, paths: Sequence[str]) -> None:
             "then comes from the same text: put a blank line between documents",
             ", ".join(paths[:5]),
         )
-
-
-def _write_description(output: str, options: PretrainingDataOptions) -> None:
-    """What a training has to know of the records, beside them."""
-    with files.open_binary(options.vocab_file or "") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
-    description = {
-        "max_seq_length": options.max_seq_length,
-        "max_predictions_per_seq": options.max_predictions_per_seq,
-        "do_lower_case": options.do_lower_case,
-        "do_whole_word_mask": options.do_whole_word_mask,
-        "vocab_sha256": digest,
-    }
-    files.write_text(f"{output}.json", json.dumps(description, indent=1) + "\n")
 
 
 def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:

@@ -7,7 +7,7 @@ import keras
 from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.options import ModelOptions
+from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
@@ -23,13 +23,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             inputs are to be longer than the model can take.
     """
     config = BertConfig.from_json_file(options.bert_config_file or "")
-    if options.max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={options.max_seq_length} is more than the model's "
-            f"{config.max_position_embeddings} positions (max_position_embeddings in "
-            f"{options.bert_config_file}): pass --max_seq_length={config.max_position_embeddings} "
-            "or less"
-        )
+    check_length(options, config)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     size = max(tokenizer.vocab.values(), default=-1) + 1
     if size > config.vocab_size:
@@ -45,6 +39,21 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             "BERT's, with one piece on each line"
         )
     return config, tokenizer
+
+
+def check_length(options: EncoderOptions, config: BertConfig) -> None:
+    """Refuses inputs that are longer than the model can take.
+
+    Raises:
+        UserError: they are.
+    """
+    if options.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={options.max_seq_length} is more than the model's "
+            f"{config.max_position_embeddings} positions (max_position_embeddings in "
+            f"{options.bert_config_file}): pass --max_seq_length={config.max_position_embeddings} "
+            "or less"
+        )
 
 
 def restore_weights(

@@ -132,6 +132,7 @@ class _Replica:
         self.options = options
         self.loss_scale = loss_scale
         self.variables = [variable.value for variable, _ in optimizer.slots()]
+        self.untouched = [False] * len(self.variables)
 
     def step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         context = tf.distribute.get_replica_context()
@@ -196,8 +197,12 @@ class _Replica:
             share = self.loss.share(outputs, batch, totals)
             scaled = share * scale
         gradients = tape.gradient(scaled, self.variables)
+        self.untouched = [gradient is None for gradient in gradients]
         # Gradients of look-ups come as slices that are not summed up yet.
-        return share, [tf.convert_to_tensor(gradient) / scale for gradient in gradients]
+        return share, [
+            tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient) / scale
+            for variable, gradient in zip(self.variables, gradients, strict=True)
+        ]
 
     def _totals(self, batch: Batch) -> dict[str, Any]:
         return {
@@ -230,8 +235,12 @@ class _Replica:
 
             tf.cond(tf.math.is_finite(norm), changed, lambda: tf.constant(False))
 
-        for variable, gradient in zip(self.variables, gradients, strict=True):
-            strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
+        for variable, gradient, untouched in zip(
+            self.variables, gradients, self.untouched, strict=True
+        ):
+            # What the loss does not depend on is not changed, by weight decay neither.
+            if not untouched:
+                strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 
 
 def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:

@@ -1,0 +1,67 @@
+"""What a run leaves in `output_dir` beside checkpoints and predictions."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.progress import Scalars, log
+
+EVAL_RESULTS = "eval_results.txt"
+# Where the original's evaluation writes its curves.
+EVAL_FOLDER = "eval"
+
+
+@dataclasses.dataclass
+class Results:
+    """What a run gave.
+
+    Attributes:
+        metrics: figures of the evaluation, as in `eval_results.txt`; empty without one.
+        files: paths of the results that were written.
+    """
+
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    files: list[str] = dataclasses.field(default_factory=list)
+
+
+def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
+    """Makes the folder, and sees now rather than after the training that it can be written to.
+
+    Args:
+        output_dir: the folder.
+        names: of files that will be written.
+
+    Raises:
+        UserError: it cannot, or something else has the name of a file or a folder.
+    """
+    files.make_dirs(output_dir)
+    curves = os.path.join(output_dir, EVAL_FOLDER)
+    if files.exists(curves) and not files.is_dir(curves):
+        raise UserError(f"{curves} is a file, in place of the folder for curves of evaluations")
+    for name in (*names, EVAL_RESULTS):
+        if files.is_dir(os.path.join(output_dir, name)):
+            raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
+    probe = os.path.join(output_dir, ".bert_tf")
+    files.write_text(probe, "")
+    files.remove(probe)
+
+
+def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int) -> str:
+    """Writes the figures of an evaluation to `eval_results.txt`, and as curves.
+
+    Returns:
+        Path of the file.
+    """
+    # str and not a format: it gives the shortest digits that tell the float32 from others.
+    lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
+    log.info("Evaluation: %s", ", ".join(lines))
+    path = os.path.join(output_dir, EVAL_RESULTS)
+    files.write_text(path, "\n".join(lines) + "\n")
+    with contextlib.closing(Scalars(os.path.join(output_dir, EVAL_FOLDER))) as scalars:
+        curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
+        scalars.write(step, curves)
+    return path
