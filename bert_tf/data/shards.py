@@ -44,19 +44,19 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
     """
     groups: list[list[tuple[str, int, int | None]]] = []
     sizes: list[int] = []
-    room = 0
+    room = -1
     for path in paths:
         size = files.size(path)
         if path.endswith(".gz"):
             groups.append([(path, 0, None)])
             sizes.append(size)
-            room = 0
+            room = -1
         elif size > shard_bytes:
             starts = range(0, size, shard_bytes)
             for start in starts:
                 groups.append([(path, start, min(start + shard_bytes, size))])
             sizes += [min(shard_bytes, size - start) for start in starts]
-            room = 0
+            room = -1
         else:
             if size > room:
                 groups.append([])

@@ -235,8 +235,11 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str]) -> int:
     Raises:
         UserError: a file cannot be written, or there is not one example.
     """
-    for number, output in enumerate(outputs):
-        files.concatenate([_part(folder, unit, number) for unit in units], output)
+    parts = [[_part(folder, unit, n) for unit in units] for n in range(len(outputs))]
+    if not any(files.size(part) for some in parts for part in some):
+        raise UserError("There is not one token in the input files: nothing to train on")
+    for some, output in zip(parts, outputs, strict=True):
+        files.concatenate(some, output)
     count = sum(map(count_records, outputs))
     files.remove_tree(folder)
     return count

@@ -1,0 +1,194 @@
+"""create_pretraining_data as a library: files, shards, going on, bad input."""
+
+import json
+import os
+import random
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.options import PretrainingDataOptions
+from bert_tf.tasks import pretraining_data, sharded_data
+
+WORDS = [
+    "a",
+    "b",
+    "c",
+    "good",
+    "bad",
+    "film",
+    "story",
+    "the",
+    "was",
+    "not",
+    "it",
+    "plot",
+    "slow",
+    "fast",
+]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rng = random.Random(1)
+    for name in ("one.txt", "two.txt"):
+        documents = []
+        for _ in range(30):
+            count = rng.randint(1, 6)
+            lines = [" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(count)]
+            documents.append("\n".join(lines))
+        (tmp_path / name).write_text("\n\n".join(documents) + "\n")
+    return tmp_path
+
+
+def options(tiny, corpus, **changes):
+    return PretrainingDataOptions(
+        **{
+            "input_file": f"{corpus}/*.txt",
+            "output_file": f"{corpus}/out.tfrecord",
+            "vocab_file": tiny.flags["vocab_file"],
+            "max_seq_length": 24,
+            "max_predictions_per_seq": 4,
+            "dupe_factor": 3,
+            **changes,
+        }
+    )
+
+
+def records(path) -> list[bytes]:
+    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+
+
+def test_the_records_and_their_description(tiny, corpus):
+    assert pretraining_data.run(options(tiny, corpus)) == [f"{corpus}/out.tfrecord"]
+    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    lengths = {
+        name: len(entries[name].int64_list.value or entries[name].float_list.value)
+        for name in entries
+    }
+    assert lengths == {
+        **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), 24),
+        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), 4),
+        "next_sentence_labels": 1,
+    }
+    description = json.loads((corpus / "out.tfrecord.json").read_text())
+    assert description["max_seq_length"] == 24
+    assert description["max_predictions_per_seq"] == 4
+    assert description["vocab_size"] == 19
+    assert sorted(os.listdir(corpus)) == [
+        "one.txt", "out.tfrecord", "out.tfrecord.json", "two.txt",
+    ]  # fmt: skip
+
+
+def test_examples_go_to_the_outputs_in_turn(tiny, corpus):
+    pretraining_data.run(options(tiny, corpus))
+    both = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
+    pretraining_data.run(options(tiny, corpus, output_file=both))
+    whole = records(corpus / "out.tfrecord")
+    assert records(corpus / "x.tfrecord") == whole[::2]
+    assert records(corpus / "y.tfrecord") == whole[1::2]
+
+
+# ---- In shards -----------------------------------------------------------------------------
+
+SHARDED = {"num_workers": 1, "shard_mb": 0.001}
+
+
+def sharded(tiny, corpus, name, **changes) -> bytes:
+    output = f"{corpus}/{name}.tfrecord"
+    pretraining_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output, **changes}))
+    assert not os.path.exists(f"{output}.parts")
+    return (corpus / f"{name}.tfrecord").read_bytes()
+
+
+def test_the_number_of_workers_changes_nothing(tiny, corpus):
+    one = sharded(tiny, corpus, "one")
+    assert sharded(tiny, corpus, "two", num_workers=2) == one
+    assert sharded(tiny, corpus, "other", random_seed=2) != one
+    # As many examples, about, as without shards.
+    pretraining_data.run(options(tiny, corpus))
+    whole, parts = (len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord"))
+    assert abs(whole - parts) < 0.1 * whole
+
+
+def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
+    whole = sharded(tiny, corpus, "whole")
+    write_unit = sharded_data.write_unit
+    done = []
+
+    def killed(job, unit, folder):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(unit.number)
+        write_unit(job, unit, folder)
+
+    monkeypatch.setattr(sharded_data, "write_unit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        sharded(tiny, corpus, "parts")
+    assert not (corpus / "parts.tfrecord").exists()
+    again = []
+    monkeypatch.setattr(
+        sharded_data, "write_unit", lambda *args: again.append(args[1].number) or write_unit(*args)
+    )
+    assert sharded(tiny, corpus, "parts") == whole
+    assert done == [0, 1]
+    assert again[0] == 2
+
+
+def test_parts_of_another_command_are_not_taken(tiny, corpus, monkeypatch):
+    whole = sharded(tiny, corpus, "whole", random_seed=2)
+    monkeypatch.setattr(sharded_data, "join", lambda *args: 0)
+    pretraining_data.run(options(tiny, corpus, **SHARDED))
+    assert len(os.listdir(corpus / "out.tfrecord.parts")) > 4
+    monkeypatch.undo()
+    assert sharded(tiny, corpus, "out", random_seed=2) == whole
+
+
+# ---- Bad input -----------------------------------------------------------------------------
+
+
+def _write(path, content: bytes):
+    path.write_bytes(content)
+    return str(path)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not one token"),
+        (b"\n\n \n", "not one token"),
+        (b"good\n\nbad \xff\n", r"in\.txt(:3: the file|: byte 10) is not UTF-8"),
+    ],
+)
+def test_texts_that_are_not_right(tiny, corpus, num_workers, content, message):
+    text = _write(corpus / "in.txt", content)
+    output = corpus / "out.tfrecord"
+    with pytest.raises(UserError, match=message):
+        pretraining_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
+    assert not output.exists()
+    assert not (corpus / "out.tfrecord.json").exists()
+
+
+def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
+    def refused(message, **changes):
+        with pytest.raises(UserError, match=message):
+            pretraining_data.run(options(tiny, corpus, **changes))
+
+    refused(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
+    refused("Cannot write", output_file=f"{corpus}/absent/out.tfrecord")
+    refused("is a folder", output_file=str(corpus))
+    vocab = _write(corpus / "vocab", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+    refused(r"lacks \[MASK\]", vocab_file=vocab)
+    refused("--max_seq_length must be at least 5", max_seq_length=4)
+    refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
+    refused("--dupe_factor must be from 1", dupe_factor=0)
+    refused("--output_file", output_file=None)
+
+
+def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
+    pretraining_data.run(options(tiny, corpus, input_file=text))
+    assert "all lines are one document" in caplog.text
