@@ -41,7 +41,7 @@ WAYS = {
     "grouped": {"cut_padding": True, "group_by_length": True},
 }
 # What is timed together: so many batches in a training, so many rows in a prediction.
-TRAINED_TOGETHER = 10
+TRAINED_TOGETHER = 20
 PREDICTED = 512
 
 
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("training", "prediction"))
     args = parser.parse_args()
     length, size = args.max_seq_length, args.batch_size
     task = glue.task_named("mrpc")
@@ -122,6 +123,8 @@ def main() -> None:
         ("training", size * TRAINED_TOGETHER, train),
         ("prediction", PREDICTED, lambda name: predict(WAYS[name])),
     ):
+        if args.only not in (None, what):
+            continue
         seconds = timing.interleaved(
             {name: lambda name=name, work=work: work(name) for name in WAYS}, args.rounds
         )
@@ -133,7 +136,9 @@ def main() -> None:
             },
         }
         print(what, figures[what], flush=True)
-    timing.write_results("padding", figures, "tensorflow", "keras", "numpy")
+    timing.write_results(
+        f"padding_{args.only}" if args.only else "padding", figures, "tensorflow", "keras", "numpy"
+    )
 
 
 if __name__ == "__main__":
