@@ -47,6 +47,8 @@ setup(
     entry_points={
         "console_scripts": [
             "bert-run-classifier = bert_tf.cli:run_classifier",
+            "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
+            "bert-run-pretraining = bert_tf.cli:run_pretraining",
         ]
     },
     classifiers=[

@@ -37,9 +37,14 @@ def test_demo():
 
 
 def test_every_flag_that_is_named_exists():
-    from bert_tf.options import ClassifierOptions
+    from bert_tf import options
 
-    known = {"help", "flagfile"} | set(ClassifierOptions.__dataclass_fields__)
+    scripts = (
+        options.ClassifierOptions,
+        options.PretrainingDataOptions,
+        options.PretrainingOptions,
+    )
+    known = {"help", "flagfile"}.union(*(script.__dataclass_fields__ for script in scripts))
     named = set(re.findall(r"--(\w+)", README))
     assert named - known == set()
     assert len(named) > 10
