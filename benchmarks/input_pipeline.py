@@ -60,15 +60,18 @@ def main() -> None:
     write_records(path, features, [batch])
     ways = {
         "the original's": lambda: original(path, features, args.batch_size),
-        "shuffled": lambda: read_dataset(path, features, args.batch_size, shuffle_seed=1),
+        "shuffled": lambda: read_dataset(
+            path, features, args.batch_size, shuffle_seed=1, num_records=args.rows
+        ),
         "shuffled and cut": lambda: read_dataset(
-            path, features, args.batch_size, shuffle_seed=1, cut_padding=True
+            path, features, args.batch_size, shuffle_seed=1, num_records=args.rows, cut_padding=True
         ),
         "shuffled, cut and grouped": lambda: read_dataset(
             path,
             features,
             args.batch_size,
             shuffle_seed=1,
+            num_records=args.rows,
             cut_padding=True,
             group_by_length=True,
         ),

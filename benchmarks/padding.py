@@ -4,8 +4,8 @@ usage: python benchmarks/padding.py --model_dir=DIR --data_dir=MRPC [--rounds=5]
 
 The encoder of --model_dir on the real rows of MRPC. Padded: every batch has --max_seq_length, as in
 the original. Cut: as long as its longest text, the package's default in training. Grouped: batches
-of similar length, --length_grouping in training and the default in prediction. Predictions of all
-three are compared first.
+of similar length, --length_grouping in training and the default in prediction. Predictions and
+losses of all three are compared first.
 """
 
 import argparse
@@ -89,16 +89,19 @@ def main() -> None:
         dataset = read_dataset(few, features, size, row_numbers=True, **way)
         results = training.run_batches(
             inference,
-            lambda outputs, _: {"probabilities": outputs["probabilities"]},
+            lambda outputs, batch: {
+                "probabilities": outputs["probabilities"],
+                "losses": cross_entropy(outputs["logits"], batch["label_ids"])[:, None],
+            },
             dataset,
             strategy=strategy,
             num_examples=PREDICTED,
             what="predict",
         )
-        return results["probabilities"]
+        return np.concatenate([results["probabilities"], results["losses"]], axis=1)
 
-    probabilities = [predict(way) for way in WAYS.values()]
-    difference = max(np.abs(probabilities[0] - other).max() for other in probabilities)
+    found = [predict(way) for way in WAYS.values()]
+    difference = max(np.abs(found[0] - other).max() for other in found)
     same = args.precision != "float32" or difference < 1e-5
     timing.require(same, f"predictions are the same ({difference})")
 
@@ -117,7 +120,7 @@ def main() -> None:
         "max_seq_length": length,
         "batch_size": size,
         "precision": args.precision,
-        "largest difference of probabilities": float(difference),
+        "largest difference of probabilities and losses": float(difference),
     }
     for what, rows, work in (
         ("training", size * TRAINED_TOGETHER, train),

@@ -104,7 +104,9 @@ def write_records(path: str, rows: Iterable[dict[str, list[int]]]) -> None:
     with tf.io.TFRecordWriter(path) as writer:
         for row in rows:
             features: dict[str, Any] = {
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+                name: tf.train.Feature(float_list=tf.train.FloatList(value=values))
+                if isinstance(values[0], float)
+                else tf.train.Feature(int64_list=tf.train.Int64List(value=values))
                 for name, values in row.items()
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))

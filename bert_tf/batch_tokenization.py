@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
-from bert_tf.tokenization import FullTokenizer, convert_to_unicode, is_punctuation
+from bert_tf.tokenization import FullTokenizer, convert_to_unicode, is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
 
@@ -111,6 +111,8 @@ class BatchTokenizer:
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
         strings = [text if type(text) is str else convert_to_unicode(text) for text in texts]
+        if not strings:
+            return TokenIds.from_lists([])
         with self._lock:
             self.texts += len(strings)
             compiled = self._cutter is not None
@@ -242,24 +244,40 @@ def _lines(vocab: dict[str, int]) -> list[str]:
 
 
 def _ends_word(char: str) -> bool:
-    return char.isspace() or is_punctuation(char)
+    # Or is never left in a word.
+    return char.isspace() or is_punctuation(char) or is_control(char) or char == "\ufffd"
 
 
-def _fast_wordpiece(lines: list[str]) -> Any:
+@functools.lru_cache(maxsize=1)
+def _tensorflow_text() -> Any:
+    """The package; None where there is none, or not one of TensorFlow's version."""
+    import tensorflow as tf
+
     try:
-        import tensorflow as tf
         import tensorflow_text
-    except ImportError as error:
+    except (ImportError, AttributeError, tf.errors.OpError) as error:
         _logger.warning(
             "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same "
             "result, but more slowly. Install tensorflow-text of TensorFlow's version",
             error,
         )
         return None
-    return tensorflow_text.FastWordpieceTokenizer(
-        vocab=lines,
-        token_out_type=tf.int32,
-        unknown_token=_UNKNOWN,
-        # Bytes: 200 characters, the limit of the original, have no more.
-        max_bytes_per_word=800,
-    )
+    return tensorflow_text
+
+
+def _fast_wordpiece(lines: list[str]) -> Any:
+    if not _tensorflow_text():
+        return None
+    import tensorflow as tf
+
+    try:
+        return _tensorflow_text().FastWordpieceTokenizer(
+            vocab=lines,
+            token_out_type=tf.int32,
+            unknown_token=_UNKNOWN,
+            # Bytes: 200 characters, the limit of the original, have no more.
+            max_bytes_per_word=800,
+        )
+    except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
+        _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
+        return None

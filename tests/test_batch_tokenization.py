@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bert_tf import batch_tokenization
 from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -142,13 +143,17 @@ def test_any_number_of_texts(count):
     [
         ["[PAD]", "[UNK]", "the", "the", "##re", "##re", "é"],
         ["[UNK]", "", "", "the", "##", "##re", "#", "e\u0301"],
+        ["[PAD]", "[UNK]", "a" * 300, "##" + "é" * 200, "the"],
+        ["[PAD]", "[UNK]", "the\0", "a\0b", "the", "##\x7f"],
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
         ["[UNK]", " the ", "##re\r", "no token", "[4]", "\ufeffa", "[", "4", "##,", "a,"],
     ],
 )
 def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
-    strings = ["there the re # é e\u0301 no token [4] [UNK] ##re ## a, the,", "zzz", "Thé"]
+    strings = ["a" * 150, "a" * 300, "aé" * 100, "the\0re ab a\0b"]
+    strings += ["there the re # é e\u0301 no token [4] [UNK] ##re ## a, the,", "zzz", "Thé"]
     for lower in (True, False):
         tokenizer = FullTokenizer(str(path), lower)
         found = as_lists(BatchTokenizer(tokenizer).encode(strings))
@@ -175,12 +180,16 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
             raise ImportError("no wheel for this system")
         return real(name, *args, **kwargs)
 
+    batch_tokenization._tensorflow_text.cache_clear()
     monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     tokenizer = BatchTokenizer(reference("uncased", True))
     strings = ["plain", "Füße"]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
     tokenizer.encode(strings)
     assert tokenizer.handed_back == tokenizer.texts == 4
+    BatchTokenizer(reference("cased", False)).encode(strings)
+    batch_tokenization._tensorflow_text.cache_clear()
     said = [record for record in caplog.records if "TensorFlow Text" in record.message]
     assert len(said) == 1
     assert "no wheel for this system" in said[0].message

@@ -15,7 +15,8 @@ def map_in_order(
 ) -> Generator[Result, None, None]:
     """`map` by a thread for each core, which work ahead of the caller by a few items.
 
-    Threads suffice for what spends its time in NumPy and TensorFlow, and share their tables.
+    Threads suffice for what spends its time in NumPy and TensorFlow, and share their tables. Python
+    code of their own, as the reference tokenizer's, they do one after the other.
     """
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     waiting: collections.deque = collections.deque()

@@ -38,7 +38,7 @@ class Engine:
     To be made before anything is computed; with several processes it waits for all of them.
 
     Args:
-        options: with the fields of `DeviceOptions`.
+        options: with the fields of `DeviceOptions` and `TrainingOptions`.
 
     Raises:
         UserError: there are no such devices.
@@ -63,6 +63,8 @@ class Engine:
         self.jit_compile = not devices.fixed_shapes and compiled[options.jit_compile]
         # XLA compiles for each shape anew.
         self.fixed_shapes = fixed_shapes or self.jit_compile
+        if self.fixed_shapes and options.length_grouping:
+            log.warning("--length_grouping: without effect where every batch is padded in full")
         if not devices.is_chief:
             speak_only_of_trouble()
 
@@ -249,7 +251,7 @@ class Engine:
             # All batches are full. That their shape is not known otherwise is wanted, see
             # `make_train_step`.
             drop_remainder=self.jit_compile or self.devices.fixed_shapes,
-            group_by_length=options.length_grouping,
+            group_by_length=options.length_grouping and not self.fixed_shapes,
             skip_batches=step,
             shard_files=True,
         )

@@ -1,0 +1,161 @@
+"""Examples for pre-training the way of the original release: tokens as strings, one at a time.
+
+What `create_pretraining_data.py` is timed by. The same draws in the same order give the same
+examples as the package makes; the benchmark checks that before it times anything.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.plain import PlainTokenizer
+
+Document = list[list[str]]
+
+
+def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:
+    """Documents as lists of sentences as lists of tokens."""
+    documents: list[Document] = [[]]
+    for path in paths:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            for line in file:
+                line = line.replace("\r", "").strip()
+                if not line:
+                    documents.append([])
+                tokens = [t for word in tokenizer.words(line) for t in tokenizer.pieces(word)]
+                if tokens:
+                    documents[-1].append(tokens)
+    return [document for document in documents if document]
+
+
+def make(
+    documents: list[Document],
+    vocab: Sequence[str],
+    rng: random.Random,
+    dupe_factor: int,
+    max_seq_length: int,
+    max_predictions: int,
+    short_seq_prob: float = 0.1,
+    masked_lm_prob: float = 0.15,
+) -> list[dict[str, Any]]:
+    """All examples, shuffled."""
+    rng.shuffle(documents)
+    instances: list[dict[str, Any]] = []
+    for _ in range(dupe_factor):
+        for index in range(len(documents)):
+            for pair in pairs(documents, index, rng, max_seq_length, short_seq_prob):
+                instances.append(mask(*pair, vocab, rng, max_predictions, masked_lm_prob))
+    rng.shuffle(instances)
+    return instances
+
+
+def pairs(
+    documents: list[Document],
+    index: int,
+    rng: random.Random,
+    max_seq_length: int,
+    short_seq_prob: float,
+) -> Iterable[tuple[list[str], list[str], bool]]:
+    """Segments A and B of a document, and whether B is random."""
+    document, longest = documents[index], max_seq_length - 3
+    target = longest
+    if rng.random() < short_seq_prob:
+        target = rng.randint(2, longest)
+    chunk: Document = []
+    length = i = 0
+    while i < len(document):
+        chunk.append(document[i])
+        length += len(document[i])
+        if i == len(document) - 1 or length >= target:
+            end_a = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
+            a = [token for sentence in chunk[:end_a] for token in sentence]
+            b: list[str] = []
+            is_random = len(chunk) == 1 or rng.random() < 0.5
+            if is_random:
+                for _ in range(10):
+                    other = rng.randint(0, len(documents) - 1)
+                    if other != index:
+                        break
+                start = rng.randint(0, len(documents[other]) - 1)
+                for sentence in documents[other][start:]:
+                    b.extend(sentence)
+                    if len(b) >= target - len(a):
+                        break
+                i -= len(chunk) - end_a
+            else:
+                b = [token for sentence in chunk[end_a:] for token in sentence]
+            while len(a) + len(b) > longest:
+                shortened = a if len(a) > len(b) else b
+                if rng.random() < 0.5:
+                    del shortened[0]
+                else:
+                    shortened.pop()
+            yield a, b, is_random
+            chunk, length = [], 0
+        i += 1
+
+
+def mask(
+    a: list[str],
+    b: list[str],
+    is_random: bool,
+    vocab: Sequence[str],
+    rng: random.Random,
+    max_predictions: int,
+    masked_lm_prob: float,
+) -> dict[str, Any]:
+    """One example with masked tokens."""
+    tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
+    candidates = [[i] for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
+    rng.shuffle(candidates)
+    output = list(tokens)
+    count = min(max_predictions, max(1, round(len(tokens) * masked_lm_prob)))
+    masked: list[tuple[int, str]] = []
+    for candidate in candidates:
+        if len(masked) >= count:
+            break
+        for position in candidate:
+            if rng.random() < 0.8:
+                output[position] = "[MASK]"
+            elif rng.random() >= 0.5:
+                output[position] = vocab[rng.randint(0, len(vocab) - 1)]
+            masked.append((position, tokens[position]))
+    masked.sort(key=lambda pair: pair[0])
+    return {
+        "tokens": output,
+        "segment_ids": [0] * (len(a) + 2) + [1] * (len(b) + 1),
+        "is_random": is_random,
+        "masked": masked,
+    }
+
+
+def rows(
+    instances: Iterable[dict[str, Any]],
+    vocab: dict[str, int],
+    max_seq_length: int,
+    max_predictions: int,
+) -> Iterable[dict[str, list]]:
+    """Features of records, padded."""
+    for instance in instances:
+        ids = [vocab[token] for token in instance["tokens"]]
+        mask_row, segments = [1] * len(ids), list(instance["segment_ids"])
+        while len(ids) < max_seq_length:
+            ids.append(0)
+            mask_row.append(0)
+            segments.append(0)
+        positions = [position for position, _ in instance["masked"]]
+        labels = [vocab[token] for _, token in instance["masked"]]
+        weights = [1.0] * len(labels)
+        while len(positions) < max_predictions:
+            positions.append(0)
+            labels.append(0)
+            weights.append(0.0)
+        yield {
+            "input_ids": ids,
+            "input_mask": mask_row,
+            "segment_ids": segments,
+            "masked_lm_positions": positions,
+            "masked_lm_ids": labels,
+            "masked_lm_weights": weights,
+            "next_sentence_labels": [int(instance["is_random"])],
+        }
