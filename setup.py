@@ -15,6 +15,7 @@ HAS_TEXT_WHEEL = (
 
 TEST = [
     "pytest>=8",  # the test runner
+    "pytest-xdist>=3.6",  # tests on two cores
     "hypothesis>=6",  # property tests, where the inputs are open-ended
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
 ]

@@ -126,9 +126,8 @@ class _Runner:
             # The mean over batches, in which a short last one counts in full: Estimator's figure.
             "loss": np.float32(np.mean([batch.mean() for batch in batches])),
         }
-        log.info("Evaluation of %d examples", len(examples))
         if self.is_chief:
-            write_metrics(self.output_dir, metrics, global_step)
+            write_metrics(self.output_dir, metrics, global_step, len(examples))
         return metrics
 
     def predict(self, examples: Sequence[Any]) -> list[str]:

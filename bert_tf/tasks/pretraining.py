@@ -79,9 +79,10 @@ def _run(
         engine.train(model, trainer, _loss(options.use_next_sentence), batches)
         step = options.num_train_steps
     if options.do_eval:
+        count = options.max_eval_steps * options.eval_batch_size
         results.metrics = _evaluate(options, model, engine, paths, declared, step)
         if engine.devices.is_chief:
-            results.files.append(write_metrics(output_dir, results.metrics, step))
+            results.files.append(write_metrics(output_dir, results.metrics, step, count))
     # Nobody leaves before the chief has written.
     engine.devices.from_chief(0)
     return results

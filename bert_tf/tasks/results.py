@@ -50,15 +50,21 @@ def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
     files.remove(probe)
 
 
-def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int) -> str:
+def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int, examples: int) -> str:
     """Writes the figures of an evaluation to `eval_results.txt`, and as curves.
+
+    Args:
+        output_dir: the folder.
+        metrics: the figures.
+        step: that the model is at.
+        examples: how many were evaluated.
 
     Returns:
         Path of the file.
     """
     # str and not a format: it gives the shortest digits that tell the float32 from others.
     lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
-    log.info("Evaluation: %s", ", ".join(lines))
+    log.info("Evaluation of %d examples: %s", examples, ", ".join(lines))
     path = os.path.join(output_dir, EVAL_RESULTS)
     files.write_text(path, "\n".join(lines) + "\n")
     with contextlib.closing(Scalars(os.path.join(output_dir, EVAL_FOLDER))) as scalars:

@@ -25,7 +25,7 @@ LAUNCHER = ROOT / "examples" / "multi_worker" / "launch.py"
 FLAGS = {
     "train_batch_size": 12,
     "num_train_epochs": 34,
-    "learning_rate": 8e-4,
+    "learning_rate": 3e-4,
     "do_train": True,
     "do_eval": True,
     "do_predict": True,
@@ -128,6 +128,7 @@ def test_workers_equal_one_process(runs, workers):
     assert len(list((runs.folder / name).glob("events.out.tfevents.*"))) == 1
 
 
+@pytest.mark.slow
 def test_parts_of_different_size_equal_one_device(runs):
     changes = {"train_batch_size": 10, "num_train_epochs": 3, "do_predict": False}
     runs.run(runs.command("ten", **changes))
@@ -135,6 +136,7 @@ def test_parts_of_different_size_equal_one_device(runs):
     np.testing.assert_allclose(runs.figures("ten_on_four"), runs.figures("ten"), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_everything_at_once_equals_the_plain_run(runs):
     changes = {"num_train_epochs": 6, "do_predict": False}
     runs.run(runs.command("plain", **changes))
@@ -146,6 +148,7 @@ def test_everything_at_once_equals_the_plain_run(runs):
     np.testing.assert_allclose(everything[:, 0], plain[:, 0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_clipping_on_each_replica_is_another_training(runs):
     """The original's order on a TPU: the norm of the sum may be up to the number of replicas."""
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
