@@ -21,7 +21,7 @@ from bert_tf.data.features import (
     truncate_seq_pair,
     truncate_to_fit,
 )
-from bert_tf.data.glue import TASKS, read_examples
+from bert_tf.data.glue import TASKS, TsvTask, read_examples
 from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS, Words
@@ -44,16 +44,20 @@ def test_all_conversions_are_named_here():
     assert set(conversions()) <= set(CONVERSIONS)
 
 
+def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
+    """Tokenizer, task and examples of a golden conversion."""
+    vocab = conversion["vocab"]
+    vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
+    task = TASKS[conversion["task"]]
+    examples = read_examples(task, conversion["split"], str(golden(f"classifier/data/{task.name}")))
+    return FullTokenizer(str(vocab_file), conversion["do_lower_case"]), task, examples
+
+
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_features_are_those_of_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
     conversion = conversions()[name]
-    vocab = conversion["vocab"]
-    vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
-    tokenizer = FullTokenizer(str(vocab_file), conversion["do_lower_case"])
-    task = TASKS[conversion["task"]]
-    folder = str(golden(f"classifier/data/{task.name}"))
-    examples = read_examples(task, conversion["split"], folder)
+    tokenizer, task, examples = inputs_of(conversion)
     examples += [PaddingInputExample()] * conversion["num_padding_examples_at_end"]
 
     features = convert_examples_to_features(

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
 from bert_tf.data.features import InputExample, pack, truncate_to_fit
-from bert_tf.data.glue import TASKS, read_examples
 from bert_tf.data.packing import convert_examples, pack_batch
 from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS
-from tests.data.test_features import conversions
+from tests.data.test_features import conversions, inputs_of
 from tests.oracle import golden
 
 
@@ -20,12 +19,8 @@ from tests.oracle import golden
 def test_arrays_are_those_of_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
     conversion = conversions()[name]
-    vocab = conversion["vocab"]
-    vocab_file = golden("checkpoints/main/vocab.txt" if vocab == "small" else f"vocab/{vocab}.txt")
-    tokenizer = BatchTokenizer(FullTokenizer(str(vocab_file), conversion["do_lower_case"]))
-    task = TASKS[conversion["task"]]
-    folder = str(golden(f"classifier/data/{task.name}"))
-    examples = read_examples(task, conversion["split"], folder)
+    reference, task, examples = inputs_of(conversion)
+    tokenizer = BatchTokenizer(reference)
     found = convert_examples(examples, task.labels, conversion["max_seq_length"], tokenizer)
     # Without the examples that only fill up the last batch on a TPU.
     assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
