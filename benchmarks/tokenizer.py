@@ -2,8 +2,9 @@
 
 usage: python benchmarks/tokenizer.py --vocab_dir=DIR [--books=DIR] [--rounds=5]
 
-English books (*.txt in --books) with uncased_en_vocab.txt, and a text of many scripts, drawn with
---seed from the words of multi_cased_vocab.txt, as it is and lower-cased (which takes accents off).
+English books (*.txt in --books) with uncased_en_vocab.txt, and a text of many scripts in equal
+parts, drawn with --seed from the words of multi_cased_vocab.txt, as it is and lower-cased (which
+takes accents off).
 Needs the extra `benchmark`. The ids of all ways are compared before anything is timed; lines on
 which `tokenizers` differs from the original are counted, and not left out.
 """
@@ -12,6 +13,7 @@ import argparse
 import random
 import statistics
 import sys
+import unicodedata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -34,10 +36,17 @@ def books(folder: Path) -> list[str]:
 
 
 def scripts(vocab: dict[str, int], seed: int) -> list[str]:
-    """Lines of 12 words in the scripts of a multilingual vocabulary."""
+    """Lines of 12 words of a multilingual vocabulary; each script is as frequent as the others."""
+    by_script: dict[str, list[str]] = {}
+    for token in vocab:
+        if token.isalpha() and not token.startswith("##"):
+            # LATIN, CYRILLIC, CJK, ...: the name of a letter begins with its script.
+            script = unicodedata.name(token[0], "").split(" ")[0]
+            by_script.setdefault(script, []).append(token)
+    words = [found for found in by_script.values() if len(found) >= 20]
+    print(f"{len(words)} scripts")
     draw = random.Random(seed)
-    words = [token for token in vocab if not token.startswith(("##", "["))]
-    return [" ".join(draw.choices(words, k=12)) for _ in range(30_000)]
+    return [" ".join(draw.choice(draw.choice(words)) for _ in range(12)) for _ in range(30_000)]
 
 
 def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) -> dict:
@@ -60,6 +69,7 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
 
     works = {
         "bert_tf": (lines, lambda: batch.encode(lines)),
+        "bert_tf with spans": (lines, lambda: batch.encode(lines, with_spans=True)),
         "tokenizers": (
             lines,
             lambda: rust._tokenizer.encode_batch_fast(lines, add_special_tokens=False),

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.token_ids import TokenIds
+from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode, is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
@@ -36,50 +38,22 @@ _DROPPED = bytes({*range(32), 127} - {*b"\t\n\r"})
 
 
 @dataclass(frozen=True)
-class TokenIds:
-    """Ids of the tokens of texts, one text after the other.
+class _Cleaned:
+    """Normalized texts.
 
     Attributes:
-        ids: int32 [N].
-        row_splits: int64 [B + 1]; text i has `ids[row_splits[i] : row_splits[i + 1]]`.
+        strings: the texts.
+        is_odd: bool [B]; these the reference has to do.
+        codes: uint32 [M]; the characters of all texts, one text after the other.
+        counts: uint8 [N]; how many of them each character of the given texts gave.
+        borders: int64 [B + 1]; where the given texts begin and end in `counts`.
     """
 
-    ids: np.ndarray
-    row_splits: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.row_splits) - 1
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.ids[self.row_splits[index] : self.row_splits[index + 1]]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each text, int64 [B]."""
-        return np.diff(self.row_splits)
-
-    def take(self, rows: np.ndarray) -> "TokenIds":
-        """The texts of these numbers, in this order."""
-        lengths = self.lengths[rows]
-        ends = np.cumsum(lengths)
-        places = np.repeat(self.row_splits[rows] - (ends - lengths), lengths)
-        return TokenIds(
-            self.ids[places + np.arange(len(places))], np.concatenate([[0], ends]).astype(np.int64)
-        )
-
-    @staticmethod
-    def from_lists(rows: Sequence[Sequence[int]]) -> "TokenIds":
-        """From a list of ids for each text."""
-        lengths = np.array([len(row) for row in rows], np.int64)
-        ids = np.array([number for row in rows for number in row], np.int32)
-        return TokenIds(ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
-
-    @staticmethod
-    def concatenate(parts: Sequence["TokenIds"]) -> "TokenIds":
-        """The texts of all parts."""
-        lengths = np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
-        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
-        return TokenIds(ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
+    strings: list[Any]
+    is_odd: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    borders: np.ndarray
 
 
 class BatchTokenizer:
@@ -103,8 +77,13 @@ class BatchTokenizer:
         self._lock = threading.Lock()
         self._ascii = _AsciiTable(tokenizer.basic_tokenizer.do_lower_case)
 
-    def encode(self, texts: Sequence[str | bytes]) -> TokenIds:
+    def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> TokenIds:
         """Ids of the tokens of each text, without special tokens.
+
+        Args:
+            texts: any texts.
+            with_spans: whether to say which characters each token comes from, which takes about
+                twice the time.
 
         Raises:
             ValueError: a text is neither str nor bytes.
@@ -112,27 +91,20 @@ class BatchTokenizer:
         """
         strings = [text if type(text) is str else convert_to_unicode(text) for text in texts]
         if not strings:
-            return TokenIds.from_lists([])
+            return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-            compiled = self._cutter is not None
+            compiled = self._fast is not None
         if not compiled:
-            return self._by_reference(strings)
-        return TokenIds.concatenate([self._encode(part) for part in _portions(strings)])
+            return self._by_reference(strings, with_spans)
+        encode = self._encode_with_spans if with_spans else self._encode
+        return TokenIds.concatenate([encode(part) for part in _portions(strings)])
 
     @functools.cached_property
-    def _cutter(self) -> Any:
-        """From cleaned texts to ids; None where the reference has to do everything."""
+    def _fast(self) -> Any:
+        """From normalized texts to ids; None where the reference has to do everything."""
         vocab = self.reference.vocab
-        fast = _fast_wordpiece(_lines(vocab)) if _UNKNOWN in vocab else None
-        if fast is None:
-            return None
-
-        def cut(texts: Sequence[Any]) -> TokenIds:
-            found = fast.tokenize(texts)
-            return TokenIds(found.values.numpy(), found.row_splits.numpy())
-
-        return cut
+        return _fast_wordpiece(_lines(vocab)) if _UNKNOWN in vocab else None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -144,55 +116,105 @@ class BatchTokenizer:
     def _encode(self, texts: list[str]) -> TokenIds:
         plain = np.array([text.isascii() for text in texts])
         if plain.all():
-            cleaned, is_odd = self._ascii.clean(texts)
+            strings, is_odd = self._ascii.clean(texts)
         else:
-            cleaned, is_odd = [""] * len(texts), np.zeros(len(texts), bool)
-            for group, clean in ((plain, self._ascii.clean), (~plain, self._clean)):
+            strings, is_odd = [""] * len(texts), np.zeros(len(texts), bool)
+            for group, clean in ((plain, self._ascii.clean), (~plain, self._clean_any)):
                 rows = np.flatnonzero(group)
                 if len(rows):
-                    strings, is_odd[rows] = clean([texts[row] for row in rows])
-                    for row, string in zip(rows, strings, strict=True):
-                        cleaned[row] = string
+                    cleaned, is_odd[rows] = clean([texts[row] for row in rows])
+                    for row, string in zip(rows, cleaned, strict=True):
+                        strings[row] = string
+        found = self._fast.tokenize(_without(strings, is_odd))
+        ids = TokenIds(found.values.numpy(), found.row_splits.numpy())
+        return self._fill_in(ids, texts, is_odd)
+
+    def _encode_with_spans(self, texts: list[str]) -> TokenIds:
+        cleaned = self._clean(texts)
+        found, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
+        starts, ends = (places.values.numpy() for places in ends)
+        row_splits = found.row_splits.numpy()
+        spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
+        ids = TokenIds(found.values.numpy(), row_splits, spans)
+        return self._fill_in(ids, texts, cleaned.is_odd)
+
+    def _fill_in(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
+        """Puts the texts that the reference has to do where they belong."""
         if not is_odd.any():
-            return self._cutter(cleaned)
+            return ids
         rest = np.flatnonzero(is_odd)
-        for row in rest:
-            cleaned[row] = ""
-        handed_back = self._by_reference([texts[row] for row in rest])
+        handed_back = self._by_reference([texts[row] for row in rest], ids.spans is not None)
         order = np.arange(len(texts))
         order[rest] = len(texts) + np.arange(len(rest))
-        return TokenIds.concatenate([self._cutter(cleaned), handed_back]).take(order)
+        return TokenIds.concatenate([ids, handed_back]).take(order)
 
-    def _by_reference(self, texts: Sequence[str]) -> TokenIds:
+    def _by_reference(self, texts: Sequence[str], with_spans: bool) -> TokenIds:
         with self._lock:
             self.handed_back += len(texts)
         reference = self.reference
-        return TokenIds.from_lists(
-            [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
-        )
+        if not with_spans:
+            tokens, spans = [reference.tokenize(text) for text in texts], None
+        else:
+            both = [tokenize_with_offsets(reference, text) for text in texts]
+            tokens, spans = [token for token, _ in both], [span for _, span in both]
+        return TokenIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
 
-    def _clean(self, texts: list[str]) -> tuple[list[Any], np.ndarray]:
-        """Normalized texts, and which of them the reference has to do."""
+    def _clean_any(self, texts: list[str]) -> tuple[list[Any], np.ndarray]:
+        cleaned = self._clean(texts)
+        return cleaned.strings, cleaned.is_odd
+
+    def _clean(self, texts: list[str]) -> _Cleaned:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
         with self._lock:
             kinds = self._table.kinds(codes)
         borders = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
-        found = np.bitwise_or.reduce(kinds)
+        found = np.bitwise_or.reduce(kinds, initial=0)
         is_odd = np.zeros(len(texts), bool)
         if found & ODD:
             is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
         # In a cased vocabulary most texts are clean as they are.
-        strings, ends = texts, np.arange(len(codes) + 1)
+        strings, ends, counts = list(texts), np.arange(len(codes) + 1), np.ones_like(kinds)
         if found & CHANGES:
-            normalized, counts = self._table.normalize(codes)
+            codes, counts = self._table.normalize(codes)
             ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-            text = normalized.tobytes().decode("utf-32-le")
+            text = codes.tobytes().decode("utf-32-le")
             strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
         if max(map(len, strings)) > _LONGEST_WORD:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > _LONGEST_WORD
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
-        return list(strings), is_odd
+        return _Cleaned(strings, is_odd, codes, counts, borders)
+
+
+def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
+    for row in np.flatnonzero(is_odd):
+        strings[row] = ""
+    return strings
+
+
+def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """From the bytes that tokens come from to characters.
+
+    Args:
+        cleaned: the texts.
+        rows: int64 [N]; the text of each token.
+        starts: int64 [N]; the first byte of each in the UTF-8 of its normalized text.
+        ends: int64 [N]; the first byte after it.
+
+    Returns:
+        Where the characters begin and end in the texts as they were given, int32 [N, 2].
+    """
+    # Of every normalized character: where its bytes end, and the character that gave it.
+    codes = cleaned.codes
+    sizes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+    last_bytes = np.cumsum(sizes)
+    sources = np.repeat(np.arange(len(cleaned.counts)), cleaned.counts)
+    places = np.concatenate([[0], np.cumsum(cleaned.counts, dtype=np.int64)])[cleaned.borders[rows]]
+    first_bytes = np.concatenate([[0], last_bytes])[places]
+    first = sources[np.searchsorted(last_bytes, first_bytes + starts, "right")]
+    last = sources[np.searchsorted(last_bytes, first_bytes + ends - 1, "right")]
+    spans = np.stack([first, last + 1], axis=1) - cleaned.borders[rows, None]
+    return spans.astype(np.int32)
 
 
 class _AsciiTable:

@@ -1,6 +1,7 @@
 """The compiled tokenizer against the reference: the same ids on every input."""
 
 import builtins
+import itertools
 import random
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_tf import batch_tokenization
-from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.token_ids import TokenIds
+from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 from tests.test_tokenization import BOTH_CASINGS, texts
@@ -135,6 +138,37 @@ def test_any_number_of_texts(count):
     assert as_lists(found) == by_reference(tokenizer.reference, strings)
 
 
+# ---- Where tokens come from ----------------------------------------------------------------
+
+
+@BOTH_CASINGS
+@pytest.mark.parametrize("vocab", VOCABULARIES)
+def test_spans_are_those_of_the_reference(vocab, lower):
+    tokenizer = compiled(vocab, lower)
+    rng = random.Random(f"spans {vocab} {lower}")
+    words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
+    strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in texts()]
+    found = tokenizer.encode(strings, with_spans=True)
+    assert as_lists(found) == as_lists(tokenizer.encode(strings))
+    assert found.spans.dtype == np.int32
+    ends = found.row_splits.tolist()
+    spans = [found.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    expected = [
+        [list(span) for span in tokenize_with_offsets(tokenizer.reference, text)[1]]
+        for text in strings
+    ]
+    assert [s for s, a, b in zip(strings, expected, spans, strict=True) if a != b] == []
+
+
+@pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
+def test_spans_of_few_texts(strings):
+    tokenizer = compiled("uncased", True)
+    found = tokenizer.encode(strings, with_spans=True)
+    spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
+    assert found.spans.tolist() == [list(span) for row in spans for span in row]
+    assert len(found) == len(strings)
+
+
 # ---- Vocabularies --------------------------------------------------------------------------
 
 
@@ -186,7 +220,8 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     tokenizer = BatchTokenizer(reference("uncased", True))
     strings = ["plain", "Füße"]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
-    tokenizer.encode(strings)
+    found = tokenizer.encode(strings, with_spans=True)
+    assert found.spans[-1, 1] == len(strings[-1])
     assert tokenizer.handed_back == tokenizer.texts == 4
     BatchTokenizer(reference("cased", False)).encode(strings)
     batch_tokenization._tensorflow_text.cache_clear()
@@ -216,16 +251,3 @@ def test_threads_share_a_tokenizer():
 def test_importing_it_does_not_import_tensorflow():
     code = "import sys, bert_tf.batch_tokenization as b; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# ---- TokenIds ------------------------------------------------------------------------------
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6), st.data())
-def test_rows_of_ids_can_be_taken_and_joined(rows, data):
-    ids = TokenIds.from_lists(rows)
-    assert as_lists(ids) == rows
-    assert ids.lengths.tolist() == [len(row) for row in rows]
-    assert as_lists(TokenIds.concatenate([ids, ids])) == rows + rows
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
-    assert as_lists(ids.take(np.array(wanted, np.int64))) == [rows[row] for row in wanted]

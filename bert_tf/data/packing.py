@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
+from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
+from bert_tf.token_ids import TokenIds
 
 
 def convert_examples(

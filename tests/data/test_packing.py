@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer, TokenIds
+from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, pack, truncate_to_fit
 from bert_tf.data.packing import convert_examples, pack_batch
 from bert_tf.errors import UserError
+from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS
 from tests.data.test_features import conversions, inputs_of

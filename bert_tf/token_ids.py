@@ -1,0 +1,71 @@
+"""Ids of the tokens of many texts, one after the other in one array."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """Ids of the tokens of texts, one text after the other.
+
+    Attributes:
+        ids: int32 [N].
+        row_splits: int64 [B + 1]; text i has `ids[row_splits[i] : row_splits[i + 1]]`.
+        spans: int32 [N, 2] or None: token n comes from the characters `spans[n, 0]` up to, not
+            including, `spans[n, 1]` of its text, see `token_offsets.tokenize_with_offsets`.
+    """
+
+    ids: np.ndarray
+    row_splits: np.ndarray
+    spans: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.ids[self.row_splits[index] : self.row_splits[index + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text, int64 [B]."""
+        return np.diff(self.row_splits)
+
+    def take(self, rows: np.ndarray) -> "TokenIds":
+        """The texts of these numbers, in this order."""
+        lengths = self.lengths[rows]
+        ends = np.cumsum(lengths)
+        places = np.repeat(self.row_splits[rows] - (ends - lengths), lengths)
+        places += np.arange(len(places))
+        return TokenIds(
+            self.ids[places],
+            np.concatenate([[0], ends]).astype(np.int64),
+            None if self.spans is None else self.spans[places],
+        )
+
+    @staticmethod
+    def from_lists(
+        rows: Sequence[Sequence[int]], spans: Sequence[Sequence[tuple[int, int]]] | None = None
+    ) -> "TokenIds":
+        """From a list of ids for each text, and one of `(start, end)`."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        ids = np.array([number for row in rows for number in row], np.int32)
+        pairs = None if spans is None else [pair for row in spans for pair in row]
+        return TokenIds(
+            ids,
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            None if pairs is None else np.array(pairs, np.int32).reshape(-1, 2),
+        )
+
+    @staticmethod
+    def concatenate(parts: Sequence["TokenIds"]) -> "TokenIds":
+        """The texts of all parts; spans, if all parts have them."""
+        lengths = np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
+        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
+        spans = [part.spans for part in parts if part.spans is not None]
+        return TokenIds(
+            ids,
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            np.concatenate(spans) if spans and len(spans) == len(parts) else None,
+        )
