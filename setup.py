@@ -49,6 +49,7 @@ setup(
         "console_scripts": [
             "bert-run-classifier = bert_tf.cli:run_classifier",
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
+            "bert-create-vocab = bert_tf.cli:create_vocab",
             "bert-run-pretraining = bert_tf.cli:run_pretraining",
         ]
     },

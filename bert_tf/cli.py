@@ -20,6 +20,7 @@ from bert_tf.options import (
     DeviceOptions,
     PretrainingDataOptions,
     PretrainingOptions,
+    VocabularyOptions,
 )
 from bert_tf.quiet import import_tensorflow
 
@@ -46,6 +47,17 @@ def create_pretraining_data() -> None:
         pretraining_data.run(options)
 
     main(PretrainingDataOptions, run, sys.argv, create_pretraining_data.__doc__ or "")
+
+
+def create_vocab() -> None:
+    """Learns a WordPiece vocabulary from texts."""
+
+    def run(options: VocabularyOptions) -> None:
+        from bert_tf.tasks import vocabulary
+
+        vocabulary.run(options)
+
+    main(VocabularyOptions, run, sys.argv, create_vocab.__doc__ or "")
 
 
 def run_pretraining() -> None:

@@ -6,8 +6,10 @@ data preparation work without it.
 
 import contextlib
 import glob
+import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -61,17 +63,52 @@ def list_dir(path: str) -> list[str]:
     return sorted(name.rstrip("/") for name in names)
 
 
-def matching(pattern: str) -> list[str]:
-    """Files whose names match a pattern such as `books/*.txt`, sorted; a plain name matches itself.
+def split_names(names: str) -> list[str]:
+    """The names that stand between commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def expand(patterns: str) -> list[str]:
+    """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
+
+    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth
+    but hidden ones and `.json`, which describes other files. A file that is found twice is there
+    twice, as in the original.
 
     Raises:
-        UserError: the file system cannot be read.
+        UserError: nothing is found for one of them, or the file system cannot be read.
     """
+    paths: list[str] = []
+    for pattern in split_names(patterns):
+        found = _matching(pattern)
+        if not found:
+            raise UserError(f"No file matches {pattern} ({describe_absence(pattern)})")
+        for path in found:
+            inside = _files_below(path) if is_dir(path) else [path]
+            if not inside:
+                raise UserError(f"There is no file in the folder {path}")
+            paths += inside
+    return paths
+
+
+def _matching(pattern: str) -> list[str]:
     with _explained("look for", pattern):
         if is_remote(pattern):
             return sorted(_gfile().glob(pattern))
         # A file whose own name has brackets is meant itself.
         return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+
+
+def _files_below(folder: str) -> list[str]:
+    paths = []
+    for name in list_dir(folder):
+        path = os.path.join(folder, name)
+        if not name.startswith((".", "_")):
+            if is_dir(path):
+                paths += _files_below(path)
+            elif not name.endswith(".json"):
+                paths.append(path)
+    return paths
 
 
 def make_dirs(path: str) -> None:
@@ -172,6 +209,22 @@ def open_binary(path: str) -> IO[bytes]:
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
+@contextlib.contextmanager
+def open_decompressed(path: str) -> Iterator[Any]:
+    """Opens a file for reading bytes; one that is called `.gz` is decompressed.
+
+    Raises:
+        UserError: as `open_binary`; or it is not a complete gzip file.
+    """
+    with open_binary(path) as file, _explained("read", path):
+        compressed = path.endswith(".gz")
+        try:
+            with gzip.open(file) if compressed else contextlib.nullcontext(file) as lines:
+                yield lines
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise UserError(f"{path} is not a complete gzip file: {error}") from error
+
+
 def read_text(path: str) -> str:
     """The whole of a UTF-8 file.
 
@@ -182,16 +235,16 @@ def read_text(path: str) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, without their line ends.
+    r"""Yields the lines of a UTF-8 text file, without their line ends; `.gz` is decompressed.
 
     Only LF ends a line and every CR is deleted, also one inside a line: this is how the
     TensorFlow file API, through which the original reads its texts, behaves. U+2028 and its
     like stay in the line.
 
     Raises:
-        UserError: as `open_binary`; or a line is not UTF-8 (`train.tsv:12: ...`).
+        UserError: as `open_decompressed`; or a line is not UTF-8 (`train.tsv:12: ...`).
     """
-    with open_binary(path) as file, _explained("read", path):
+    with open_decompressed(path) as file:
         for number, raw in enumerate(file, start=1):
             try:
                 line = raw.decode("utf-8")
@@ -238,6 +291,19 @@ def replacing(path: str) -> Iterator[str]:
         # Where it may not be removed, the reason why it was not written says more.
         with contextlib.suppress(UserError):
             remove(temporary)
+
+
+def require_writable(path: str) -> None:
+    """Sees now, and not after hours of work, that a file can be written.
+
+    Raises:
+        UserError: it cannot, or is a folder.
+    """
+    if is_dir(path):
+        raise UserError(f"{path} is a folder, in place of a file to write")
+    probe = f"{path}.probe"
+    write_text(probe, "")
+    remove(probe)
 
 
 def write_text(path: str, text: str) -> None:

@@ -1,10 +1,17 @@
 """Work on all cores, with results in order."""
 
 import collections
+import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 from typing import TypeVar
+
+from bert_tf.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,3 +44,70 @@ def map_in_order(
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """Slices of so many items; the last one may be shorter."""
     return (items[first : first + size] for first in range(0, len(items), size))
+
+
+def do_by_processes(
+    function: Callable[[Item], object],
+    items: Sequence[Item],
+    num_workers: int,
+    start: Callable[[], object],
+) -> Iterator[Item]:
+    """Does items in any order, by so many processes; this one is among them.
+
+    Args:
+        function: what to do, for its effect; it must be known to new processes by its name.
+        items: they are pickled.
+        num_workers: 1 starts no process.
+        start: called in each new process first.
+
+    Yields:
+        Each item when it is done.
+
+    Raises:
+        UserError: a process was killed. What `function` raises comes as it is.
+    """
+    if num_workers == 1 or len(items) < 2:
+        for item in items:
+            function(item)
+            yield item
+        return
+    # New processes and not copies of this one: TensorFlow's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    count = min(num_workers, len(items)) - 1
+    pool = ProcessPoolExecutor(count, context, _start_process, (start,))
+    rest = collections.deque(items)
+    waiting: dict[Future, Item] = {}
+    try:
+        while rest or waiting:
+            while rest and len(waiting) < 2 * count:
+                item = rest.popleft()
+                waiting[pool.submit(function, item)] = item
+            if rest:
+                # This process begins at the back, at once: the others have to start first.
+                item = rest.pop()
+                function(item)
+                yield item
+            done, _ = futures.wait(waiting, 0 if rest else None, futures.FIRST_COMPLETED)
+            for future in done:
+                future.result()
+                yield waiting.pop(future)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A process was killed, by the system for its memory perhaps: pass a smaller "
+            "--num_workers. The same command goes on with what is missing"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_process(start: Callable[[], object]) -> None:
+    # Without the one that waits for it, a process would wait for work for ever.
+    parent = multiprocessing.parent_process()
+    if parent:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

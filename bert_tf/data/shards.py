@@ -7,11 +7,10 @@ compressed file cannot be entered in the middle; it is a unit of several shards,
 other.
 """
 
-import gzip
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from bert_tf import files
 from bert_tf.errors import UserError
@@ -83,30 +82,26 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
     """
     shard: list[list[str]] = []
     for path, start, stop in unit.ranges:
-        with files.open_binary(path) as raw:
-            if stop is None:
-                yield from _read_compressed(path, raw, shard_bytes)
-            else:
-                shard += [
-                    document for _, document in _documents(path, raw, start, stop, shard_bytes)
-                ]
+        if stop is None:
+            yield from _read_compressed(path, shard_bytes)
+        else:
+            with files.open_binary(path) as file:
+                documents = _documents(path, file, start, stop, shard_bytes)
+                shard += [document for _, document in documents]
     if shard:
         yield shard
 
 
-def _read_compressed(path: str, raw: IO[bytes], shard_bytes: int) -> Iterator[list[list[str]]]:
+def _read_compressed(path: str, shard_bytes: int) -> Iterator[list[list[str]]]:
     shard: list[list[str]] = []
     number = 0
-    try:
-        with gzip.open(raw) as file:
-            for begin, document in _documents(path, file, 0, None, shard_bytes):
-                if begin // shard_bytes > number and shard:
-                    yield shard
-                    shard = []
-                number = begin // shard_bytes
-                shard.append(document)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise UserError(f"{path} is not a complete gzip file: {error}") from error
+    with files.open_decompressed(path) as file:
+        for begin, document in _documents(path, file, 0, None, shard_bytes):
+            if begin // shard_bytes > number and shard:
+                yield shard
+                shard = []
+            number = begin // shard_bytes
+            shard.append(document)
     if shard:
         yield shard
 

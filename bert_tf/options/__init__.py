@@ -9,6 +9,7 @@ from bert_tf.options.scripts import (
     FineTuningOptions,
     PretrainingDataOptions,
     PretrainingOptions,
+    VocabularyOptions,
 )
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
 
@@ -21,4 +22,5 @@ __all__ = [
     "PretrainingDataOptions",
     "PretrainingOptions",
     "TrainingOptions",
+    "VocabularyOptions",
 ]

@@ -72,8 +72,8 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
 
     input_file: str | None = option(
         None,
-        "Records of create_pretraining_data.py: files, or patterns such as data/*.tfrecord, "
-        "separated by commas.",
+        "Records of create_pretraining_data.py: files, patterns such as data/*.tfrecord, or "
+        "folders, separated by commas.",
         required=True,
     )
     max_predictions_per_seq: int = option(
@@ -111,8 +111,8 @@ class PretrainingDataOptions:
 
     input_file: str | None = option(
         None,
-        "Text files, or patterns such as books/*.txt, separated by commas: a sentence on each "
-        "line, a blank line between documents.",
+        "Text files, patterns such as books/*.txt, or folders, separated by commas: a sentence on "
+        "each line, a blank line between documents. Those that end in .gz are decompressed.",
         required=True,
     )
     output_file: str | None = option(
@@ -168,3 +168,40 @@ class PretrainingDataOptions:
                 f"--max_seq_length must be at least {_SHORTEST_PAIR}. "
                 f"Received: {self.max_seq_length}"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyOptions:
+    """Options of `create_vocab.py`, which the original does not have."""
+
+    input_file: str | None = option(
+        None,
+        "Text files, patterns such as books/*.txt, or folders, separated by commas.",
+        new=True,
+        required=True,
+    )
+    output_file: str | None = option(
+        None, "The vocabulary: one piece a line.", new=True, required=True
+    )
+    vocab_size: int = option(
+        30522, "Tokens of the vocabulary, all kinds.", new=True, limits=(10, 2**24)
+    )
+    do_lower_case: bool = option(
+        True, "Lower-case the text and strip accents; pass the same wherever it is used.", new=True
+    )
+    num_unused_tokens: int = option(
+        99,
+        "Places for words of your own, [unused0] and so on. With 99 or more [UNK], [CLS], [SEP] "
+        "and [MASK] have their usual ids, 100 to 103.",
+        new=True,
+        limits=(0, 100_000),
+    )
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file.
+
+        Raises:
+            UserError: a required option is missing, or a value makes no sense.
+        """
+        check_required(self)
+        check_values(self)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint, files, training
 from bert_tf.config import BertConfig
 from bert_tf.data.pretraining import Recipe
 from bert_tf.data.records import Feature
@@ -16,7 +16,7 @@ from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.options import PretrainingOptions
 from bert_tf.progress import log
 from bert_tf.tasks.engine import Engine
-from bert_tf.tasks.pretraining_data import expand, features
+from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
 from bert_tf.tasks.results import Results, prepare_output_dir, write_metrics
 from bert_tf.tasks.start import check_length, restore_weights
@@ -38,7 +38,7 @@ def run(options: PretrainingOptions) -> Results:
     options.check()
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
-    paths = expand(options.input_file or "")
+    paths = files.expand(options.input_file or "")
     check_records(paths, options.max_seq_length, options.max_predictions_per_seq, config)
     engine = Engine(options)
     with training.explained_errors(engine.devices.workers):

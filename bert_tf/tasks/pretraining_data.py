@@ -1,7 +1,7 @@
 """From text files to records for pre-training: what `create_pretraining_data.py` runs."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
@@ -32,9 +32,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
             nothing stands under the name of an output file then that was not there before.
     """
     options.check()
-    paths = expand(options.input_file or "")
-    outputs = split_list(options.output_file or "")
-    _require_writable(outputs)
+    paths = files.expand(options.input_file or "")
+    outputs = files.split_names(options.output_file or "")
+    for output in outputs:
+        files.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     pieces = Pieces(tokenizer.vocab)
     recipe = Recipe(
@@ -102,40 +103,8 @@ def features(recipe: Recipe) -> tuple[Feature, ...]:
     )
 
 
-def split_list(names: str) -> list[str]:
-    """What stands between commas."""
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def expand(patterns: str) -> list[str]:
-    """Files that match patterns, separated by commas; those of one pattern are sorted.
-
-    A file that matches twice is there twice, as in the original.
-
-    Raises:
-        UserError: nothing matches a pattern.
-    """
-    paths: list[str] = []
-    for pattern in split_list(patterns):
-        found = files.matching(pattern)
-        if not found:
-            raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
-        paths += found
-    return paths
-
-
 def _batches(instances: Sequence[Instance], recipe: Recipe) -> Iterator[dict]:
     return map_in_order(lambda part: to_arrays(part, recipe), chunks(instances, _TOGETHER))
-
-
-def _require_writable(outputs: Iterable[str]) -> None:
-    """Sees now rather than after hours that a file can be written."""
-    for output in outputs:
-        if files.is_dir(output):
-            raise UserError(f"{output} is a folder, in place of a file for records")
-        with files.replacing(f"{output}.probe") as temporary:
-            files.write_text(temporary, "")
-        files.remove(f"{output}.probe")
 
 
 def _warn_of_one_document(documents: Sequence, paths: Sequence[str]) -> None:

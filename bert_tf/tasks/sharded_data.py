@@ -14,15 +14,13 @@ import json
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 
 import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.example_encoding import encode_examples
+from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.pretraining import (
     Document,
     Draws,
@@ -90,7 +88,8 @@ def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], num_worker
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in waiting)
     with bar(total, "text", initial=done, unit="B") as shown:
-        for unit in _work(job, waiting, folder, num_workers):
+        work = functools.partial(write_unit, job, folder)
+        for unit in do_by_processes(work, waiting, num_workers, import_tensorflow):
             shown.update(unit.size)
     return join(units, folder, outputs)
 
@@ -124,32 +123,7 @@ def _part(folder: str, unit: Unit, output: int) -> str:
     return os.path.join(folder, f"{unit.number:06d}-{output:03d}.tfrecord")
 
 
-def _work(job: Job, units: Sequence[Unit], folder: str, num_workers: int) -> Iterator[Unit]:
-    """Does units, and yields them as they are done."""
-    if num_workers == 1 or len(units) < 2:
-        for unit in units:
-            write_unit(job, unit, folder)
-            yield unit
-        return
-    # New processes and not copies of this one: TensorFlow's threads do not survive a fork.
-    pool = ProcessPoolExecutor(
-        min(num_workers, len(units)), get_context("spawn"), initializer=import_tensorflow
-    )
-    try:
-        futures = {pool.submit(write_unit, job, unit, folder): unit for unit in units}
-        for future in as_completed(futures):
-            future.result()
-            yield futures[future]
-    except BrokenProcessPool as error:
-        raise UserError(
-            "A worker was killed, by the system for its memory perhaps: pass a smaller "
-            "--num_workers or --shard_mb. The same command goes on with what is missing"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def write_unit(job: Job, unit: Unit, folder: str) -> None:
+def write_unit(job: Job, folder: str, unit: Unit) -> None:
     """Writes the parts of a unit; each appears under its name when all of them are complete.
 
     Raises:

@@ -1,12 +1,19 @@
 """Work on all cores: order, errors, and how far it runs ahead."""
 
 import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
-from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
+from bert_tf.errors import UserError
+from tests.oracle import ROOT
 
 
 def test_results_come_in_order():
@@ -44,3 +51,72 @@ def test_an_error_arrives_and_ends_the_work():
 def test_chunks():
     assert list(chunks([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
     assert list(chunks([], 2)) == []
+
+
+# ---- Processes -----------------------------------------------------------------------------
+
+
+def touch(folder, item):
+    """Leaves a file with the number of the process."""
+    if item == "bad":
+        raise UserError("the bad one")
+    if item == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    (folder / str(item)).write_text(str(os.getpid()))
+
+
+def nothing():
+    """Starts nothing."""
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_processes_do_everything_once(tmp_path, num_workers):
+    work = functools.partial(touch, tmp_path)
+    done = list(do_by_processes(work, range(80), num_workers, nothing))
+    assert sorted(done) == list(range(80))
+    processes = {path.read_text() for path in tmp_path.iterdir()}
+    assert len(list(tmp_path.iterdir())) == 80
+    assert str(os.getpid()) in processes
+    assert len(processes) == num_workers
+
+
+def test_an_error_of_a_process_arrives(tmp_path):
+    # This process begins at the back.
+    work = functools.partial(touch, tmp_path)
+    with pytest.raises(UserError, match="the bad one"):
+        list(do_by_processes(work, ["bad", *range(100)], 2, nothing))
+    assert len(list(tmp_path.iterdir())) < 100
+
+
+def test_a_process_that_is_killed_is_an_error(tmp_path):
+    work = functools.partial(touch, tmp_path)
+    with pytest.raises(UserError, match="The same command goes on"):
+        list(do_by_processes(work, ["killed", *range(100)], 2, nothing))
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    code = (
+        "import functools, pathlib, sys; from tests.data.test_parallel import *\n"
+        "if __name__ == '__main__':\n"
+        "    work = functools.partial(touch, pathlib.Path(sys.argv[1]))\n"
+        "    list(do_by_processes(work, range(100000), 3, nothing))\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    folder = tmp_path / "done"
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = subprocess.Popen([sys.executable, script, folder], env=environment)
+    processes = set()
+    deadline = time.time() + 60
+    while len(processes) < 3 and time.time() < deadline:
+        time.sleep(0.1)
+        processes = {path.read_text() for path in folder.iterdir()} - {""}
+    started.kill()
+    started.wait()
+    assert len(processes) == 3
+    time.sleep(1)
+    count = len(list(folder.iterdir()))
+    time.sleep(0.5)
+    assert len(list(folder.iterdir())) == count

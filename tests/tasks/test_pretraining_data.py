@@ -117,11 +117,11 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
     write_unit = sharded_data.write_unit
     done = []
 
-    def killed(job, unit, folder):
+    def killed(job, folder, unit):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(unit.number)
-        write_unit(job, unit, folder)
+        write_unit(job, folder, unit)
 
     monkeypatch.setattr(sharded_data, "write_unit", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -129,7 +129,7 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
     assert not (corpus / "parts.tfrecord").exists()
     again = []
     monkeypatch.setattr(
-        sharded_data, "write_unit", lambda *args: again.append(args[1].number) or write_unit(*args)
+        sharded_data, "write_unit", lambda *args: again.append(args[2].number) or write_unit(*args)
     )
     assert sharded(tiny, corpus, "parts") == whole
     assert done == [0, 1]

@@ -1,0 +1,74 @@
+"""create_vocab as a library."""
+
+import random
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.options import VocabularyOptions
+from bert_tf.tasks import vocabulary
+from bert_tf.tokenization import FullTokenizer
+
+WORDS = ["walking", "walked", "walker", "talking", "talked", "Été", "été", "sing", "singing"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    rng = random.Random(1)
+    lines = [" ".join(rng.choices(WORDS, k=8)) + " 北京." for _ in range(200)]
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def options(text, **changes):
+    return VocabularyOptions(
+        **{
+            "input_file": str(text / "text.txt"),
+            "output_file": str(text / "vocab.txt"),
+            "vocab_size": 160,
+            **changes,
+        }
+    )
+
+
+def test_a_vocabulary_of_the_size_that_was_asked_for(text):
+    tokens = vocabulary.run(options(text))
+    assert (text / "vocab.txt").read_text(encoding="utf-8").splitlines() == tokens
+    assert len(tokens) == len(set(tokens)) == 160
+    assert tokens[:2] == ["[PAD]", "[unused0]"]
+    assert tokens[100:104] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokens[104:107] == [".", "京", "北"]
+    # Only inside of words are characters needed that have the joiner.
+    assert "##." not in tokens
+    assert "##北" not in tokens
+    tokenizer = FullTokenizer(str(text / "vocab.txt"))
+    pieces = tokenizer.tokenize("Walking, TALKED étés 北京.")
+    assert pieces[0] == "walking"
+    # The comma was not in the text.
+    assert [piece for piece in pieces if piece == "[UNK]"] == ["[UNK]"]
+
+
+def test_case_and_unused_tokens(text):
+    tokens = vocabulary.run(options(text, do_lower_case=False, num_unused_tokens=3))
+    assert tokens[:8] == [
+        "[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+    ]  # fmt: skip
+    assert "É" in tokens
+    assert tokens[-1].startswith("[unused")
+    assert len(vocabulary.reserved_tokens(994)) == 999
+    assert vocabulary.reserved_tokens(994)[103:105] == ["[MASK]", "[unused99]"]
+
+
+def test_what_is_not_right(text):
+    with pytest.raises(UserError, match="no room for the characters"):
+        vocabulary.run(options(text, vocab_size=110))
+    with pytest.raises(UserError, match="--vocab_size must be from 10"):
+        vocabulary.run(options(text, vocab_size=3))
+    with pytest.raises(UserError, match="No file matches"):
+        vocabulary.run(options(text, input_file=str(text / "none*.txt")))
+    with pytest.raises(UserError, match="Cannot write"):
+        vocabulary.run(options(text, output_file="/dev/null/vocab.txt"))
+    (text / "text.txt").write_text(" \n")
+    with pytest.raises(UserError, match="not one word"):
+        vocabulary.run(options(text))
+    assert not (text / "vocab.txt").exists()
