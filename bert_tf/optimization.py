@@ -142,7 +142,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         update = m / (ops.sqrt(v) + self.epsilon)
         if self._decays[index]:
             update = update + self.weight_decay_rate * variable
+        update = self._adapted(update, variable)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * update)
+
+    def _adapted(self, update: Any, variable: Any) -> Any:
+        return update
 
     def get_config(self) -> dict[str, Any]:
         """What `__init__` takes, for saving."""
@@ -178,11 +182,39 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return self.clip(grads)[0]
 
     def _do_use_weight_decay(self, path: str) -> bool:
-        if not self.weight_decay_rate:
-            return False
-        return not any(
-            re.search(pattern, path) for pattern in self.exclude_from_weight_decay_patterns
-        )
+        return bool(self.weight_decay_rate) and not self._is_excluded(path)
+
+    def _is_excluded(self, path: str) -> bool:
+        return any(re.search(pattern, path) for pattern in self.exclude_from_weight_decay_patterns)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Lamb(AdamWeightDecay):
+    """LAMB, for large batches (You et al. 2019, "Large Batch Optimization for Deep Learning").
+
+    The update of each variable that may be decayed, decay included, is scaled to the norm of the
+    variable (no scaling where one of them is 0); those that are excluded from decay are updated as
+    Adam does. Keras' `Lamb` adds the decay after the scaling, which is not the paper's.
+
+    Args:
+        learning_rate: see `AdamWeightDecay`.
+        **kwargs: see there.
+    """
+
+    def __init__(self, learning_rate: Any, *, name: str = "lamb", **kwargs: Any) -> None:
+        super().__init__(learning_rate, name=name, **kwargs)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates the slots of every variable."""
+        super().build(variables)
+        self._adapts = [not self._is_excluded(variable.path) for variable in variables]
+
+    def _adapted(self, update: Any, variable: Any) -> Any:
+        if not self._adapts[self._get_variable_index(variable)]:
+            return update
+        size, length = ops.norm(ops.convert_to_tensor(variable)), ops.norm(update)
+        known = ops.logical_and(size > 0, length > 0)
+        return update * ops.where(known, size / ops.where(known, length, 1.0), 1.0)
 
 
 def _dense(gradient: Any) -> Any:
@@ -196,19 +228,22 @@ def create_optimizer(
     num_train_steps: int,
     num_warmup_steps: int,
     adam_bias_correction: bool = False,
+    optimizer: str = "adamw",
 ) -> AdamWeightDecay:
-    """The optimizer that every training script of the original uses.
+    """The optimizer that every training script of the original uses, or LAMB in its place.
 
     Args:
         init_lr: peak of the learning rate.
         num_train_steps: length of the whole training, where the rate reaches 0.
         num_warmup_steps: length of the warm-up; 0 for none.
-        adam_bias_correction: see `AdamWeightDecay`; off in the original.
+        adam_bias_correction: see `AdamWeightDecay`; off in the original. LAMB always has it.
+        optimizer: `adamw` or `lamb`.
     """
-    return AdamWeightDecay(
+    create = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
+    return create(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),
         weight_decay_rate=WEIGHT_DECAY_RATE,
         exclude_from_weight_decay=NO_WEIGHT_DECAY,
-        bias_correction=adam_bias_correction,
+        bias_correction=adam_bias_correction or optimizer == "lamb",
         global_clipnorm=CLIP_NORM,
     )

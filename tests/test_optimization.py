@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.optimization import AdamWeightDecay, WarmupLinearDecay, create_optimizer
+from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, create_optimizer
 from tests.oracle import golden
 
 
@@ -106,6 +106,40 @@ def test_bias_correction_equals_keras_adam():
         optimizer.apply([gradient], [ours])
         adam.apply([gradient], [theirs])
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
+
+
+def test_lamb_without_decay_equals_keras_lamb():
+    values = np.float32([[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]])
+    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
+    optimizer = Lamb(0.1, epsilon=1e-7, bias_correction=True)
+    lamb = keras.optimizers.Lamb(0.1, epsilon=1e-7)
+    optimizer.build([ours])
+    lamb.build([theirs])
+    for step in range(5):
+        gradient = tf.constant(np.cos(values * (step + 1)))
+        optimizer.apply([gradient], [ours])
+        lamb.apply([gradient], [theirs])
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
+
+
+def test_lamb_scales_the_update_with_its_decay():
+    values = {"kernel": [3.0, 4.0], "bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
+    variables = []
+    for path, value in values.items():
+        with keras.name_scope(path.rpartition("/")[0] or "layer"):
+            variables.append(keras.Variable(np.float32(value), name=path.rpartition("/")[2]))
+    optimizer = Lamb(0.5, weight_decay_rate=0.1, exclude_from_weight_decay=["bias"], epsilon=0.0)
+    optimizer.build(variables)
+    gradient = tf.constant([1.0, -1.0])
+    optimizer.apply([gradient] * 3, variables)
+    # After one step without correction m / sqrt(v) is 0.1 / sqrt(0.001) times the sign.
+    adam = 0.1 / np.sqrt(0.001) * np.array([1.0, -1.0])
+    update = adam + 0.1 * np.array([3.0, 4.0])
+    scaled = update * 5.0 / np.linalg.norm(update)
+    kernel, bias, zero = (variable.numpy() for variable in variables)
+    np.testing.assert_allclose(kernel, np.array([3.0, 4.0]) - 0.5 * scaled, rtol=1e-5)
+    np.testing.assert_allclose(bias, np.array([3.0, 4.0]) - 0.5 * adam, rtol=1e-5)
+    np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
 
 
 def test_optimizer_goes_through_model_compile_and_saving(tmp_path):

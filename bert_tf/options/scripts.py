@@ -87,6 +87,12 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         10000, "Steps over which the learning rate rises.", limits=(0, 2**31 - 1)
     )
     max_eval_steps: int = option(100, "Batches of the evaluation.")
+    optimizer: str = option(
+        "adamw",
+        "adamw: the original's; lamb: LAMB, for batches of thousands of examples.",
+        new=True,
+        choices=("adamw", "lamb"),
+    )
     use_next_sentence: bool = option(
         True, "Train on the next sentence too, and not on masked words alone.", new=True
     )

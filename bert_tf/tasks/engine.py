@@ -168,7 +168,12 @@ class Engine:
             )
 
     def make_trainer(
-        self, model: keras.Model, num_train_steps: int, num_warmup_steps: int, restored: str | None
+        self,
+        model: keras.Model,
+        num_train_steps: int,
+        num_warmup_steps: int,
+        restored: str | None,
+        optimizer_name: str = "adamw",
     ) -> Trainer:
         """The optimizer of a whole training, with slots and step of the checkpoint it goes on from.
 
@@ -182,6 +187,7 @@ class Engine:
                 num_train_steps,
                 num_warmup_steps,
                 options.adam_bias_correction,
+                optimizer_name,
             )
             optimizer.build(model.trainable_variables)
             loss_scale = training.LossScale() if options.precision == "float16" else None

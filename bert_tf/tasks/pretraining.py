@@ -62,7 +62,7 @@ def _run(
     trainer = None
     if options.do_train and step < options.num_train_steps:
         trainer = engine.make_trainer(
-            model, options.num_train_steps, options.num_warmup_steps, restored
+            model, options.num_train_steps, options.num_warmup_steps, restored, options.optimizer
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)

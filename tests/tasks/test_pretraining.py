@@ -99,6 +99,15 @@ def test_pieces_of_a_batch_give_what_the_batch_gives(tiny, records):
         np.testing.assert_allclose(found[1][name], value, atol=2e-5, err_msg=name)
 
 
+def test_lamb_learns_and_goes_on(tiny, records):
+    flags = {"optimizer": "lamb", "learning_rate": 0.02, "num_warmup_steps": 2, "do_train": True}
+    first = pretraining.run(options(tiny, records, do_eval=True, **flags))
+    longer = options(tiny, records, do_eval=True, num_train_steps=30, **flags)
+    assert pretraining.run(longer).metrics["masked_lm_loss"] < first.metrics["masked_lm_loss"]
+    with pytest.raises(UserError, match="--optimizer must be one of adamw, lamb"):
+        pretraining.run(options(tiny, records, **{**flags, "optimizer": "sgd"}))
+
+
 def test_without_next_sentences_their_head_stays_as_it_was(tiny, records):
     pretraining.run(options(tiny, records, do_train=True, use_next_sentence=False))
     before, after = (tensors(records / "out", step) for step in (0, 6))
