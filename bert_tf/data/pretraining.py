@@ -61,7 +61,9 @@ class Pieces:
         self.mask_id = vocab["[MASK]"]
         # Whatever is drawn in place of a masked token: any entry, special ones included.
         self.replacements = list(vocab.values())
-        self.is_inner = [False] * (max(vocab.values()) + 1)
+        self.size = max(vocab.values()) + 1
+        # The second half is for pieces inside of a word by `word_segments`.
+        self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
 
@@ -215,13 +217,17 @@ def _truncate(
 def _mask(
     input_ids: list[int], first_length: int, draws: Draws, recipe: Recipe, pieces: Pieces
 ) -> tuple[list[int], list[int]]:
-    """Masks tokens in place; their positions, and what stood there."""
+    """Masks tokens in place; their positions, and what stood there.
+
+    Ids lose what `word_segments` has added to them.
+    """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # Halves are rounded to the even number, as Python 3 does.
     count = max(1, round(len(input_ids) * recipe.masked_lm_prob))
     count = min(recipe.max_predictions_per_seq, count)
     if recipe.whole_words:
         words = _words(candidates, input_ids, pieces)
+        input_ids[:] = [index % pieces.size for index in input_ids]
         draws.shuffle(words)
         chosen: list[int] = []
         for word in words:

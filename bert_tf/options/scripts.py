@@ -146,6 +146,13 @@ class PretrainingDataOptions:
         0.1, "Probability that the examples of a document are made shorter.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Show the first examples.", new=True)
+    whole_word_segments: str | None = option(
+        None,
+        "Which characters are a word together, for Chinese and with --do_whole_word_mask: a file "
+        "with a word on each line, or a Python function as module:function, for instance "
+        "jieba:lcut.",
+        new=True,
+    )
     num_workers: int = option(
         0,
         "Processes that make the examples shard by shard, for texts of any size. Their number "
@@ -174,6 +181,8 @@ class PretrainingDataOptions:
                 f"--max_seq_length must be at least {_SHORTEST_PAIR}. "
                 f"Received: {self.max_seq_length}"
             )
+        if self.whole_word_segments and not self.do_whole_word_mask:
+            raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

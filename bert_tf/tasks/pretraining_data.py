@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.data.corpus import read_documents
+from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.data.pretraining import Draws, Instance, Pieces, Recipe, all_instances, to_arrays
 from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.word_segments import Segmenter, load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
@@ -45,6 +46,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
         options.masked_lm_prob,
         options.do_whole_word_mask,
     )
+    _compare_predictions(options)
+    name = options.whole_word_segments
+    # Here and now, so that one that is not there is known before the work begins.
+    segmenter = load_segmenter(name) if name else None
     log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
     if options.num_workers:
         job = sharded_data.Job(
@@ -55,13 +60,14 @@ def run(options: PretrainingDataOptions) -> list[str]:
             options.random_seed,
             int(options.shard_mb * 1e6),
             len(outputs),
+            options.whole_word_segments or "",
         )
         count = sharded_data.write_all(job, paths, outputs, options.num_workers)
         log.info("%s: %d examples", ", ".join(outputs), count)
     else:
-        _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces)
+        _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
     for output in outputs:
-        write_description(output, options, len(pieces.is_inner))
+        write_description(output, options, pieces.size)
     return outputs
 
 
@@ -72,8 +78,11 @@ def _write_as_the_original(
     outputs: Sequence[str],
     tokenizer: FullTokenizer,
     pieces: Pieces,
+    segmenter: Segmenter | None,
 ) -> None:
-    documents = read_documents(paths, BatchTokenizer(tokenizer))
+    documents = read_documents(
+        paths, LineEncoder(BatchTokenizer(tokenizer), pieces.size, segmenter)
+    )
     if not documents:
         raise UserError(f"There is not one token in {', '.join(paths[:5])}: nothing to train on")
     _warn_of_one_document(documents, paths)
@@ -105,6 +114,26 @@ def features(recipe: Recipe) -> tuple[Feature, ...]:
 
 def _batches(instances: Sequence[Instance], recipe: Recipe) -> Iterator[dict]:
     return map_in_order(lambda part: to_arrays(part, recipe), chunks(instances, _TOGETHER))
+
+
+def _compare_predictions(options: PretrainingDataOptions) -> None:
+    """Points out that fewer tokens are to be predicted than the length asks for.
+
+    Raises:
+        UserError: with `num_workers`, where no old command line expects the original's silence.
+    """
+    wanted = round(options.max_seq_length * options.masked_lm_prob)
+    if options.max_predictions_per_seq >= wanted:
+        return
+    message = (
+        f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {wanted}, which "
+        f"is --masked_lm_prob={options.masked_lm_prob} of --max_seq_length="
+        f"{options.max_seq_length}: pass --max_predictions_per_seq={wanted}, here and to "
+        "run_pretraining.py, or a smaller --masked_lm_prob"
+    )
+    if options.num_workers:
+        raise UserError(message)
+    log.warning("%s", message)
 
 
 def _warn_of_one_document(documents: Sequence, paths: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data.corpus import LineEncoder
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.pretraining import (
@@ -32,6 +34,7 @@ from bert_tf.data.pretraining import (
 )
 from bert_tf.data.records import count_records
 from bert_tf.data.shards import Unit, plan, read_shards
+from bert_tf.data.word_segments import load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
@@ -53,6 +56,7 @@ class Job:
         random_seed: of all draws.
         shard_bytes: text of a shard, about.
         outputs: how many files the examples go to in turn.
+        whole_word_segments: see `load_segmenter`; empty for none.
     """
 
     vocab_file: str
@@ -62,6 +66,7 @@ class Job:
     random_seed: int
     shard_bytes: int
     outputs: int
+    whole_word_segments: str = ""
 
 
 def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], num_workers: int) -> int:
@@ -101,9 +106,8 @@ def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
         Its path.
     """
     folder = f"{output}.parts"
-    with files.open_binary(job.vocab_file) as file:
-        vocab = hashlib.sha256(file.read()).hexdigest()
-    described = [dataclasses.asdict(job), vocab, [unit.ranges for unit in units]]
+    digests = [_digest(path) for path in (job.vocab_file, job.whole_word_segments)]
+    described = [dataclasses.asdict(job), digests, [unit.ranges for unit in units]]
     description = json.dumps(described, indent=1) + "\n"
     path = os.path.join(folder, "plan.json")
     if files.exists(path) and files.read_text(path) != description.rstrip("\n"):
@@ -112,6 +116,14 @@ def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
     files.make_dirs(folder)
     files.write_text(path, description)
     return folder
+
+
+def _digest(path: str) -> str:
+    """Of a file; the other segmenters are known by their name alone."""
+    if not files.exists(path):
+        return ""
+    with files.open_binary(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def is_done(unit: Unit, job: Job, folder: str) -> bool:
@@ -144,9 +156,9 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
 
 def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
     """The records of a unit, shard by shard; those of a shard are shuffled."""
-    tokenizer, pieces = _tools(job.vocab_file, job.do_lower_case)
+    encode, pieces = _tools(job.vocab_file, job.do_lower_case, job.whole_word_segments)
     for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
-        documents = _documents(texts, tokenizer)
+        documents = _documents(texts, encode)
         address = f"{job.random_seed} {unit.number} {number}"
         records: list[bytes] = []
         for some in _some(_instances(job, documents, pieces, address)):
@@ -156,21 +168,17 @@ def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
 
 
 @functools.lru_cache(maxsize=1)
-def _tools(vocab_file: str, do_lower_case: bool) -> tuple[BatchTokenizer, Pieces]:
+def _tools(vocab_file: str, do_lower_case: bool, segments: str) -> tuple[LineEncoder, Pieces]:
     """Made once in each process."""
     tokenizer = FullTokenizer(vocab_file, do_lower_case)
-    return BatchTokenizer(tokenizer), Pieces(tokenizer.vocab)
+    pieces = Pieces(tokenizer.vocab)
+    segmenter = load_segmenter(segments) if segments else None
+    return LineEncoder(BatchTokenizer(tokenizer), pieces.size, segmenter), pieces
 
 
-def _documents(texts: list[list[str]], tokenizer: BatchTokenizer) -> list[Document]:
-    found = tokenizer.encode([line for text in texts for line in text])
-    ids, splits = found.ids.tolist(), found.row_splits.tolist()
-    row = 0
-    documents = []
-    for text in texts:
-        sentences = [ids[splits[r] : splits[r + 1]] for r in range(row, row + len(text))]
-        row += len(text)
-        documents.append([sentence for sentence in sentences if sentence])
+def _documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
+    rows = iter(encode([line for text in texts for line in text]))
+    documents = [[ids for ids in itertools.islice(rows, len(text)) if ids] for text in texts]
     return [document for document in documents if document]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.data.corpus import read_documents
+from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.pretraining import Draws, Pieces, Recipe, all_instances, to_arrays
 from bert_tf.tokenization import FullTokenizer
@@ -43,11 +43,12 @@ def make(run: dict) -> tuple[list, Recipe]:
         float(flags.get("masked_lm_prob", 0.15)),
         flags.get("do_whole_word_mask", False) in (True, "True", "true"),
     )
+    pieces = Pieces(found.reference.vocab)
     documents = read_documents(
-        [str(folder / name) for name in run["input_files_in_the_order_read"]], found
+        [str(folder / name) for name in run["input_files_in_the_order_read"]],
+        LineEncoder(found, pieces.size),
     )
     draws = Draws(random.Random(int(flags.get("random_seed", 12345))))
-    pieces = Pieces(found.reference.vocab)
     return all_instances(
         documents, int(flags.get("dupe_factor", 10)), draws, recipe, pieces
     ), recipe

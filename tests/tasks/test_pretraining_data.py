@@ -1,5 +1,6 @@
 """create_pretraining_data as a library: files, shards, going on, bad input."""
 
+import gzip
 import json
 import os
 import random
@@ -185,6 +186,37 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
     refused("--dupe_factor must be from 1", dupe_factor=0)
     refused("--output_file", output_file=None)
+    refused("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
+    segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
+    refused("No such file: .*absent.txt", **segments)
+    refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
+    refused("no file in the folder", input_file=_folder(corpus / "empty"))
+
+
+def _folder(path) -> str:
+    path.mkdir()
+    return str(path)
+
+
+def test_fewer_predictions_than_the_length_asks_for(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    pretraining_data.run(options(tiny, corpus, masked_lm_prob=0.25))
+    assert "pass --max_predictions_per_seq=6" in caplog.text
+    pretraining_data.run(options(tiny, corpus, masked_lm_prob=0.25, max_predictions_per_seq=6))
+    assert caplog.text.count("--max_predictions_per_seq") == 2
+
+
+def test_folders_and_compressed_files(tiny, corpus):
+    pretraining_data.run(options(tiny, corpus))
+    expected = (corpus / "out.tfrecord").read_bytes()
+    folder = corpus / "texts" / "deeper"
+    folder.mkdir(parents=True)
+    for name in ("one.txt", "two.txt"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((corpus / name).read_bytes()))
+    (folder / ".hidden").write_text("a good film\n")
+    (folder / "notes.json").write_text("{}")
+    pretraining_data.run(options(tiny, corpus, input_file=str(corpus / "texts")))
+    assert (corpus / "out.tfrecord").read_bytes() == expected
 
 
 def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
