@@ -43,6 +43,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
         "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
+        "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
     },
     entry_points={

@@ -162,11 +162,27 @@ class PretrainingDataOptions:
     )
     shard_mb: float = option(
         4.0,
-        "MB of text in a shard, with --num_workers: what a process holds, and where a random next "
-        "sentence comes from.",
+        "MB of text in a shard, with --num_workers or --beam_runner: what a process holds, and "
+        "where a random next sentence comes from.",
         new=True,
         limits=(0.001, 4096),
     )
+    beam_runner: str | None = option(
+        None,
+        "Make the examples shard by shard on this runner of Apache Beam, for instance "
+        "DataflowRunner, with the records that --num_workers gives.",
+        new=True,
+    )
+    beam_options: str | None = option(
+        None,
+        "Options of the runner, separated by commas: project=my-project,region=europe-west1.",
+        new=True,
+    )
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether the text is worked on shard by shard, and not as the original does."""
+        return bool(self.num_workers or self.beam_runner)
 
     def check(self) -> None:
         """Checks what can be checked without reading a file.
@@ -183,6 +199,10 @@ class PretrainingDataOptions:
             )
         if self.whole_word_segments and not self.do_whole_word_mask:
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
+        if self.beam_runner and self.num_workers:
+            raise UserError("Pass --num_workers or --beam_runner, not both")
+        if self.beam_options and not self.beam_runner:
+            raise UserError("--beam_options needs --beam_runner, for instance DirectRunner")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,19 +1,22 @@
 """From text files to records for pre-training: what `create_pretraining_data.py` runs."""
 
+import functools
 import random
 from collections.abc import Iterator, Sequence
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
-from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
 from bert_tf.data.pretraining import Draws, Instance, Pieces, Recipe, all_instances, to_arrays
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.data.word_segments import Segmenter, load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
+from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks import sharded_data
+from bert_tf.tasks.beam_units import do_by_beam
 from bert_tf.tasks.pretraining_records import write_description
 from bert_tf.tokenization import FullTokenizer
 
@@ -51,7 +54,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     # Here and now, so that one that is not there is known before the work begins.
     segmenter = load_segmenter(name) if name else None
     log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
-    if options.num_workers:
+    if options.in_shards:
         job = sharded_data.Job(
             options.vocab_file or "",
             options.do_lower_case,
@@ -62,13 +65,23 @@ def run(options: PretrainingDataOptions) -> list[str]:
             len(outputs),
             options.whole_word_segments or "",
         )
-        count = sharded_data.write_all(job, paths, outputs, options.num_workers)
+        count = sharded_data.write_all(job, paths, outputs, _workers(options))
         log.info("%s: %d examples", ", ".join(outputs), count)
     else:
         _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
     for output in outputs:
         write_description(output, options, pieces.size)
     return outputs
+
+
+def _workers(options: PretrainingDataOptions) -> sharded_data.Workers:
+    if options.beam_runner:
+        return functools.partial(
+            do_by_beam, runner=options.beam_runner, options=options.beam_options or ""
+        )
+    return functools.partial(
+        do_by_processes, num_workers=options.num_workers, start=import_tensorflow
+    )
 
 
 def _write_as_the_original(
@@ -120,7 +133,7 @@ def _compare_predictions(options: PretrainingDataOptions) -> None:
     """Points out that fewer tokens are to be predicted than the length asks for.
 
     Raises:
-        UserError: with `num_workers`, where no old command line expects the original's silence.
+        UserError: with shards, where no old command line expects the original's silence.
     """
     wanted = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= wanted:
@@ -131,7 +144,7 @@ def _compare_predictions(options: PretrainingDataOptions) -> None:
         f"{options.max_seq_length}: pass --max_predictions_per_seq={wanted}, here and to "
         "run_pretraining.py, or a smaller --masked_lm_prob"
     )
-    if options.num_workers:
+    if options.in_shards:
         raise UserError(message)
     log.warning("%s", message)
 

@@ -14,7 +14,8 @@ import itertools
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,7 +23,6 @@ from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder
 from bert_tf.data.example_encoding import encode_examples
-from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.pretraining import (
     Document,
     Draws,
@@ -37,7 +37,6 @@ from bert_tf.data.shards import Unit, plan, read_shards
 from bert_tf.data.word_segments import load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
-from bert_tf.quiet import import_tensorflow
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become records together.
@@ -69,14 +68,18 @@ class Job:
     whole_word_segments: str = ""
 
 
-def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], num_workers: int) -> int:
+# Does items by a function, somewhere, and yields each when it is done.
+Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
+
+
+def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], workers: Workers) -> int:
     """Makes all records of a corpus.
 
     Args:
         job: how.
         paths: text files.
         outputs: TFRecord files, `job.outputs` of them.
-        num_workers: processes.
+        workers: `do_by_processes` or `do_by_beam`.
 
     Returns:
         The number of examples.
@@ -93,10 +96,9 @@ def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], num_worker
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in waiting)
     with bar(total, "text", initial=done, unit="B") as shown:
-        work = functools.partial(write_unit, job, folder)
-        for unit in do_by_processes(work, waiting, num_workers, import_tensorflow):
+        for unit in workers(functools.partial(write_unit, job, folder), waiting):
             shown.update(unit.size)
-    return join(units, folder, outputs)
+    return join(units, folder, outputs, workers)
 
 
 def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
@@ -208,7 +210,7 @@ def _some(instances: Iterable[Instance]) -> Iterator[list[Instance]]:
         yield waiting
 
 
-def join(units: Sequence[Unit], folder: str, outputs: Sequence[str]) -> int:
+def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
     """Puts the parts of all units, in their order, into the output files; removes the folder.
 
     Returns:
@@ -217,11 +219,14 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str]) -> int:
     Raises:
         UserError: a file cannot be written, or there is not one example.
     """
-    parts = [[_part(folder, unit, n) for unit in units] for n in range(len(outputs))]
-    if not any(files.size(part) for some in parts for part in some):
+    if not any(files.size(_part(folder, unit, n)) for unit in units for n in range(len(outputs))):
         raise UserError("There is not one token in the input files: nothing to train on")
-    for some, output in zip(parts, outputs, strict=True):
-        files.concatenate(some, output)
-    count = sum(map(count_records, outputs))
+    done = list(workers(functools.partial(_join, units, folder), list(enumerate(outputs))))
+    count = sum(count_records(output) for _, output in done)
     files.remove_tree(folder)
     return count
+
+
+def _join(units: Sequence[Unit], folder: str, output: tuple[int, str]) -> None:
+    number, path = output
+    files.concatenate([_part(folder, unit, number) for unit in units], path)

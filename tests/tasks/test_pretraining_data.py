@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import sys
 
 import pytest
 import tensorflow as tf
@@ -135,6 +136,32 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
     assert sharded(tiny, corpus, "parts") == whole
     assert done == [0, 1]
     assert again[0] == 2
+
+
+def test_beam_makes_the_records_of_the_workers(tiny, corpus):
+    pytest.importorskip("apache_beam")
+    expected = sharded(tiny, corpus, "one")
+    beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
+    assert sharded(tiny, corpus, "beam", **beam) == expected
+    two = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
+    pretraining_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": two}))
+    split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
+    pretraining_data.run(options(tiny, corpus, **{**SHARDED, "output_file": two}))
+    assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
+    (corpus / "one.txt").write_bytes(b"bad \xff\n")
+    with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt: byte 4 is not UTF-8"):
+        sharded(tiny, corpus, "bad", **beam)
+    assert not (corpus / "bad.tfrecord").exists()
+
+
+def test_what_is_not_right_with_beam(tiny, corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match=r"needs Apache Beam .*bert_tf\[beam\]"):
+        pretraining_data.run(options(tiny, corpus, beam_runner="DirectRunner"))
+    with pytest.raises(UserError, match="not both"):
+        pretraining_data.run(options(tiny, corpus, beam_runner="DirectRunner", num_workers=1))
+    with pytest.raises(UserError, match="--beam_options needs --beam_runner"):
+        pretraining_data.run(options(tiny, corpus, beam_options="region=x"))
 
 
 def test_parts_of_another_command_are_not_taken(tiny, corpus, monkeypatch):

@@ -1,0 +1,58 @@
+"""Work on a cluster, as an Apache Beam pipeline (Dataflow, Flink, Spark; the extra `beam`)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from bert_tf.errors import UserError
+
+Item = TypeVar("Item")
+
+
+def do_by_beam(
+    function: Callable[[Item], object], items: Sequence[Item], runner: str, options: str
+) -> Iterator[Item]:
+    """Does items on the workers of a Beam runner, and waits for all of them.
+
+    Args:
+        function: what to do, for its effect; workers must know it by its name, so they need this
+            package, and must be able to read and write the files that it is about.
+        items: they are pickled.
+        runner: Beam's name for it, as `DirectRunner`.
+        options: Beam's other options, `name=value` separated by commas.
+
+    Yields:
+        Each item, after all are done.
+
+    Raises:
+        UserError: Beam is not installed, there is no such runner, or the pipeline failed.
+    """
+    beam, pipeline_options = _beam()
+    arguments = [f"--runner={runner}"]
+    arguments += [f"--{option.strip()}" for option in options.split(",") if option.strip()]
+    try:
+        with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
+            _ = (
+                pipeline
+                | "Units" >> beam.Create(list(items))
+                # Or one worker would do all that come from one place.
+                | "Spread" >> beam.Reshuffle()
+                | "Do" >> beam.Map(function)
+            )
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[-1] if lines else repr(error)
+        raise UserError(
+            f"The Beam pipeline failed: {reason.removeprefix('bert_tf.errors.UserError: ')}"
+        ) from error
+    yield from items
+
+
+def _beam() -> tuple[Any, Any]:
+    try:
+        import apache_beam
+        from apache_beam.options import pipeline_options
+    except ImportError as error:
+        raise UserError(
+            f"--beam_runner needs Apache Beam ({error}): pip install 'bert_tf[beam]'"
+        ) from error
+    return apache_beam, pipeline_options
