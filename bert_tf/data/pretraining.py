@@ -106,15 +106,30 @@ class Draws:
             found = self._bits(width)
         return found
 
-    def shuffle(self, items: list) -> None:
-        """Shuffles in place."""
+    def shuffle(self, items: list, first: int = 1) -> None:
+        """Shuffles in place; with `first` only what comes to stand there and behind is drawn."""
         bits = self._bits
-        for last in range(len(items) - 1, 0, -1):
+        for last in range(len(items) - 1, first - 1, -1):
             width = (last + 1).bit_length()
             other = bits(width)
             while other > last:
                 other = bits(width)
             items[last], items[other] = items[other], items[last]
+
+    def choose(self, items: list, count: int) -> list:
+        """So many items, by shuffling all of them as the original does; changes their order."""
+        self.shuffle(items)
+        return items[:count]
+
+
+class FewDraws(Draws):
+    """Draws that need not be the original's."""
+
+    def choose(self, items: list, count: int) -> list:
+        """So many items, at least 1, by no more draws than that; changes their order."""
+        first = max(len(items) - count, 0)
+        self.shuffle(items, max(first, 1))
+        return items[first:]
 
 
 def all_instances(
@@ -236,8 +251,7 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:
-        draws.shuffle(candidates)
-        chosen = candidates[:count]
+        chosen = draws.choose(candidates, count)
     labels = {position: input_ids[position] for position in chosen}
     uniform, below = draws.random, draws.below
     for position in chosen:

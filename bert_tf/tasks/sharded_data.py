@@ -25,7 +25,7 @@ from bert_tf.data.corpus import LineEncoder
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.pretraining import (
     Document,
-    Draws,
+    FewDraws,
     Instance,
     Pieces,
     Recipe,
@@ -165,7 +165,7 @@ def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
         records: list[bytes] = []
         for some in _some(_instances(job, documents, pieces, address)):
             records += encode_examples(to_arrays(some, job.recipe))
-        Draws(_random(address)).shuffle(records)
+        FewDraws(_random(address)).shuffle(records)
         yield from records
 
 
@@ -189,7 +189,7 @@ def _instances(
 ) -> Iterator[Instance]:
     for time in range(job.dupe_factor):
         for index in range(len(documents)):
-            draws = Draws(_random(f"{address} {time} {index}"))
+            draws = FewDraws(_random(f"{address} {time} {index}"))
             yield from instances_of_document(documents, index, draws, job.recipe, pieces)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.example_encoding import encode_examples
-from bert_tf.data.pretraining import Draws, Pieces, Recipe, all_instances, to_arrays
+from bert_tf.data.pretraining import Draws, FewDraws, Pieces, Recipe, all_instances, to_arrays
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 
@@ -85,6 +86,20 @@ def test_records_are_those_of_the_original(name):
 
 
 # ---- Draws ---------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
+def test_few_draws_choose_any_items(seed, size, count):
+    items = list(range(size))
+    chosen = FewDraws(random.Random(seed)).choose(items, count)
+    assert len(set(chosen)) == len(chosen) == min(count, size)
+    assert sorted(items) == list(range(size))
+
+
+def test_few_draws_choose_all_items_alike():
+    draws = FewDraws(random.Random(1))
+    counts = Counter(item for _ in range(6000) for item in draws.choose(list(range(6)), 2))
+    assert all(1800 < counts[item] < 2200 for item in range(6))
 
 
 @given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
