@@ -8,9 +8,24 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.plain import PlainTokenizer
+from benchmarks.plain import PlainTokenizer, write_records
 
 Document = list[list[str]]
+
+
+def make_records(
+    text: str,
+    output: str,
+    vocab: dict[str, int],
+    dupe_factor: int,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+) -> None:
+    """From a text file to a file of records, with the original's seed."""
+    documents = read([text], PlainTokenizer(vocab, True))
+    sizes = (max_seq_length, max_predictions_per_seq)
+    instances = make(documents, list(vocab), random.Random(12345), dupe_factor, *sizes)
+    write_records(output, rows(instances, vocab, *sizes))
 
 
 def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:

@@ -16,11 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import timing
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import timing  # noqa: E402
-
 SMALL_BERT = ROOT / "examples" / "small_bert"
 
 

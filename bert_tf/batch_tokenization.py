@@ -82,8 +82,8 @@ class BatchTokenizer:
 
         Args:
             texts: any texts.
-            with_spans: whether to say which characters each token comes from, which takes about
-                twice the time.
+            with_spans: whether to say which characters each token comes from, in one and a half to
+                three times the time.
 
         Raises:
             ValueError: a text is neither str nor bytes.

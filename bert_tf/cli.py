@@ -41,6 +41,10 @@ def run_classifier() -> None:
 def create_pretraining_data() -> None:
     """Makes records for pre-training, with masked tokens and pairs of segments, from texts."""
 
+    # NumPy's matrix products are not needed; without their threads workers can be copies of this
+    # process (see `do_by_processes`).
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
     def run(options: PretrainingDataOptions) -> None:
         from bert_tf.tasks import pretraining_data
 

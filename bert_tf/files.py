@@ -166,7 +166,17 @@ def concatenate(paths: Sequence[str], path: str) -> None:
         with create(temporary, "wb") as target:
             for source in paths:
                 with open_binary(source) as part:
-                    shutil.copyfileobj(part, target, 1 << 22)
+                    _append(part, target)
+
+
+def _append(source: Any, target: Any) -> None:
+    target.flush()
+    # By the system, without moving the bytes through this process: on Linux, between local files.
+    with contextlib.suppress(AttributeError, TypeError, OSError):
+        while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
+            pass
+    # Elsewhere, and to find out about a disk that is full.
+    shutil.copyfileobj(source, target, 1 << 22)
 
 
 def sync(path: str) -> None:

@@ -54,32 +54,51 @@ def do_by_processes(
 ) -> Iterator[Item]:
     """Does items in any order, by so many processes; this one is among them.
 
+    The others are started at once, and work from the first item that is asked for.
+
     Args:
         function: what to do, for its effect; it must be known to new processes by its name.
         items: they are pickled.
         num_workers: 1 starts no process.
         start: called in each new process first.
 
-    Yields:
+    Returns:
         Each item when it is done.
 
     Raises:
         UserError: a process was killed. What `function` raises comes as it is.
     """
-    if num_workers == 1 or len(items) < 2:
-        for item in items:
-            function(item)
-            yield item
-        return
-    # New processes and not copies of this one: TensorFlow's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
     count = min(num_workers, len(items)) - 1
+    if count < 1:
+        return _do_here(function, items)
+    # A copy of this process works at once. But threads do not survive in it, and TensorFlow has
+    # some as soon as it computes: then it is a new one, which has to import TensorFlow first.
+    method = "fork" if _is_single_threaded() else "spawn"
+    context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(count, context, _start_process, (start,))
+    if method == "fork":
+        # The pool makes its processes when it gets its first work, which is nothing.
+        pool.submit(_nothing)
+    return _do_by_pool(pool, 2 * count, function, items)
+
+
+def _do_here(function: Callable[[Item], object], items: Sequence[Item]) -> Iterator[Item]:
+    for item in items:
+        function(item)
+        yield item
+
+
+def _do_by_pool(
+    pool: ProcessPoolExecutor,
+    ahead: int,
+    function: Callable[[Item], object],
+    items: Sequence[Item],
+) -> Iterator[Item]:
     rest = collections.deque(items)
     waiting: dict[Future, Item] = {}
     try:
         while rest or waiting:
-            while rest and len(waiting) < 2 * count:
+            while rest and len(waiting) < ahead:
                 item = rest.popleft()
                 waiting[pool.submit(function, item)] = item
             if rest:
@@ -98,6 +117,17 @@ def do_by_processes(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _is_single_threaded() -> bool:
+    try:
+        return len(os.listdir("/proc/self/task")) == 1
+    except OSError:  # Not on Linux.
+        return False
+
+
+def _nothing() -> None:
+    pass
 
 
 def _start_process(start: Callable[[], object]) -> None:

@@ -8,7 +8,15 @@ from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
-from bert_tf.data.pretraining import Draws, Instance, Pieces, Recipe, all_instances, to_arrays
+from bert_tf.data.pretraining import (
+    Draws,
+    Instance,
+    Pieces,
+    Recipe,
+    all_instances,
+    to_arrays,
+    without_cycle_search,
+)
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.data.word_segments import Segmenter, load_segmenter
 from bert_tf.errors import UserError
@@ -68,7 +76,8 @@ def run(options: PretrainingDataOptions) -> list[str]:
         count = sharded_data.write_all(job, paths, outputs, _workers(options))
         log.info("%s: %d examples", ", ".join(outputs), count)
     else:
-        _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
+        with without_cycle_search():
+            _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
     for output in outputs:
         write_description(output, options, pieces.size)
     return outputs

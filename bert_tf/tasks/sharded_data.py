@@ -31,8 +31,8 @@ from bert_tf.data.pretraining import (
     Recipe,
     instances_of_document,
     to_arrays,
+    without_cycle_search,
 )
-from bert_tf.data.records import count_records
 from bert_tf.data.shards import Unit, plan, read_shards
 from bert_tf.data.word_segments import load_segmenter
 from bert_tf.errors import UserError
@@ -90,13 +90,15 @@ def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], workers: W
     """
     units = plan(paths, job.shard_bytes)
     folder = prepare(job, units, outputs[0])
-    waiting = [unit for unit in units if not is_done(unit, job, folder)]
+    waiting = [unit for unit in units if not is_done(unit, folder)]
     if len(waiting) < len(units):
         log.info("%d of %d units are done already", len(units) - len(waiting), len(units))
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in waiting)
+    # Before the bar, which has a thread of its own.
+    work = workers(functools.partial(write_unit, job, folder), waiting)
     with bar(total, "text", initial=done, unit="B") as shown:
-        for unit in workers(functools.partial(write_unit, job, folder), waiting):
+        for unit in work:
             shown.update(unit.size)
     return join(units, folder, outputs, workers)
 
@@ -128,9 +130,14 @@ def _digest(path: str) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def is_done(unit: Unit, job: Job, folder: str) -> bool:
+def is_done(unit: Unit, folder: str) -> bool:
     """Whether all parts of a unit are there."""
-    return all(files.exists(_part(folder, unit, output)) for output in range(job.outputs))
+    return files.exists(_count(folder, unit))
+
+
+def _count(folder: str, unit: Unit) -> str:
+    """The file with the number of a unit's examples, which is written last."""
+    return os.path.join(folder, f"{unit.number:06d}.count")
 
 
 def _part(folder: str, unit: Unit, output: int) -> str:
@@ -138,22 +145,26 @@ def _part(folder: str, unit: Unit, output: int) -> str:
 
 
 def write_unit(job: Job, folder: str, unit: Unit) -> None:
-    """Writes the parts of a unit; each appears under its name when all of them are complete.
+    """Writes the parts of a unit, and then how many examples they have.
 
     Raises:
         UserError: the text is not right, or a file cannot be written.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(without_cycle_search())
         names = [
             stack.enter_context(files.replacing(_part(folder, unit, output)))
             for output in range(job.outputs)
         ]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for number, record in enumerate(records_of_unit(job, unit)):
-                writers[number % job.outputs].write(record)
+            count = 0
+            for record in records_of_unit(job, unit):
+                writers[count % job.outputs].write(record)
+                count += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write into {folder}: {error.message}") from error
+    files.write_text(_count(folder, unit), str(count))
 
 
 def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
@@ -187,9 +198,9 @@ def _documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
 def _instances(
     job: Job, documents: list[Document], pieces: Pieces, address: str
 ) -> Iterator[Instance]:
-    for time in range(job.dupe_factor):
-        for index in range(len(documents)):
-            draws = FewDraws(_random(f"{address} {time} {index}"))
+    for index in range(len(documents)):
+        draws = FewDraws(_random(f"{address} {index}"))
+        for _ in range(job.dupe_factor):
             yield from instances_of_document(documents, index, draws, job.recipe, pieces)
 
 
@@ -219,10 +230,11 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     Raises:
         UserError: a file cannot be written, or there is not one example.
     """
-    if not any(files.size(_part(folder, unit, n)) for unit in units for n in range(len(outputs))):
+    count = sum(int(files.read_text(_count(folder, unit))) for unit in units)
+    if not count:
         raise UserError("There is not one token in the input files: nothing to train on")
-    done = list(workers(functools.partial(_join, units, folder), list(enumerate(outputs))))
-    count = sum(count_records(output) for _, output in done)
+    for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
+        pass
     files.remove_tree(folder)
     return count
 
