@@ -44,6 +44,8 @@ def create_pretraining_data() -> None:
     # NumPy's matrix products are not needed; without their threads workers can be copies of this
     # process (see `do_by_processes`).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Nothing here runs on a GPU, and each worker would take the memory of all of it.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
     def run(options: PretrainingDataOptions) -> None:
         from bert_tf.tasks import pretraining_data

@@ -9,6 +9,7 @@ import glob
 import gzip
 import os
 import shutil
+import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
@@ -71,9 +72,9 @@ def split_names(names: str) -> list[str]:
 def expand(patterns: str) -> list[str]:
     """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
 
-    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth
-    but hidden ones and `.json`, which describes other files. A file that is found twice is there
-    twice, as in the original.
+    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth,
+    but for names that begin with `.` or `_`, `.json`, which describes other files, and what this
+    package has not finished yet. A file that is found twice is there twice, as in the original.
 
     Raises:
         UserError: nothing is found for one of them, or the file system cannot be read.
@@ -103,11 +104,9 @@ def _files_below(folder: str) -> list[str]:
     paths = []
     for name in list_dir(folder):
         path = os.path.join(folder, name)
-        if not name.startswith((".", "_")):
-            if is_dir(path):
-                paths += _files_below(path)
-            elif not name.endswith(".json"):
-                paths.append(path)
+        if name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp")):
+            continue
+        paths += _files_below(path) if is_dir(path) else [path]
     return paths
 
 
@@ -153,6 +152,20 @@ def size(path: str) -> int:
     """
     with _explained("read", path):
         return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
+
+
+def stamp(path: str) -> tuple[int, int]:
+    """Bytes of a file, and when it was changed, in nanoseconds.
+
+    Raises:
+        UserError: when there is no such file.
+    """
+    with _explained("read", path):
+        if is_remote(path):
+            known = _gfile().stat(path)
+            return known.length, known.mtime_nsec
+        known = os.stat(path)
+        return known.st_size, known.st_mtime_ns
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
@@ -279,17 +292,22 @@ def _explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeEr
 
 
 @contextlib.contextmanager
-def replacing(path: str) -> Iterator[str]:
+def replacing(path: str, unique: bool = False) -> Iterator[str]:
     """Gives a temporary name to write to; at the end the file takes the place of `path`.
 
     Nobody ever sees a half-written file under its final name, and when writing fails the old
     file is still there.
 
+    Args:
+        path: the final name.
+        unique: give a name that nobody else gets, where several may write the same file at once.
+            Otherwise it is always the same: what a killed run left is overwritten, and does not
+            pile up.
+
     Raises:
         UserError: when the file cannot be written (no right to, disk full).
     """
-    # Always the same name: what a killed run left is overwritten, and does not pile up.
-    temporary = f"{path}.tmp"
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp" if unique else f"{path}.tmp"
     try:
         with _explained("write", path):
             yield temporary
@@ -311,9 +329,33 @@ def require_writable(path: str) -> None:
     """
     if is_dir(path):
         raise UserError(f"{path} is a folder, in place of a file to write")
+    folder = os.path.dirname(path)
+    if folder and not is_remote(path) and not is_dir(folder):
+        raise UserError(f"Cannot write {path}: there is no folder {folder}")
     probe = f"{path}.probe"
-    write_text(probe, "")
+    try:
+        write_text(probe, "")
+    except UserError as error:
+        raise UserError(
+            f"Cannot write {path}: a file beside it cannot be made ({error})"
+        ) from error
     remove(probe)
+
+
+def require_others(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Refuses to write over what is read, and one file twice.
+
+    Raises:
+        UserError: it names the file.
+    """
+    known = {os.path.realpath(path) for path in inputs}
+    for output in outputs:
+        if os.path.realpath(output) in known:
+            raise UserError(
+                f"{output} would be written, but is among the input files too, or named twice: "
+                "pass another name"
+            )
+        known.add(os.path.realpath(output))
 
 
 def write_text(path: str, text: str) -> None:

@@ -112,8 +112,9 @@ def _do_by_pool(
                 yield waiting.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
-            "A process was killed, by the system for its memory perhaps: pass a smaller "
-            "--num_workers. The same command goes on with what is missing"
+            "A process was killed, by the system for its memory perhaps (then pass a smaller "
+            "--num_workers), or could not start: a script of your own has to call this below "
+            "if __name__ == '__main__'. The same command goes on with what is missing"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -19,6 +19,7 @@ from bert_tf.errors import UserError
 Sentence = list[int]
 Document = list[Sentence]
 
+_SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Draws of another document before it may be the same.
 _TRIES = 10
 
@@ -68,11 +69,11 @@ class Pieces:
     """
 
     def __init__(self, vocab: dict[str, int]) -> None:
-        missing = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token not in vocab]
+        missing = [token for token in _SPECIAL if token not in vocab]
         if missing:
             raise UserError(
                 f"The vocabulary lacks {', '.join(missing)}: it is not one of BERT's. Pre-training "
-                "needs [CLS], [SEP] and [MASK]"
+                f"needs {', '.join(_SPECIAL)}"
             )
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]

@@ -127,12 +127,15 @@ def _documents(
             begin, owned = place, True
             if stop is not None and place >= stop:
                 return
-        elif owned:
+        elif not owned:
+            if stop is not None and place >= stop:  # All of this part belongs to another one.
+                return
+        else:
             document.append(line)
             size += len(raw)
             if size > _LARGEST_DOCUMENT * shard_bytes:
                 raise UserError(
-                    f"{path} has no blank line in {size / 1e6:.0f} MB from byte {begin} on: put a "
+                    f"{path} has no blank line in {size / 1e6:.3g} MB from byte {begin} on: put a "
                     "blank line between documents, or pass a larger --shard_mb"
                 )
         place += len(raw)

@@ -6,7 +6,10 @@ which of them belong together.
 """
 
 import importlib
+import os
 import re
+import sys
+import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -25,9 +28,9 @@ def load_segmenter(name: str) -> Segmenter:
     """A segmenter by its name.
 
     Args:
-        name: `module:function`, which takes a line and returns its words in order (space may be
-            left out, or be a word); or a file with a word on each line, of which the longest that
-            fits is taken, from left to right.
+        name: `module:function`, installed or in the current folder, which takes a line and returns
+            its words in order (space may be left out, or be a word); or a file with a word on each
+            line, of which the longest that fits is taken, from left to right.
 
     Raises:
         UserError: there is no such function, or the file cannot be read or is empty.
@@ -38,11 +41,15 @@ def load_segmenter(name: str) -> Segmenter:
             raise UserError(f"There is not one word in {name}")
         return _WordList(words)
     module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:  # A script looks for modules beside itself only.
+        sys.path.append(os.getcwd())
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise UserError(f"--whole_word_segments={name} cannot be used: {error}") from error
-    return found
+    if not callable(found):
+        raise UserError(f"--whole_word_segments={name} is no function")
+    return typing.cast(Segmenter, found)
 
 
 def mark_inner_pieces(
@@ -62,20 +69,21 @@ def mark_inner_pieces(
     Raises:
         UserError: the segmenter fails, or gives what is not in the text.
     """
+    starts = np.zeros(0, np.int32) if found.spans is None else found.spans[:, 0]
     is_inner = np.zeros(len(found.ids), bool)
     for row, text in enumerate(texts):
         first, last = found.row_splits[row], found.row_splits[row + 1]
         inside = np.zeros(len(text) + 1, bool)
         for start, end in _places(text, segmenter):
             inside[start + 1 : end] = True
-        is_inner[first:last] = inside[found.spans[first:last, 0]]
+        is_inner[first:last] = inside[starts[first:last]]
     return found.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
 
 
 def _places(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
     end = 0
     for word in _words(text, segmenter):
-        start = text.find(word, end)
+        start = text.find(word, end) if isinstance(word, str) else -1
         if start < 0:
             raise UserError(
                 f"--whole_word_segments gave {word!r}, which is not in what is left of {text!r:.80}"

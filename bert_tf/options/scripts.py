@@ -16,6 +16,8 @@ from bert_tf.tokenization import validate_case_matches_checkpoint
 
 # Three special tokens, and two others.
 _SHORTEST_PAIR = 5
+# [PAD], [UNK], [CLS], [SEP], [MASK].
+_SPECIAL_TOKENS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -240,3 +242,8 @@ class VocabularyOptions:
         """
         check_required(self)
         check_values(self)
+        if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:
+            raise UserError(
+                f"--vocab_size={self.vocab_size} leaves no room beside "
+                f"--num_unused_tokens={self.num_unused_tokens} and {_SPECIAL_TOKENS} special tokens"
+            )

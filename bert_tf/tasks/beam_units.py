@@ -38,7 +38,8 @@ def do_by_beam(
                 | "Spread" >> beam.Reshuffle()
                 | "Do" >> beam.Map(function)
             )
-    except Exception as error:
+    # Beam leaves by itself where it does not understand an option.
+    except (Exception, SystemExit) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = lines[-1] if lines else repr(error)
         raise UserError(
@@ -49,8 +50,10 @@ def do_by_beam(
 
 def _beam() -> tuple[Any, Any]:
     try:
-        import apache_beam
-        from apache_beam.options import pipeline_options
+        import apache_beam  # pyright: ignore[reportMissingImports]
+        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
+            pipeline_options,
+        )
     except ImportError as error:
         raise UserError(
             f"--beam_runner needs Apache Beam ({error}): pip install 'bert_tf[beam]'"

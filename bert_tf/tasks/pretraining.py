@@ -1,5 +1,6 @@
 """Pre-training on masked words and next sentences: what `run_pretraining.py` runs."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,10 +40,23 @@ def run(options: PretrainingOptions) -> Results:
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = files.expand(options.input_file or "")
-    check_records(paths, options.max_seq_length, options.max_predictions_per_seq, config)
+    check_records(
+        paths,
+        options.max_seq_length,
+        options.max_predictions_per_seq,
+        config,
+        _vocab_beside(options.init_checkpoint or ""),
+    )
     engine = Engine(options)
     with training.explained_errors(engine.devices.workers):
         return _run(options, config, paths, engine)
+
+
+def _vocab_beside(init_checkpoint: str) -> str:
+    """The vocabulary in the folder of a published checkpoint; empty if there is none."""
+    folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
+    path = os.path.join(folder, "vocab.txt")
+    return path if init_checkpoint and files.exists(path) else ""
 
 
 def _run(

@@ -25,7 +25,7 @@ from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks import sharded_data
 from bert_tf.tasks.beam_units import do_by_beam
-from bert_tf.tasks.pretraining_records import write_description
+from bert_tf.tasks.pretraining_records import remove_description, write_description
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.
@@ -46,6 +46,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
     options.check()
     paths = files.expand(options.input_file or "")
     outputs = files.split_names(options.output_file or "")
+    if not paths or not outputs:
+        raise UserError("--input_file and --output_file must name files")
+    sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
+    files.require_others(outputs, sources)
     for output in outputs:
         files.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
@@ -62,6 +66,9 @@ def run(options: PretrainingDataOptions) -> list[str]:
     # Here and now, so that one that is not there is known before the work begins.
     segmenter = load_segmenter(name) if name else None
     log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
+    for output in outputs:
+        # Or it would describe other records, should this end between them and their own.
+        remove_description(output)
     if options.in_shards:
         job = sharded_data.Job(
             options.vocab_file or "",
@@ -79,7 +86,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
         with without_cycle_search():
             _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
     for output in outputs:
-        write_description(output, options, pieces.size)
+        write_description(output, options, tokenizer.vocab)
     return outputs
 
 

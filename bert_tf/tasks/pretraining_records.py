@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,31 +11,53 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
+from bert_tf.tokenization import load_vocab
 
 # Features whose length is a flag.
 _LENGTHS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
 
-def write_description(output: str, options: PretrainingDataOptions, vocab_size: int) -> None:
+def write_description(
+    output: str, options: PretrainingDataOptions, vocab: Mapping[str, int]
+) -> None:
     """Writes what a training has to know of the records, as JSON beside them."""
-    with files.open_binary(options.vocab_file or "") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
     description = {
         "max_seq_length": options.max_seq_length,
         "max_predictions_per_seq": options.max_predictions_per_seq,
         "do_lower_case": options.do_lower_case,
         "do_whole_word_mask": options.do_whole_word_mask,
-        "vocab_size": vocab_size,
-        "vocab_sha256": digest,
+        "vocab_size": max(vocab.values()) + 1,
+        "vocab_sha256": _digest(vocab),
     }
     files.write_text(f"{output}.json", json.dumps(description, indent=1) + "\n")
 
 
+def remove_description(output: str) -> None:
+    """Removes what `write_description` wrote, before there are other records."""
+    files.remove(f"{output}.json")
+
+
+def _digest(vocab: Mapping[str, int]) -> str:
+    lines = [f"{index} {token}" for token, index in sorted(vocab.items(), key=lambda item: item[1])]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def check_records(
-    paths: Sequence[str], max_seq_length: int, max_predictions_per_seq: int, config: BertConfig
+    paths: Sequence[str],
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    config: BertConfig,
+    vocab_file: str = "",
 ) -> None:
-    """Compares the records with the flags and the model; those of the original, which have no
-    description, by the first record of each file.
+    """Compares the records with the flags and the model, by their description, which those of the
+    original do not have, and by the first record of each file.
+
+    Args:
+        paths: of the records.
+        max_seq_length: of the training.
+        max_predictions_per_seq: of the training.
+        config: of the model.
+        vocab_file: of the model, if it is known.
 
     Raises:
         UserError: they do not fit, or a file is no file of such records, or empty.
@@ -44,34 +66,41 @@ def check_records(
         "max_seq_length": max_seq_length,
         "max_predictions_per_seq": max_predictions_per_seq,
     }
-    vocabularies: dict[str, str] = {}
+    vocabularies = {_digest(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
     for path in paths:
-        description = _description(path) or _of_first_record(path)
+        first = _first_record(path)
+        description = _description(path)
+        found = {name: len(first[feature]) for feature, name in _LENGTHS.items()}
+        if description and any(description[name] != found[name] for name in found):
+            raise UserError(
+                f"{path}.json is not of the records in {path}: make them anew, or remove that file"
+            )
         for name, value in flags.items():
-            if description[name] != value:
+            if found[name] != value:
                 raise UserError(
-                    f"The records in {path} were made with --{name}={description[name]}, this is "
+                    f"The records in {path} were made with --{name}={found[name]}, this is "
                     f"--{name}={value}: pass the value that they were made with"
                 )
-        if description.get("vocab_size", 0) > config.vocab_size:
+        size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
+        if size > config.vocab_size:
             raise UserError(
-                f"The records in {path} were made with a vocabulary of "
-                f"{description['vocab_size']} entries, the model has only {config.vocab_size} "
-                "(vocab_size in --bert_config_file): they do not belong together"
+                f"The records in {path} were made with a vocabulary of {size} entries or more, the "
+                f"model has only {config.vocab_size} (vocab_size in --bert_config_file): they do "
+                "not belong together"
             )
         if "vocab_sha256" in description:
             vocabularies.setdefault(description["vocab_sha256"], path)
     if len(vocabularies) > 1:
         raise UserError(
-            f"The records in {' and '.join(list(vocabularies.values())[:2])} were made with "
-            "different vocabularies: the same numbers mean different pieces there"
+            f"{' and '.join(list(vocabularies.values())[:2])} are of different vocabularies: the "
+            "same numbers mean different pieces there"
         )
 
 
-def _description(path: str) -> dict[str, Any] | None:
+def _description(path: str) -> dict[str, Any]:
     name = f"{path}.json"
     if not files.exists(name):
-        return None
+        return {}
     try:
         description = json.loads(files.read_text(name))
         return {**description, **{key: int(description[key]) for key in _LENGTHS.values()}}
@@ -82,7 +111,7 @@ def _description(path: str) -> dict[str, Any] | None:
         ) from error
 
 
-def _of_first_record(path: str) -> dict[str, Any]:
+def _first_record(path: str) -> dict[str, Sequence[int]]:
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     except tf.errors.OpError as error:
@@ -99,4 +128,4 @@ def _of_first_record(path: str) -> dict[str, Any]:
             f"The records in {path} lack {', '.join(missing)}: they are not of "
             "create_pretraining_data.py"
         )
-    return {key: len(entries[name].int64_list.value) for name, key in _LENGTHS.items()}
+    return {name: entries[name].int64_list.value for name in _LENGTHS}

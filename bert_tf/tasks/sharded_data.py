@@ -41,6 +41,10 @@ from bert_tf.tokenization import FullTokenizer
 
 # Examples that become records together.
 _TOGETHER = 1024
+# Describes what the parts in a folder are of.
+_PLAN = "plan.json"
+# To be counted up when the same plan gives other records than before.
+_FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,22 +108,36 @@ def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], workers: W
 
 
 def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
-    """Makes the folder of the parts; one of another command is emptied.
+    """Makes the folder of the parts; one of another command, text or version is emptied.
 
     Returns:
         Its path.
     """
     folder = f"{output}.parts"
-    digests = [_digest(path) for path in (job.vocab_file, job.whole_word_segments)]
-    described = [dataclasses.asdict(job), digests, [unit.ranges for unit in units]]
-    description = json.dumps(described, indent=1) + "\n"
-    path = os.path.join(folder, "plan.json")
-    if files.exists(path) and files.read_text(path) != description.rstrip("\n"):
-        log.warning("%s is of another command or another text: it is made anew", folder)
-        files.remove_tree(folder)
+    texts = sorted({path for unit in units for path, *_ in unit.ranges})
+    described = {
+        "format": _FORMAT,
+        "job": dataclasses.asdict(job),
+        "digests": [_digest(path) for path in (job.vocab_file, job.whole_word_segments)],
+        "texts": [(path, *files.stamp(path)) for path in texts],
+        "units": [unit.ranges for unit in units],
+    }
+    description = json.dumps(described, indent=1)
+    path = os.path.join(folder, _PLAN)
+    known = files.read_text(path) if files.exists(path) else ""
+    if known != description and files.exists(folder):
+        if known:
+            log.warning("%s is of another command or another text: it is made anew", folder)
+        _discard(folder)
     files.make_dirs(folder)
-    files.write_text(path, description)
+    files.write_text(path, description + "\n")
     return folder
+
+
+def _discard(folder: str) -> None:
+    # The plan first: parts without it are not taken for those of any command.
+    files.remove(os.path.join(folder, _PLAN))
+    files.remove_tree(folder)
 
 
 def _digest(path: str) -> str:
@@ -131,13 +149,22 @@ def _digest(path: str) -> str:
 
 
 def is_done(unit: Unit, folder: str) -> bool:
-    """Whether all parts of a unit are there."""
-    return files.exists(_count(folder, unit))
+    """Whether all parts of a unit are there, as long as they were when they were written."""
+    if not files.exists(_report(folder, unit)):
+        return False
+    sizes = _read_report(folder, unit)["bytes"]
+    parts = [_part(folder, unit, number) for number in range(len(sizes))]
+    # A power cut can leave a name without what was written.
+    return all(files.exists(p) and files.size(p) == n for p, n in zip(parts, sizes, strict=True))
 
 
-def _count(folder: str, unit: Unit) -> str:
-    """The file with the number of a unit's examples, which is written last."""
-    return os.path.join(folder, f"{unit.number:06d}.count")
+def _report(folder: str, unit: Unit) -> str:
+    """The file that says what the parts of a unit have; it is written last."""
+    return os.path.join(folder, f"{unit.number:06d}.json")
+
+
+def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
+    return json.loads(files.read_text(_report(folder, unit)))
 
 
 def _part(folder: str, unit: Unit, output: int) -> str:
@@ -145,30 +172,34 @@ def _part(folder: str, unit: Unit, output: int) -> str:
 
 
 def write_unit(job: Job, folder: str, unit: Unit) -> None:
-    """Writes the parts of a unit, and then how many examples they have.
+    """Writes the parts of a unit, and then a report of them.
+
+    Two that do the same unit, as clusters have it, do not meet: each writes under names of its own,
+    and what they rename in the end is the same.
 
     Raises:
         UserError: the text is not right, or a file cannot be written.
     """
+    parts = [_part(folder, unit, output) for output in range(job.outputs)]
+    count = single = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_cycle_search())
-        names = [
-            stack.enter_context(files.replacing(_part(folder, unit, output)))
-            for output in range(job.outputs)
-        ]
+        names = [stack.enter_context(files.replacing(part, unique=True)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            count = 0
-            for record in records_of_unit(job, unit):
-                writers[count % job.outputs].write(record)
-                count += 1
+            for documents, records in shards_of_unit(job, unit):
+                single += documents == 1
+                for record in records:
+                    writers[count % job.outputs].write(record)
+                    count += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write into {folder}: {error.message}") from error
-    files.write_text(_count(folder, unit), str(count))
+    report = {"examples": count, "single": single, "bytes": [files.size(part) for part in parts]}
+    files.write_text(_report(folder, unit), json.dumps(report))
 
 
-def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
-    """The records of a unit, shard by shard; those of a shard are shuffled."""
+def shards_of_unit(job: Job, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
+    """How many documents each shard of a unit has, and its records, shuffled."""
     encode, pieces = _tools(job.vocab_file, job.do_lower_case, job.whole_word_segments)
     for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
         documents = _documents(texts, encode)
@@ -177,7 +208,7 @@ def records_of_unit(job: Job, unit: Unit) -> Iterator[bytes]:
         for some in _some(_instances(job, documents, pieces, address)):
             records += encode_examples(to_arrays(some, job.recipe))
         FewDraws(_random(address)).shuffle(records)
-        yield from records
+        yield len(documents), records
 
 
 @functools.lru_cache(maxsize=1)
@@ -230,12 +261,21 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     Raises:
         UserError: a file cannot be written, or there is not one example.
     """
-    count = sum(int(files.read_text(_count(folder, unit))) for unit in units)
+    reports = [_read_report(folder, unit) for unit in units]
+    count = sum(report["examples"] for report in reports)
     if not count:
+        _discard(folder)
         raise UserError("There is not one token in the input files: nothing to train on")
+    single = sum(report["single"] for report in reports)
+    if single:
+        log.warning(
+            "%d shards have one document only: the random next sentence comes from the same text "
+            "there. Put a blank line between documents, or pass a larger --shard_mb",
+            single,
+        )
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
         pass
-    files.remove_tree(folder)
+    _discard(folder)
     return count
 
 

@@ -50,11 +50,12 @@ def run(options: VocabularyOptions) -> list[str]:
     output = options.output_file or ""
     files.require_writable(output)
     paths = files.expand(options.input_file or "")
+    files.require_others([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"There is not one word in {', '.join(paths[:5])}: nothing to learn")
     log.info(
-        "Learning from %s words, %s of them different, which takes minutes",
+        "Learning from %s words, %s of them different, which can take minutes",
         f"{counts.total():,}",
         f"{len(counts):,}",
     )

@@ -231,6 +231,10 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
             "evaluation and prediction: a lower --eval_batch_size or --predict_batch_size. "
             f"(TensorFlow says: {wanted})"
         ) from error
+    except tf.errors.DataLossError as error:
+        raise UserError(
+            f"A file of records is damaged: make it anew. (TensorFlow says: {error.message})"
+        ) from error
     except _LOST as error:
         if workers == 1:
             raise

@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--books", type=Path, required=True)
     parser.add_argument("--held_out", default="pg11.txt", help="not trained on")
     parser.add_argument("--work_dir", type=Path, default=ROOT / "output" / "small_bert")
-    parser.add_argument("--steps", type=int, default=20000)
+    parser.add_argument("--steps", type=int, default=6000)
     args = parser.parse_args()
     work = args.work_dir.resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def main() -> None:
         do_train="true",
         input_file=work / "train.tfrecord",
         train_batch_size=32,
-        learning_rate=1e-3,
+        learning_rate=2e-3,
         num_train_steps=args.steps,
         num_warmup_steps=args.steps // 20,
         adam_bias_correction="true",

@@ -70,6 +70,7 @@ def test_a_function(chinese):
     [
         ("tests.data.test_word_segments:none", "cannot be used: .*has no attribute"),
         ("no_module_of_this_name:cut", "cannot be used: No module named"),
+        ("tests.data.test_word_segments:TEXT", "is no function"),
         ("absent/words.txt", "No such file"),
     ],
 )
@@ -80,7 +81,11 @@ def test_segmenters_that_are_not_there(name, message):
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [(foreign, "gave 'x', which is not in what is left"), (broken, "failed on .*no dictionary")],
+    [
+        (foreign, "gave 'x', which is not in what is left"),
+        (broken, "failed on .*no dictionary"),
+        (enumerate, r"gave \(0, '北'\), which is not"),
+    ],
 )
 def test_segmenters_that_fail(chinese, function, message):
     with pytest.raises(UserError, match=message):

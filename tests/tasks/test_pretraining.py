@@ -1,6 +1,7 @@
 """run_pretraining as a library, on a tiny model: files, going on, records that do not fit."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -158,6 +159,11 @@ def test_files_that_are_no_records(tiny, records):
     refused("No file matches", "absent*")
     refused("not one record", "empty", b"")
     refused("is not a TFRecord file", "text", b"no record at all, but text\n")
+    (records / "empty.json").write_text((records / "a.tfr.json").read_text())
+    refused("not one record", "empty", b"")
+    lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
+    (records / "a.tfr.json").write_text(json.dumps(lie))
+    refused(r"a\.tfr\.json is not of the records in", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
     refused(r"a\.tfr\.json does not describe records", "a.tfr")
 
@@ -166,11 +172,41 @@ def test_vocabularies_that_do_not_fit(tiny, records):
     path = records / "b.tfr.json"
     described = json.loads(path.read_text())
     path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
-    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr were made with different vocab"):
+    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr are of different vocab"):
         pretraining.run(options(tiny, records, do_train=True))
     path.write_text(json.dumps({**described, "vocab_size": 20}))
-    with pytest.raises(UserError, match="a vocabulary of 20 entries, the model has only 19"):
+    with pytest.raises(
+        UserError, match="a vocabulary of 20 entries or more, the model has only 19"
+    ):
         pretraining.run(options(tiny, records, do_train=True))
+
+
+def test_the_vocabulary_beside_a_checkpoint(tiny, records, tmp_path):
+    for path in tiny.folder.glob("bert_model.ckpt*"):
+        shutil.copy(path, tmp_path)
+    start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
+    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
+    pretraining.run(options(tiny, records, **start))
+    lines = (tmp_path / "vocab.txt").read_text().split()
+    (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
+    with pytest.raises(UserError, match=r"vocab\.txt and .*a\.tfr are of different vocabularies"):
+        pretraining.run(options(tiny, records, **start))
+
+
+def test_ids_beyond_the_model(tiny, records):
+    (records / "a.tfr.json").unlink()
+    config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
+    (records / "small.json").write_text(json.dumps(config))
+    small = {"bert_config_file": str(records / "small.json"), "input_file": f"{records}/a.tfr"}
+    with pytest.raises(UserError, match="entries or more, the model has only 8"):
+        pretraining.run(options(tiny, records, do_eval=True, **small))
+
+
+def test_records_that_are_cut_off(tiny, records):
+    whole = (records / "a.tfr").read_bytes()
+    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 5])
+    with pytest.raises(UserError, match="file of records is damaged"):
+        pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
 
 
 def test_nothing_to_do(tiny, records):

@@ -138,6 +138,50 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
     assert again[0] == 2
 
 
+def leave_parts(tiny, corpus, monkeypatch, **changes):
+    """As a run that was killed before its parts were joined."""
+    monkeypatch.setattr(sharded_data, "join", lambda *args: 0)
+    pretraining_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
+    monkeypatch.undo()
+    return corpus / "out.tfrecord.parts"
+
+
+def test_parts_of_a_text_that_was_changed_are_not_taken(tiny, corpus, monkeypatch):
+    leave_parts(tiny, corpus, monkeypatch)
+    text = (corpus / "one.txt").read_text()
+    (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
+    assert sharded(tiny, corpus, "out") == sharded(tiny, corpus, "other")
+
+
+def test_parts_without_a_plan_or_cut_off_are_not_taken(tiny, corpus, monkeypatch):
+    expected = sharded(tiny, corpus, "other")
+    parts = leave_parts(tiny, corpus, monkeypatch)
+    (parts / "000000-000.tfrecord").write_bytes(b"")
+    assert sharded(tiny, corpus, "out") == expected
+    parts = leave_parts(tiny, corpus, monkeypatch, random_seed=3)
+    (parts / "plan.json").unlink()
+    assert sharded(tiny, corpus, "out") == expected
+
+
+def test_shards_of_one_document_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
+    sharded(tiny, corpus, "one", input_file=text)
+    assert "1 shards have one document only" in caplog.text
+
+
+def test_a_description_does_not_outlive_its_records(tiny, corpus, monkeypatch):
+    pretraining_data.run(options(tiny, corpus))
+    monkeypatch.setattr(pretraining_data, "write_records", _fail)
+    with pytest.raises(UserError, match="disk full"):
+        pretraining_data.run(options(tiny, corpus))
+    assert not (corpus / "out.tfrecord.json").exists()
+
+
+def _fail(*args):
+    raise UserError("disk full")
+
+
 def test_beam_makes_the_records_of_the_workers(tiny, corpus):
     pytest.importorskip("apache_beam")
     expected = sharded(tiny, corpus, "one")
@@ -166,10 +210,7 @@ def test_what_is_not_right_with_beam(tiny, corpus, monkeypatch):
 
 def test_parts_of_another_command_are_not_taken(tiny, corpus, monkeypatch):
     whole = sharded(tiny, corpus, "whole", random_seed=2)
-    monkeypatch.setattr(sharded_data, "join", lambda *args: 0)
-    pretraining_data.run(options(tiny, corpus, **SHARDED))
-    assert len(os.listdir(corpus / "out.tfrecord.parts")) > 4
-    monkeypatch.undo()
+    assert len(os.listdir(leave_parts(tiny, corpus, monkeypatch))) > 4
     assert sharded(tiny, corpus, "out", random_seed=2) == whole
 
 
@@ -205,10 +246,12 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
             pretraining_data.run(options(tiny, corpus, **changes))
 
     refused(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
-    refused("Cannot write", output_file=f"{corpus}/absent/out.tfrecord")
+    refused(
+        "Cannot write .*out.tfrecord: there is no folder", output_file=f"{corpus}/no/out.tfrecord"
+    )
     refused("is a folder", output_file=str(corpus))
-    vocab = _write(corpus / "vocab", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
-    refused(r"lacks \[MASK\]", vocab_file=vocab)
+    vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
+    refused(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
     refused("--max_seq_length must be at least 5", max_seq_length=4)
     refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
     refused("--dupe_factor must be from 1", dupe_factor=0)
@@ -217,6 +260,11 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
     refused("No such file: .*absent.txt", **segments)
     refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
+    refused("must name files", output_file=",")
+    refused("must name files", input_file=" , ")
+    refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
+    refused("among the input files", output_file=f"{corpus}/one.txt")
+    refused("among the input files", output_file=tiny.flags["vocab_file"])
     refused("no file in the folder", input_file=_folder(corpus / "empty"))
 
 
@@ -242,6 +290,9 @@ def test_folders_and_compressed_files(tiny, corpus):
         (folder / f"{name}.gz").write_bytes(gzip.compress((corpus / name).read_bytes()))
     (folder / ".hidden").write_text("a good film\n")
     (folder / "notes.json").write_text("{}")
+    (folder / "one.txt.gz.tmp").write_text("a good film\n")
+    (folder / "out.parts").mkdir()
+    (folder / "out.parts" / "0.txt").write_text("a good film\n")
     pretraining_data.run(options(tiny, corpus, input_file=str(corpus / "texts")))
     assert (corpus / "out.tfrecord").read_bytes() == expected
 

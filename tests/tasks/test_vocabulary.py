@@ -64,6 +64,10 @@ def test_what_is_not_right(text):
         vocabulary.run(options(text, vocab_size=110))
     with pytest.raises(UserError, match="--vocab_size must be from 10"):
         vocabulary.run(options(text, vocab_size=3))
+    with pytest.raises(UserError, match="leaves no room beside --num_unused_tokens=99"):
+        vocabulary.run(options(text, vocab_size=104))
+    with pytest.raises(UserError, match="among the input files"):
+        vocabulary.run(options(text, output_file=str(text / "text.txt")))
     with pytest.raises(UserError, match="No file matches"):
         vocabulary.run(options(text, input_file=str(text / "none*.txt")))
     with pytest.raises(UserError, match="Cannot write"):
