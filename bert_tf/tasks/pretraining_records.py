@@ -28,6 +28,7 @@ def write_description(
         "do_whole_word_mask": options.do_whole_word_mask,
         "vocab_size": max(vocab.values()) + 1,
         "vocab_sha256": _digest(vocab),
+        "bytes": files.size(output),
     }
     files.write_text(f"{output}.json", json.dumps(description, indent=1) + "\n")
 
@@ -71,6 +72,11 @@ def check_records(
         first = _first_record(path)
         description = _description(path)
         found = {name: len(first[feature]) for feature, name in _LENGTHS.items()}
+        if description.get("bytes", files.size(path)) != files.size(path):
+            raise UserError(
+                f"{path} has {files.size(path)} bytes, and had {description['bytes']} when it was "
+                "written: it is not complete. Copy it again, or make it anew"
+            )
         if description and any(description[name] != found[name] for name in found):
             raise UserError(
                 f"{path}.json is not of the records in {path}: make them anew, or remove that file"

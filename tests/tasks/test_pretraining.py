@@ -204,7 +204,11 @@ def test_ids_beyond_the_model(tiny, records):
 
 def test_records_that_are_cut_off(tiny, records):
     whole = (records / "a.tfr").read_bytes()
-    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 5])
+    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 60])
+    with pytest.raises(UserError, match=r"a\.tfr has \d+ bytes, and had \d+ when it was written"):
+        pretraining.run(options(tiny, records, do_train=True))
+    assert not (records / "out").exists()
+    (records / "a.tfr.json").unlink()  # As the original leaves it.
     with pytest.raises(UserError, match="file of records is damaged"):
         pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
 
