@@ -4,6 +4,7 @@ import random
 from types import SimpleNamespace
 
 import hypothesis
+import keras
 import pytest
 
 from bert_tf import checkpoint
@@ -33,6 +34,8 @@ def tiny(tmp_path_factory):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
     config = BertConfig(len(vocab), **SIZES)
     (folder / "bert_config.json").write_text(config.to_json_string())
+    # The same model in every process of the tests, whatever they did before.
+    keras.utils.set_random_seed(2)
     variables = checkpoint.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})

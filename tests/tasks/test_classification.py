@@ -326,7 +326,7 @@ def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
     changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
     classification.run(run)
-    assert seen == [(1e-3, 9, 4, True)]
+    assert seen == [(1e-3, 9, 4, True, "adamw")]
 
 
 def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):

@@ -140,10 +140,15 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
 
 def leave_parts(tiny, corpus, monkeypatch, **changes):
     """As a run that was killed before its parts were joined."""
-    monkeypatch.setattr(sharded_data, "join", lambda *args: 0)
-    pretraining_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
+    monkeypatch.setattr(sharded_data, "join", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pretraining_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
     monkeypatch.undo()
     return corpus / "out.tfrecord.parts"
+
+
+def _interrupt(*args):
+    raise KeyboardInterrupt
 
 
 def test_parts_of_a_text_that_was_changed_are_not_taken(tiny, corpus, monkeypatch):
