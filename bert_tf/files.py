@@ -5,7 +5,7 @@ data preparation work without it.
 """
 
 import contextlib
-import glob
+import glob as glob_module
 import gzip
 import os
 import shutil
@@ -64,50 +64,14 @@ def list_dir(path: str) -> list[str]:
     return sorted(name.rstrip("/") for name in names)
 
 
-def split_names(names: str) -> list[str]:
-    """The names that stand between commas."""
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
-def expand(patterns: str) -> list[str]:
-    """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
-
-    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth,
-    but for names that begin with `.` or `_`, `.json`, which describes other files, and what this
-    package has not finished yet. A file that is found twice is there twice, as in the original.
+def glob(pattern: str) -> list[str]:
+    """Paths that match a pattern such as `books/*.txt`, sorted.
 
     Raises:
-        UserError: nothing is found for one of them, or the file system cannot be read.
+        UserError: the file system cannot be read.
     """
-    paths: list[str] = []
-    for pattern in split_names(patterns):
-        found = _matching(pattern)
-        if not found:
-            raise UserError(f"No file matches {pattern} ({describe_absence(pattern)})")
-        for path in found:
-            inside = _files_below(path) if is_dir(path) else [path]
-            if not inside:
-                raise UserError(f"There is no file in the folder {path}")
-            paths += inside
-    return paths
-
-
-def _matching(pattern: str) -> list[str]:
     with _explained("look for", pattern):
-        if is_remote(pattern):
-            return sorted(_gfile().glob(pattern))
-        # A file whose own name has brackets is meant itself.
-        return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
-
-
-def _files_below(folder: str) -> list[str]:
-    paths = []
-    for name in list_dir(folder):
-        path = os.path.join(folder, name)
-        if name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp")):
-            continue
-        paths += _files_below(path) if is_dir(path) else [path]
-    return paths
+        return sorted(_gfile().glob(pattern) if is_remote(pattern) else glob_module.glob(pattern))
 
 
 def make_dirs(path: str) -> None:
@@ -272,14 +236,15 @@ def read_lines(path: str) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise UserError(_explain_encoding(path, number, raw, error)) from error
+                raise UserError(explain_encoding(path, number, raw, error)) from error
             text = line.rstrip("\n").replace("\r", "")
             # Nothing but CRs after the last LF is nothing at all.
             if text or line.endswith("\n"):
                 yield text
 
 
-def _explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+    """What to tell a user whose file is not UTF-8 in a line (`raw`, from 1 on)."""
     if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         found, encoding = "it begins with the mark of UTF-16", "utf-16"
     else:
@@ -319,43 +284,6 @@ def replacing(path: str, unique: bool = False) -> Iterator[str]:
         # Where it may not be removed, the reason why it was not written says more.
         with contextlib.suppress(UserError):
             remove(temporary)
-
-
-def require_writable(path: str) -> None:
-    """Sees now, and not after hours of work, that a file can be written.
-
-    Raises:
-        UserError: it cannot, or is a folder.
-    """
-    if is_dir(path):
-        raise UserError(f"{path} is a folder, in place of a file to write")
-    folder = os.path.dirname(path)
-    if folder and not is_remote(path) and not is_dir(folder):
-        raise UserError(f"Cannot write {path}: there is no folder {folder}")
-    probe = f"{path}.probe"
-    try:
-        write_text(probe, "")
-    except UserError as error:
-        raise UserError(
-            f"Cannot write {path}: a file beside it cannot be made ({error})"
-        ) from error
-    remove(probe)
-
-
-def require_others(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Refuses to write over what is read, and one file twice.
-
-    Raises:
-        UserError: it names the file.
-    """
-    known = {os.path.realpath(path) for path in inputs}
-    for output in outputs:
-        if os.path.realpath(output) in known:
-            raise UserError(
-                f"{output} would be written, but is among the input files too, or named twice: "
-                "pass another name"
-            )
-        known.add(os.path.realpath(output))
 
 
 def write_text(path: str, text: str) -> None:

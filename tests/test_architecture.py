@@ -23,6 +23,7 @@ ROWS = [
     ["character_table", "token_ids", "token_offsets"],
     ["tokenization"],
     ["config"],
+    ["file_names"],
     ["files"],
     ["errors", "quiet"],
 ]
@@ -54,6 +55,7 @@ ALLOWED = {
     "data/tsv": set(),
     "data/records": {"numpy", "tensorflow"},
     "data/input_pipeline": {"tensorflow"},
+    "file_names": set(),
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
     "quiet": {"tensorflow"},

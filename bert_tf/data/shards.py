@@ -148,7 +148,14 @@ def _decoded(path: str, place: int, raw: bytes) -> str:
         # Every CR goes, also one inside a line, as when the original reads.
         return raw.decode("utf-8").replace("\r", "").strip()
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: byte {place + error.start} is not UTF-8. Convert the file first, for "
-            f"instance with: iconv -f latin-1 -t utf-8 {os.path.basename(path)}"
-        ) from error
+        number = _lines_before(path, place) + 1
+        raise UserError(files.explain_encoding(path, number, raw, error)) from error
+
+
+def _lines_before(path: str, place: int) -> int:
+    with files.open_decompressed(path) as file:
+        count = 0
+        while place and (some := file.read(min(place, 1 << 22))):
+            count += some.count(b"\n")
+            place -= len(some)
+        return count

@@ -177,7 +177,8 @@ class PretrainingDataOptions:
     )
     beam_options: str | None = option(
         None,
-        "Options of the runner, separated by commas: project=my-project,region=europe-west1.",
+        "Options of the runner, separated by commas: project=my-project,region=europe-west1. Or "
+        "as Beam has them: '--project=my-project --labels=a,b'.",
         new=True,
     )
 

@@ -1,5 +1,6 @@
 """Work on a cluster, as an Apache Beam pipeline (Dataflow, Flink, Spark; the extra `beam`)."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +19,8 @@ def do_by_beam(
             package, and must be able to read and write the files that it is about.
         items: they are pickled.
         runner: Beam's name for it, as `DirectRunner`.
-        options: Beam's other options, `name=value` separated by commas.
+        options: Beam's other options: `name=value` separated by commas, or as Beam has them
+            (`--name=value --other=value`), where values may have commas.
 
     Yields:
         Each item, after all are done.
@@ -27,8 +29,7 @@ def do_by_beam(
         UserError: Beam is not installed, there is no such runner, or the pipeline failed.
     """
     beam, pipeline_options = _beam()
-    arguments = [f"--runner={runner}"]
-    arguments += [f"--{option.strip()}" for option in options.split(",") if option.strip()]
+    arguments = [f"--runner={runner}", *_arguments(options)]
     try:
         with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
             _ = (
@@ -46,6 +47,12 @@ def do_by_beam(
             f"The Beam pipeline failed: {reason.removeprefix('bert_tf.errors.UserError: ')}"
         ) from error
     yield from items
+
+
+def _arguments(options: str) -> list[str]:
+    if options.lstrip().startswith("--"):
+        return shlex.split(options)
+    return [f"--{option.strip()}" for option in options.split(",") if option.strip()]
 
 
 def _beam() -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, files, training
+from bert_tf import checkpoint, file_names, files, training
 from bert_tf.config import BertConfig
 from bert_tf.data.pretraining import Recipe
 from bert_tf.data.records import Feature
@@ -39,7 +39,7 @@ def run(options: PretrainingOptions) -> Results:
     options.check()
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
-    paths = files.expand(options.input_file or "")
+    paths = file_names.expand(options.input_file or "")
     check_records(
         paths,
         options.max_seq_length,

@@ -4,7 +4,7 @@ import functools
 import random
 from collections.abc import Iterator, Sequence
 
-from bert_tf import files
+from bert_tf import file_names
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
@@ -44,14 +44,14 @@ def run(options: PretrainingDataOptions) -> list[str]:
             nothing stands under the name of an output file then that was not there before.
     """
     options.check()
-    paths = files.expand(options.input_file or "")
-    outputs = files.split_names(options.output_file or "")
+    paths = file_names.expand(options.input_file or "")
+    outputs = file_names.split(options.output_file or "")
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
     sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
-    files.require_others(outputs, sources)
+    file_names.require_others(outputs, sources)
     for output in outputs:
-        files.require_writable(output)
+        file_names.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     pieces = Pieces(tokenizer.vocab)
     recipe = Recipe(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf import files
+from bert_tf import file_names, files
 from bert_tf.errors import UserError
 from bert_tf.options import VocabularyOptions
 from bert_tf.progress import bar, log
@@ -48,9 +48,9 @@ def run(options: VocabularyOptions) -> list[str]:
     options.check()
     learner = _learner()
     output = options.output_file or ""
-    files.require_writable(output)
-    paths = files.expand(options.input_file or "")
-    files.require_others([output], paths)
+    file_names.require_writable(output)
+    paths = file_names.expand(options.input_file or "")
+    file_names.require_others([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"There is not one word in {', '.join(paths[:5])}: nothing to learn")

@@ -91,5 +91,7 @@ def test_a_file_without_blank_lines(tmp_path):
 def test_a_file_that_is_not_utf8(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"good\n\nbad \xe9\n")
-    with pytest.raises(UserError, match=r"latin\.txt: byte 10 is not UTF-8.*iconv"):
-        shards([str(path)], 1000)
+    # Also from a part of the file, which begins in the middle.
+    for size in (1000, 5):
+        with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
+            shards([str(path)], size)

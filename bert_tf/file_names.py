@@ -1,0 +1,87 @@
+"""File names as users pass them: lists, patterns and folders to read, and places to write to."""
+
+import os
+from collections.abc import Sequence
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+
+def split(names: str) -> list[str]:
+    """The names that stand between commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def expand(patterns: str) -> list[str]:
+    """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
+
+    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth,
+    but for names that begin with `.` or `_`, `.json`, which describes other files, and what this
+    package has not finished yet. A file that is found twice is there twice, as in the original.
+
+    Raises:
+        UserError: nothing is found for one of them, or the file system cannot be read.
+    """
+    paths: list[str] = []
+    for pattern in split(patterns):
+        found = _matching(pattern)
+        if not found:
+            raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
+        for path in found:
+            inside = _files_below(path) if files.is_dir(path) else [path]
+            if not inside:
+                raise UserError(f"There is no file in the folder {path}")
+            paths += inside
+    return paths
+
+
+def _matching(pattern: str) -> list[str]:
+    # A file whose own name has brackets is meant itself.
+    return [pattern] if files.exists(pattern) else files.glob(pattern)
+
+
+def _files_below(folder: str) -> list[str]:
+    paths = []
+    for name in files.list_dir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp")):
+            continue
+        paths += _files_below(path) if files.is_dir(path) else [path]
+    return paths
+
+
+def require_writable(path: str) -> None:
+    """Sees now, and not after hours of work, that a file can be written.
+
+    Raises:
+        UserError: it cannot, or is a folder.
+    """
+    if files.is_dir(path):
+        raise UserError(f"{path} is a folder, in place of a file to write")
+    folder = os.path.dirname(path)
+    if folder and not files.is_remote(path) and not files.is_dir(folder):
+        raise UserError(f"Cannot write {path}: there is no folder {folder}")
+    probe = f"{path}.probe"
+    try:
+        files.write_text(probe, "")
+    except UserError as error:
+        raise UserError(
+            f"Cannot write {path}: a file beside it cannot be made ({error})"
+        ) from error
+    files.remove(probe)
+
+
+def require_others(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Refuses to write over what is read, and one file twice.
+
+    Raises:
+        UserError: it names the file.
+    """
+    known = {os.path.realpath(path) for path in inputs}
+    for output in outputs:
+        if os.path.realpath(output) in known:
+            raise UserError(
+                f"{output} would be written, but is among the input files too, or named twice: "
+                "pass another name"
+            )
+        known.add(os.path.realpath(output))

@@ -1,0 +1,56 @@
+"""Names in flags: lists, patterns, folders; places to write to, which nobody reads from."""
+
+import os
+
+import pytest
+
+from bert_tf import file_names
+from bert_tf.errors import UserError
+
+
+def test_lists_patterns_and_folders(tmp_path):
+    for name in ("b.txt", "a.txt", "deep/c.txt", "deep/_d", "deep/e.json", "f.tfrecord.tmp", "[g]"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    place = str(tmp_path)
+    found = file_names.expand(f"{place}/b.txt, {place}/*.txt,{place}/deep,{place}/[g]")
+    expected = ["b.txt", "a.txt", "b.txt", "deep/c.txt", "[g]"]
+    assert found == [os.path.join(place, name) for name in expected]
+    everything = ["[g]", "a.txt", "b.txt", "deep/c.txt"]
+    assert file_names.expand(place) == [os.path.join(place, name) for name in everything]
+    assert file_names.expand(" ,") == []
+
+
+def test_nothing_is_found(tmp_path):
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):
+        file_names.expand(f"{tmp_path}/*.csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"There is no file in the folder .*empty"):
+        file_names.expand(f"{tmp_path}/empty")
+
+
+def test_other_file_systems():
+    with pytest.raises(UserError, match="nowhere://x"):
+        file_names.expand("nowhere://x/*.txt")
+    with pytest.raises(UserError, match="No file matches ram://nothing/"):
+        file_names.expand("ram://nothing/*.txt")
+
+
+def test_a_place_to_write_to(tmp_path):
+    file_names.require_writable(str(tmp_path / "out.tfrecord"))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match="is a folder"):
+        file_names.require_writable(str(tmp_path))
+    with pytest.raises(UserError, match=r"there is no folder .*missing"):
+        file_names.require_writable(str(tmp_path / "missing" / "out.tfrecord"))
+
+
+def test_nobody_writes_over_what_is_read(tmp_path):
+    (tmp_path / "text").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
+    file_names.require_others([other], [text, link])
+    for outputs in ([text], [link], [other, other]):
+        with pytest.raises(UserError, match="among the input files too, or named twice"):
+            file_names.require_others(outputs, [text])
