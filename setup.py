@@ -52,6 +52,7 @@ setup(
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
             "bert-create-vocab = bert_tf.cli:create_vocab",
             "bert-run-pretraining = bert_tf.cli:run_pretraining",
+            "bert-run-squad = bert_tf.cli:run_squad",
         ]
     },
     classifiers=[

@@ -20,6 +20,7 @@ from bert_tf.options import (
     DeviceOptions,
     PretrainingDataOptions,
     PretrainingOptions,
+    SquadOptions,
     VocabularyOptions,
 )
 from bert_tf.quiet import import_tensorflow
@@ -36,6 +37,17 @@ def run_classifier() -> None:
         classification.run(options)
 
     main(ClassifierOptions, run, sys.argv, run_classifier.__doc__ or "")
+
+
+def run_squad() -> None:
+    """Fine-tunes on questions about texts, answers them, and scores the answers (SQuAD)."""
+
+    def run(options: SquadOptions) -> None:
+        from bert_tf.tasks import squad
+
+        squad.run(options)
+
+    main(SquadOptions, run, sys.argv, run_squad.__doc__ or "")
 
 
 def create_pretraining_data() -> None:
@@ -184,10 +196,34 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     }
     types_by_name = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
+        if field.metadata["words"]:
+            flags.DEFINE(
+                _NumberOrWord(field.metadata["words"]),
+                field.name,
+                field.default,
+                field.metadata["help"],
+                flag_values=values,
+            )
+            continue
         kind = types_by_name[field.name]
         if isinstance(kind, types.UnionType):  # `str | None`
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
         define[kind](field.name, field.default, field.metadata["help"], flag_values=values)
+
+
+class _NumberOrWord(flags.FloatParser):
+    """A number, or one of some words."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__()
+        self._words = words
+        self.syntactic_help = f"a number or {', '.join(words)}"
+
+    def convert(self, argument: Any) -> Any:
+        return argument if argument in self._words else super().convert(argument)
+
+    def is_outside_bounds(self, val: Any) -> bool:
+        return False
 
 
 def _set_up_logging(verbose: bool) -> None:

@@ -48,6 +48,8 @@ ALLOWED = {
     "data/pretraining": {"numpy"},
     "data/corpus": set(),
     "data/shards": set(),
+    "data/squad": set(),
+    "data/squad_windows": {"numpy"},
     "data/word_segments": {"numpy"},
     "data/parallel": set(),
     "data/example_encoding": {"numpy"},

@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 from bert_tf import cli, training
 from bert_tf.errors import UserError
-from bert_tf.options import ClassifierOptions, PretrainingDataOptions, PretrainingOptions
+from bert_tf.options import (
+    ClassifierOptions,
+    PretrainingDataOptions,
+    PretrainingOptions,
+    SquadOptions,
+)
 from tests.oracle import ROOT, golden
 
 SCRIPTS = {
     "run_classifier.py": ClassifierOptions,
     "create_pretraining_data.py": PretrainingDataOptions,
     "run_pretraining.py": PretrainingOptions,
+    "run_squad.py": SquadOptions,
 }
 
 

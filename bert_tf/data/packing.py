@@ -77,11 +77,11 @@ def pack_batch(
     input_ids = np.zeros((rows, max_seq_length), np.int32)
     every = np.arange(rows)
     input_ids[:, 0] = cls_id
-    _put(input_ids, a, length_a, np.ones_like(length_a))
+    put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
     input_ids[every, length_a + 1] = sep_id
     total = length_a + 2
     if b:
-        _put(input_ids, b, length_b, total)
+        put(input_ids, b.ids, b.row_splits, length_b, total)
         input_ids[every[pair], (total + length_b)[pair]] = sep_id
         total = total + np.where(pair, length_b + 1, 0)
     places = np.arange(max_seq_length)
@@ -94,8 +94,18 @@ def pack_batch(
     }
 
 
-def _put(rows: np.ndarray, texts: TokenIds, lengths: np.ndarray, first: np.ndarray) -> None:
-    """Writes the first `lengths` [B] ids of each text into its row, from column `first` [B] on."""
+def put(
+    rows: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, first: np.ndarray
+) -> None:
+    """Writes `ids[starts : starts + lengths]` into each row, from column `first` on.
+
+    Args:
+        rows: [B, S]; changed.
+        ids: [N].
+        starts: [B].
+        lengths: [B].
+        first: [B].
+    """
     row = np.repeat(np.arange(len(rows)), lengths)
     place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    rows[row, first[row] + place] = texts.ids[texts.row_splits[row] + place]
+    rows[row, first[row] + place] = ids[starts[row] + place]

@@ -57,10 +57,15 @@ class Feature:
         return self.shape[0] if self.shape else 1
 
 
-def sequence_features(max_seq_length: int) -> tuple[Feature, ...]:
-    """The three inputs of the encoder, each int64[max_seq_length]."""
+def sequence_features(max_seq_length: int, cut: bool = True) -> tuple[Feature, ...]:
+    """The three inputs of the encoder, each int64[max_seq_length].
+
+    Args:
+        max_seq_length: S.
+        cut: whether they may be cut behind the longest text of a batch.
+    """
     return tuple(
-        Feature(name, max_seq_length, per_token=True)
+        Feature(name, max_seq_length, per_token=cut)
         for name in ("input_ids", "input_mask", "segment_ids")
     )
 

@@ -99,6 +99,10 @@ class MaskedLMHead(keras.layers.Layer):
 class _EncoderWithHead(ConfiguredModel):
     """An encoder under `bert` that heads are put on."""
 
+    # Where the loss does not reach the pooler, that has neither decay nor Adam slots, as in the
+    # original.
+    trains_pooler = True
+
     def __init__(
         self,
         config: BertConfig,
@@ -110,6 +114,7 @@ class _EncoderWithHead(ConfiguredModel):
         self.bert = BertModel(
             self.config, use_one_hot_embeddings, recompute_layers, dtype=self.dtype_policy
         )
+        self.bert.pooler.trainable = self.trains_pooler
 
     @property
     def _pooled_shape(self) -> tuple:
@@ -180,6 +185,8 @@ class BertTokenClassifier(_LabelModel):
         recompute_layers: see `BertModel`.
     """
 
+    trains_pooler = False
+
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
@@ -196,6 +203,8 @@ class BertSpanLabeler(_EncoderWithHead):
         use_one_hot_embeddings: see `BertModel`.
         recompute_layers: see `BertModel`.
     """
+
+    trains_pooler = False
 
     def __init__(
         self,

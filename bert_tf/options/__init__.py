@@ -4,9 +4,8 @@ A notebook makes the same objects that the command line makes:
 `classification.run(ClassifierOptions(task_name="MRPC", ...))`.
 """
 
-from bert_tf.options.scripts import (
-    ClassifierOptions,
-    FineTuningOptions,
+from bert_tf.options.fine_tuning import ClassifierOptions, FineTuningOptions, SquadOptions
+from bert_tf.options.pretraining import (
     PretrainingDataOptions,
     PretrainingOptions,
     VocabularyOptions,
@@ -21,6 +20,7 @@ __all__ = [
     "ModelOptions",
     "PretrainingDataOptions",
     "PretrainingOptions",
+    "SquadOptions",
     "TrainingOptions",
     "VocabularyOptions",
 ]

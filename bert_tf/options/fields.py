@@ -17,6 +17,7 @@ def option(
     required: bool = False,
     choices: tuple[str, ...] | None = None,
     limits: tuple[float, float] | None = None,
+    words: tuple[str, ...] = (),
 ) -> Any:
     """A field of an options class, with what its flag needs.
 
@@ -27,6 +28,7 @@ def option(
         required: whether the script cannot do without.
         choices: the only values.
         limits: the smallest and the largest value.
+        words: values of an option that else is a number.
     """
     metadata = {
         "help": help_text,
@@ -34,6 +36,7 @@ def option(
         "required": required,
         "choices": choices,
         "limits": limits,
+        "words": words,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

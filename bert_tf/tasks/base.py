@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_tf.data.parallel import chunks
 from bert_tf.data.records import Feature
 
 # Splits, and the records that the original writes for each.
@@ -15,6 +16,8 @@ RECORD_FILES = {
     "eval": "eval.tf_record",
     "predict": "predict.tf_record",
 }
+# Examples that become features together, where nothing speaks against it.
+_CONVERTED_TOGETHER = 1024
 
 
 class Task(abc.ABC):
@@ -22,7 +25,15 @@ class Task(abc.ABC):
 
     A split is one of `train`, `eval`, `predict`. An example is whatever `read_examples` gives;
     a row is what becomes one record and one row of a batch. An example may become several rows.
+
+    Attributes:
+        evaluation_split: the split that is evaluated. Where it is `predict`, evaluation is of the
+            predictions, and what serves both is done once.
+        record_files: names of the records of each split.
     """
+
+    evaluation_split: str = "eval"
+    record_files: Mapping[str, str] = RECORD_FILES
 
     @abc.abstractmethod
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -36,9 +47,16 @@ class Task(abc.ABC):
             UserError: a file is missing, holds nonsense, or holds nothing.
         """
 
+    def portions(self, examples: Sequence[Any], split: str) -> Iterable[Sequence[Any]]:
+        """Divides what `read_examples` gave into what `to_features` gets, which fits into memory.
+
+        Their lengths are shown as progress.
+        """
+        return list(chunks(examples, _CONVERTED_TOGETHER))
+
     @abc.abstractmethod
     def to_features(self, examples: Sequence[Any], split: str) -> Mapping[str, np.ndarray]:
-        """Turns some examples, one or more, into the features of their records, in order.
+        """Turns one of `portions` into the features of its records, in order.
 
         Several threads call it at once.
 
@@ -54,23 +72,36 @@ class Task(abc.ABC):
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Loss of each row [B] from the model's outputs."""
 
-    @abc.abstractmethod
     def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What evaluation needs of each row: tensors [B, ..], `per_example_loss` [B] among them."""
+        """What evaluation needs of each row: tensors [B, ..], `per_example_loss` [B] among them.
+
+        Not asked for where evaluation is of the predictions.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
-    def metrics(self, results: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Figures of an evaluation, from `eval_outputs` of all rows, in order."""
+    def metrics(self, examples: Sequence[Any], results: Any) -> dict[str, Any]:
+        """Figures of an evaluation.
+
+        Args:
+            examples: of `evaluation_split`.
+            results: `eval_outputs` of all rows, in order; what `decode` gave where evaluation is of
+                the predictions.
+        """
 
     @abc.abstractmethod
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What prediction needs of each row: tensors [B, ..]."""
 
+    def decode(self, examples: Sequence[Any], results: Mapping[str, np.ndarray]) -> Any:
+        """From `predict_outputs` of all rows, in order, to what they say about the examples."""
+        return results
+
     @abc.abstractmethod
     def write_predictions(
-        self, examples: Sequence[Any], results: Mapping[str, np.ndarray], output_dir: str
+        self, examples: Sequence[Any], predictions: Any, output_dir: str
     ) -> Iterable[str]:
-        """Writes the files of a prediction, from `predict_outputs` of all rows, in order.
+        """Writes the files of a prediction, from what `decode` gave.
 
         Returns:
             Paths of the files.

@@ -94,7 +94,9 @@ class Classification(Task):
             "is_real_example": batch["is_real_example"],
         }
 
-    def metrics(self, results: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def metrics(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
         """`eval_accuracy` and `eval_loss`."""
         return dict(classification_metrics(**results))
 
@@ -103,10 +105,13 @@ class Classification(Task):
         return {"probabilities": outputs["probabilities"]}
 
     def write_predictions(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray], output_dir: str
+        self,
+        examples: Sequence[InputExample],
+        predictions: Mapping[str, np.ndarray],
+        output_dir: str,
     ) -> list[str]:
         """`test_results.tsv`: a line for each example, its probabilities in label order."""
-        lines = ["\t".join(str(p) for p in row) + "\n" for row in results["probabilities"]]
+        lines = ["\t".join(str(p) for p in row) + "\n" for row in predictions["probabilities"]]
         path = os.path.join(output_dir, TEST_RESULTS)
         files.write_text(path, "".join(lines))
         return [path]

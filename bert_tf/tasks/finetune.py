@@ -10,17 +10,14 @@ import numpy as np
 
 from bert_tf import checkpoint, files, training
 from bert_tf.data import records
-from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.parallel import map_in_order
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
-from bert_tf.tasks.base import RECORD_FILES, Task
+from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
-from bert_tf.tasks.results import EVAL_RESULTS, Results, prepare_output_dir, write_metrics
+from bert_tf.tasks.results import EVAL_FILES, Results, prepare_output_dir, write_metrics
 from bert_tf.tasks.start import restore_weights
-
-# Examples that one call of a task's `to_features` gets.
-_CONVERTED_TOGETHER = 1024
 
 
 def run(task: Task, options: FineTuningOptions) -> Results:
@@ -45,8 +42,9 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
         model, runner.output_dir, options.init_checkpoint, options.do_train, options.resume
     )
 
-    splits = {"train": options.do_train, "eval": options.do_eval, "predict": options.do_predict}
-    examples = {split: task.read_examples(split) for split, wanted in splits.items() if wanted}
+    splits = ["train"] * options.do_train + [task.evaluation_split] * options.do_eval
+    splits += ["predict"] * options.do_predict
+    examples = {split: task.read_examples(split) for split in dict.fromkeys(splits)}
     global_step = checkpoint.step_of(restored) if restored else 0
     num_train_steps, trainer = 0, None
     if options.do_train:
@@ -63,7 +61,7 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
                 num_train_steps,
             )
     if engine.devices.is_chief:
-        prepare_output_dir(runner.output_dir, RECORD_FILES.values())
+        prepare_output_dir(runner.output_dir, task.record_files.values())
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
     engine.require_same(num_train_steps, "number of steps", "--data_dir")
@@ -73,11 +71,11 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
     if trainer:
         runner.train(examples["train"], trainer)
         global_step = num_train_steps
-    if options.do_eval:
-        results.metrics = runner.evaluate(examples["eval"], global_step)
-        results.files.append(os.path.join(runner.output_dir, EVAL_RESULTS))
-    if options.do_predict:
-        results.files += runner.predict(examples["predict"])
+    if "eval" in examples:
+        runner.evaluate(examples["eval"], global_step, results)
+    if "predict" in examples:
+        with_scores = options.do_eval and task.evaluation_split == "predict"
+        runner.predict(examples["predict"], global_step if with_scores else None, results)
     # Nobody leaves before the chief has written.
     engine.devices.from_chief(0)
     return results
@@ -114,39 +112,49 @@ class _Runner:
         batches = self.engine.training_dataset(path, self.task.features("train"), count, step)
         self.engine.train(self.model, trainer, training.mean_loss(self.task.loss), batches)
 
-    def evaluate(self, examples: Sequence[Any], global_step: int) -> dict[str, Any]:
-        """Evaluates and writes `eval_results.txt`, and the figures as curves."""
-        size = self.options.eval_batch_size
-        results = self._run(examples, "eval", size, self.task.eval_outputs)
-        losses = results["per_example_loss"]
+    def evaluate(self, examples: Sequence[Any], global_step: int, results: Results) -> None:
+        """Evaluates and writes the figures."""
+        found = self._run(examples, "eval", self.task.eval_outputs)
+        losses = found["per_example_loss"]
+        size = self.options.batch_size("eval")
         batches = np.split(losses, range(size, len(losses), size))
         metrics = {
-            **self.task.metrics(results),
-            "global_step": global_step,
+            **self.task.metrics(examples, found),
             # The mean over batches, in which a short last one counts in full: Estimator's figure.
             "loss": np.float32(np.mean([batch.mean() for batch in batches])),
         }
-        if self.is_chief:
-            write_metrics(self.output_dir, metrics, global_step, len(examples))
-        return metrics
+        self._write_metrics(metrics, len(examples), global_step, results)
 
-    def predict(self, examples: Sequence[Any]) -> list[str]:
+    def predict(self, examples: Sequence[Any], scored_at: int | None, results: Results) -> None:
         """Predicts and writes the task's files.
 
-        Returns:
-            Their paths.
+        Args:
+            examples: to predict.
+            scored_at: step that the model is at, where the predictions are evaluated too.
+            results: gets what was found and written.
         """
-        size = self.options.predict_batch_size
-        results = self._run(examples, "predict", size, self.task.predict_outputs)
+        found = self._run(examples, "predict", self.task.predict_outputs)
         if not self.is_chief:
-            return []
-        written = list(self.task.write_predictions(examples, results, self.output_dir))
+            return
+        predictions = self.task.decode(examples, found)
+        written = list(self.task.write_predictions(examples, predictions, self.output_dir))
         log.info("Prediction of %d examples: %s", len(examples), ", ".join(written))
-        return written
+        if scored_at is not None:
+            metrics = self.task.metrics(examples, predictions)
+            self._write_metrics(metrics, len(examples), scored_at, results)
+        results.files += written
+
+    def _write_metrics(
+        self, metrics: Mapping[str, Any], examples: int, global_step: int, results: Results
+    ) -> None:
+        results.metrics = {**metrics, "global_step": global_step}
+        if self.is_chief:
+            write_metrics(self.output_dir, results.metrics, global_step, examples)
+        results.files += [os.path.join(self.output_dir, name) for name in EVAL_FILES]
 
     def _write_records(self, examples: Sequence[Any], split: str) -> tuple[str, int]:
         """Path and number of the records; the chief writes them, the others wait."""
-        path = os.path.join(self.output_dir, RECORD_FILES[split])
+        path = os.path.join(self.output_dir, self.task.record_files[split])
         count = 0
         if self.is_chief:
             batches = self._features(examples, split)
@@ -163,14 +171,16 @@ class _Runner:
         def convert(part: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
             return len(part), self.task.to_features(part, split)
 
-        converted = map_in_order(convert, chunks(examples, _CONVERTED_TOGETHER))
-        with contextlib.closing(converted), bar(len(examples), f"{split} features") as shown:
+        portions = list(self.task.portions(examples, split))
+        converted = map_in_order(convert, portions)
+        total = sum(map(len, portions))
+        with contextlib.closing(converted), bar(total, f"{split} features") as shown:
             for count, rows in converted:
                 yield rows
                 shown.update(count)
 
     def _run(
-        self, examples: Sequence[Any], split: str, batch_size: int, outputs_fn: Callable
+        self, examples: Sequence[Any], split: str, outputs_fn: Callable
     ) -> dict[str, np.ndarray]:
         path, count = self._write_records(examples, split)
         return self.engine.run_batches(
@@ -179,6 +189,6 @@ class _Runner:
             path,
             self.task.features(split),
             num_examples=count,
-            batch_size=batch_size,
+            batch_size=self.options.batch_size(split),
             what=split,
         )

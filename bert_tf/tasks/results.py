@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,9 @@ from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
 
 EVAL_RESULTS = "eval_results.txt"
+# The same for programs; the original has no such file.
+EVAL_RESULTS_JSON = "eval_results.json"
+EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
 # Where the original's evaluation writes its curves.
 EVAL_FOLDER = "eval"
 
@@ -42,7 +46,7 @@ def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
     curves = os.path.join(output_dir, EVAL_FOLDER)
     if files.exists(curves) and not files.is_dir(curves):
         raise UserError(f"{curves} is a file, in place of the folder for curves of evaluations")
-    for name in (*names, EVAL_RESULTS):
+    for name in (*names, *EVAL_FILES):
         if files.is_dir(os.path.join(output_dir, name)):
             raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
     probe = os.path.join(output_dir, ".bert_tf")
@@ -51,7 +55,7 @@ def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
 
 
 def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int, examples: int) -> str:
-    """Writes the figures of an evaluation to `eval_results.txt`, and as curves.
+    """Writes the figures of an evaluation to `eval_results.txt`, as JSON, and as curves.
 
     Args:
         output_dir: the folder.
@@ -67,6 +71,13 @@ def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int, exampl
     log.info("Evaluation of %d examples: %s", examples, ", ".join(lines))
     path = os.path.join(output_dir, EVAL_RESULTS)
     files.write_text(path, "\n".join(lines) + "\n")
+    # The shortest digits here too, and not those of the same number in double precision.
+    plain = {
+        key: value if isinstance(value, int) else float(str(value))
+        for key, value in sorted(metrics.items())
+    }
+    text = json.dumps(plain, indent=1) + "\n"
+    files.write_text(os.path.join(output_dir, EVAL_RESULTS_JSON), text)
     with contextlib.closing(Scalars(os.path.join(output_dir, EVAL_FOLDER))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
         scalars.write(step, curves)

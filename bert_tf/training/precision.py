@@ -49,7 +49,7 @@ def cast_once(model: keras.Model, precision: str) -> keras.Model:
         return model
     policy = keras.saving.serialize_keras_object(keras.DTypePolicy(precision))
     copy = type(model).from_config({**model.get_config(), "dtype": policy})
-    for target, source in zip(copy.trainable_variables, model.trainable_variables, strict=True):
+    for target, source in zip(copy.variables, model.variables, strict=True):
         target.assign(keras.ops.cast(source, target.dtype))
     return copy
 

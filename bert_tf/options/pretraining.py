@@ -1,71 +1,15 @@
-"""The options of each script."""
+"""Options of the scripts that pre-train, and make what they need."""
 
 import dataclasses
-import os
 
-from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
-from bert_tf.options.shared import (
-    DeviceOptions,
-    EncoderOptions,
-    ModelOptions,
-    TrainingOptions,
-)
-from bert_tf.tokenization import validate_case_matches_checkpoint
+from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
 # Three special tokens, and two others.
 _SHORTEST_PAIR = 5
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _SPECIAL_TOKENS = 5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
-    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
-
-    do_train: bool = option(False, "Fine-tune on the training set.")
-    do_eval: bool = option(False, "Evaluate on the dev set.")
-    do_predict: bool = option(False, "Write predictions for the test set.")
-    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
-    warmup_proportion: float = option(
-        0.1,
-        "Part of the training over which the learning rate rises: 0.1 is a tenth.",
-        limits=(0, 1),
-    )
-    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
-    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
-
-    def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
-        check_required(self)
-        path = self.init_checkpoint
-        if path and files.is_dir(path):
-            # The check goes by the folder's name, which stands before the checkpoint's.
-            path = os.path.join(path, "bert_model.ckpt")
-        validate_case_matches_checkpoint(self.do_lower_case, path)
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise UserError(
-                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
-                "--do_predict=true"
-            )
-        check_values(self)
-        self.profiled_steps()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(FineTuningOptions):
-    """Options of `run_classifier.py`."""
-
-    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
-    task_name: str | None = option(
-        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,253 @@
+"""From begins and ends of answers to texts: the original's n-best lists of questions on texts.
+
+N windows, K begins and ends that are looked at in each, M tokens of the longest window.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_tf.data.squad_windows import Windows
+from bert_tf.evaluation.projection import join_pieces, project
+from bert_tf.tokenization import FullTokenizer
+
+# Windows whose pairs of begin and end are looked at together.
+_WINDOWS_TOGETHER = 2048
+# Of the original, where not one answer is possible.
+_NOTHING = "empty"
+
+
+@dataclass(frozen=True)
+class Best:
+    """The likeliest begins and ends of each window, the likeliest first.
+
+    Of equals the one that stands before the other in the row comes first.
+
+    Attributes:
+        start_indexes: integers [N, K]; places in the row.
+        start_logits: float32 [N, K].
+        end_indexes: integers [N, K].
+        end_logits: float32 [N, K].
+        null_start_logits: float32 [N]; of `[CLS]`, which stands for "no answer".
+        null_end_logits: float32 [N].
+    """
+
+    start_indexes: np.ndarray
+    start_logits: np.ndarray
+    end_indexes: np.ndarray
+    end_logits: np.ndarray
+    null_start_logits: np.ndarray
+    null_end_logits: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An entry of an n-best list; no answer is the text ""."""
+
+    text: str
+    start_logit: float
+    end_logit: float
+
+    @property
+    def score(self) -> float:
+        """Sum of both logits."""
+        return self.start_logit + self.end_logit
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """What counts as an answer, as the flags of the same names."""
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    version_2_with_negative: bool = False
+
+
+@dataclass(frozen=True)
+class NBest:
+    """What is known about a question.
+
+    Attributes:
+        answers: the likeliest, the likeliest first; there is one at least.
+        null_score: how much more probable "no answer" is than the best answer, in logits; None
+            without `version_2_with_negative`.
+    """
+
+    answers: list[Answer]
+    null_score: float | None = None
+
+    def text(self, null_score_diff_threshold: float) -> str:
+        """The answer: the best one, or "" if that is less probable than "no answer"."""
+        if self.null_score is None:
+            return self.answers[0].text
+        found = self.best_text()
+        return "" if self.null_score > null_score_diff_threshold else found
+
+    def best_text(self) -> str:
+        """The best answer, if there is one."""
+        return next((answer.text for answer in self.answers if answer.text), "")
+
+
+def decode(
+    windows: Windows, best: Best, tokenizer: FullTokenizer, options: AnswerOptions
+) -> list[NBest]:
+    """The n-best list of each question of `windows`, as the original makes it.
+
+    A pair of begin and end counts if both are in the window, the begin has its most context there,
+    and the end is neither before the begin nor too far behind it. (That the end is not asked for
+    its context is the original's way.)
+
+    Where the original fails, with `version_2_with_negative`: a question without one possible answer
+    gets the answer "", and its null score is measured against 0.
+    """
+    pairs = list(_pairs(windows, best, options.max_answer_length))
+    window, start, end, start_logit, end_logit = (
+        np.concatenate([pair[n] for pair in pairs]) if pairs else np.zeros(0) for n in range(5)
+    )
+    example = windows.example[window.astype(np.int64)]
+    # Of equals the first stays first.
+    order = np.lexsort((-(start_logit + end_logit), example))
+    splits = np.searchsorted(example, np.arange(len(windows.examples) + 1))
+    columns = [column[order].tolist() for column in (start, end, start_logit, end_logit)]
+    nulls = _nulls(windows, best) if options.version_2_with_negative else None
+    texts = _Texts(windows, tokenizer)
+    found = []
+    for index, (a, b) in enumerate(zip(splits[:-1].tolist(), splits[1:].tolist(), strict=True)):
+        entries = zip(*(column[a:b] for column in columns), strict=True)
+        null = nulls[index] if nulls else None
+        found.append(_n_best(entries, null, texts, options.n_best_size))
+    return found
+
+
+def _pairs(windows: Windows, best: Best, longest: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Of each pair that counts: window, first and last token (of all texts), and their logits."""
+    for first in range(0, len(windows), _WINDOWS_TOGETHER):
+        last = min(first + _WINDOWS_TOGETHER, len(windows))
+        part = slice(first, last)
+        offset, length = windows.offset[part, None], windows.length[part, None]
+        starts = best.start_indexes[part].astype(np.int64) - offset  # [n, K]
+        ends = best.end_indexes[part].astype(np.int64) - offset
+        context = windows.max_context(first, last)
+        rows = np.arange(last - first)[:, None]
+        start_counts = (starts >= 0) & (starts < length)
+        start_counts &= context[rows, starts.clip(0, max(context.shape[1] - 1, 0))]
+        end_counts = (ends >= 0) & (ends < length)
+        distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
+        counts = (distance >= 0) & (distance < longest)
+        counts &= start_counts[:, :, None] & end_counts[:, None, :]
+        row, i, j = np.nonzero(counts)
+        begin = windows.first_token(np.arange(first, last))[row]
+        yield (
+            first + row,
+            begin + starts[row, i],
+            begin + ends[row, j],
+            best.start_logits[part][row, i].astype(np.float64),
+            best.end_logits[part][row, j].astype(np.float64),
+        )
+
+
+def _nulls(windows: Windows, best: Best) -> list[Answer]:
+    """ "No answer" for each question: as the window says that thinks least of it."""
+    starts = best.null_start_logits.astype(np.float64)
+    ends = best.null_end_logits.astype(np.float64)
+    scores = starts + ends
+    order = np.lexsort((scores, windows.example))
+    # A question without a window has zeros.
+    found = [Answer("", 0.0, 0.0)] * len(windows.examples)
+    example, first = np.unique(windows.example, return_index=True)
+    for index, row in zip(example.tolist(), order[first].tolist(), strict=True):
+        found[index] = Answer("", float(starts[row]), float(ends[row]))
+    return found
+
+
+def _n_best(
+    entries: Iterable[tuple[int, int, float, float]],
+    null: Answer | None,
+    texts: "_Texts",
+    n_best_size: int,
+) -> NBest:
+    """Walks from the likeliest entry on; of equal texts the likeliest counts."""
+    found: dict[str, Answer] = {}
+    for start, end, start_logit, end_logit in entries:
+        if len(found) >= n_best_size:
+            break
+        if null and "" not in found and null.score > start_logit + end_logit:
+            found[""] = null
+            if len(found) >= n_best_size:
+                break
+        text = texts.of(start, end)
+        if text not in found:
+            found[text] = Answer(text, start_logit, end_logit)
+    if null:
+        # One entry more than asked for, if that many are better.
+        found.setdefault("", null)
+    answers = list(found.values()) or [Answer(_NOTHING, 0.0, 0.0)]
+    if not null:
+        return NBest(answers)
+    best = next((answer for answer in answers if answer.text), Answer("", 0.0, 0.0))
+    return NBest(answers, null.score - best.start_logit - best.end_logit)
+
+
+class _Texts:
+    """Answers as they stand in the texts."""
+
+    def __init__(self, windows: Windows, tokenizer: FullTokenizer) -> None:
+        self._windows = windows
+        self._tokens = tokenizer.inv_vocab
+        self._splits = windows.word_splits
+        self._words = windows.words
+        self._normalized = functools.cache(
+            lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word))
+        )
+
+    def of(self, start: int, end: int) -> str:
+        """From a first to a last token."""
+        windows = self._windows
+        first, last = int(windows.token_words[start]), int(windows.token_words[end])
+        words = self._words[first : last + 1]
+        text = " ".join(words)
+        if self._splits[first] == start and self._splits[last + 1] == end + 1:
+            # Whole words are projected onto themselves.
+            return text
+        pieces = [self._tokens[index] for index in windows.token_ids[start : end + 1].tolist()]
+        normalized = " ".join(filter(None, map(self._normalized, words)))
+        return project(join_pieces(pieces), text, normalized)
+
+
+def probabilities(answers: Sequence[Answer]) -> list[float]:
+    """Softmax of the scores of an n-best list, in Python's numbers, one after the other."""
+    highest = max(answer.score for answer in answers)
+    found = [math.exp(answer.score - highest) for answer in answers]
+    total = 0.0
+    # Not `sum`, which since Python 3.12 is more exact.
+    for value in found:
+        total += value
+    return [value / total for value in found]
+
+
+def n_best_json(lists: Mapping[str, Sequence[Answer]]) -> str:
+    """`nbest_predictions.json`: what `json.dumps` with an indent of 4 gives, but many times faster.
+
+    Args:
+        lists: n-best lists by the names of their questions.
+    """
+    quoted = functools.lru_cache(maxsize=1 << 16)(json.dumps)
+    parts = []
+    for name, answers in lists.items():
+        entries = [
+            f'        {{\n            "text": {quoted(answer.text)},\n'
+            f'            "probability": {_number(probability)},\n'
+            f'            "start_logit": {_number(answer.start_logit)},\n'
+            f'            "end_logit": {_number(answer.end_logit)}\n        }}'
+            for answer, probability in zip(answers, probabilities(answers), strict=True)
+        ]
+        parts.append(f"    {quoted(name)}: [\n" + ",\n".join(entries) + "\n    ]")
+    return "{\n" + ",\n".join(parts) + "\n}\n" if parts else "{}\n"
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else json.dumps(value)

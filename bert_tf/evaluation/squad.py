@@ -1,0 +1,143 @@
+"""Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 count them."""
+
+import collections
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+
+from bert_tf.data.squad import SquadExample
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without punctuation (of ASCII), articles and superfluous spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, answer: str) -> float:
+    """1 if both are the same, else 0."""
+    return float(normalize_answer(prediction) == normalize_answer(answer))
+
+
+def f1(prediction: str, answer: str) -> float:
+    """Harmonic mean of precision and recall of the words; 0 where there are none."""
+    predicted, right = normalize_answer(prediction).split(), normalize_answer(answer).split()
+    same = sum((collections.Counter(predicted) & collections.Counter(right)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(predicted), same / len(right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def score(examples: Sequence[SquadExample], predictions: Mapping[str, str]) -> dict[str, float]:
+    """What the official script of SQuAD 1.1 prints.
+
+    Args:
+        examples: questions with their answers.
+        predictions: an answer to each, by its id.
+
+    Returns:
+        `exact_match` and `f1`, means in percent.
+    """
+    exact = f = 0.0
+    for example in examples:
+        found = predictions[example.qas_id]
+        exact += max((exact_match(found, answer) for answer in example.answers or ()), default=0.0)
+        f += max((f1(found, answer) for answer in example.answers or ()), default=0.0)
+    return {"exact_match": 100 * exact / len(examples), "f1": 100 * f / len(examples)}
+
+
+def score_with_negative(
+    examples: Sequence[SquadExample],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+) -> dict[str, float]:
+    """What the official script of SQuAD 2.0 prints, thresholds included.
+
+    The script itself does not count answers whose odds are above its own `--na-prob-thresh`, 1.0,
+    which is meant for probabilities; here predictions count as they are.
+
+    Args:
+        examples: questions with their answers, if they have some.
+        predictions: an answer to each, by its id; "" for none.
+        null_odds: how probable it is that there is none.
+
+    Returns:
+        `exact` and `f1`, means in percent, of all questions, of those with answers (`HasAns_`) and
+        without (`NoAns_`); `best_exact` and `best_f1`, if those had no answer whose odds are above
+        `best_exact_thresh` and `best_f1_thresh`.
+    """
+    both = [_scores(examples, predictions, measure) for measure in (exact_match, _f1_or_nothing)]
+    has_answer = {example.qas_id: bool(example.answers) for example in examples}
+    results: dict[str, float] = {}
+    for prefix, kinds in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
+        names = [name for name, has in has_answer.items() if has in kinds]
+        if names:
+            for key, scores in zip(("exact", "f1"), both, strict=True):
+                results[prefix + key] = 100 * sum(scores[name] for name in names) / len(names)
+            results[f"{prefix}total"] = len(names)
+    for key, scores in zip(("exact", "f1"), both, strict=True):
+        best, threshold = _best_threshold(scores, predictions, null_odds, has_answer)
+        results[f"best_{key}"], results[f"best_{key}_thresh"] = best, threshold
+    return results
+
+
+def best_f1_threshold(
+    examples: Sequence[SquadExample],
+    best_texts: Mapping[str, str],
+    null_odds: Mapping[str, float],
+) -> float:
+    """The threshold of null odds that gives the best F1.
+
+    Args:
+        examples: questions with their answers, if they have some.
+        best_texts: the best answer to each, however improbable, by its id.
+        null_odds: see `score_with_negative`.
+    """
+    scores = _scores(examples, best_texts, _f1_or_nothing)
+    has_answer = {example.qas_id: bool(example.answers) for example in examples}
+    none = math.nextafter(min(null_odds.values()), -math.inf)
+    return _best_threshold(scores, best_texts, null_odds, has_answer, none)[1]
+
+
+def _f1_or_nothing(prediction: str, answer: str) -> float:
+    if not normalize_answer(prediction) or not normalize_answer(answer):
+        return exact_match(prediction, answer)
+    return f1(prediction, answer)
+
+
+def _scores(
+    examples: Sequence[SquadExample],
+    predictions: Mapping[str, str],
+    measure: Callable[[str, str], float],
+) -> dict[str, float]:
+    found = {}
+    for example in examples:
+        answers = [answer for answer in example.answers or () if normalize_answer(answer)] or [""]
+        prediction = predictions[example.qas_id]
+        found[example.qas_id] = max(measure(prediction, answer) for answer in answers)
+    return found
+
+
+def _best_threshold(
+    scores: Mapping[str, float],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+    none: float = 0.0,
+) -> tuple[float, float]:
+    """The best mean in percent, and the odds up to which questions have an answer for it.
+
+    `none` stands for no answers at all; the official script says 0 there.
+    """
+    # Without any answer those are right that have none.
+    best = current = float(sum(not has for has in has_answer.values()))
+    threshold = none
+    for name in sorted(scores, key=lambda name: null_odds[name]):
+        current += scores[name] if has_answer[name] else -1.0 if predictions[name] else 0.0
+        if current > best:
+            best, threshold = current, null_odds[name]
+    return 100 * best / len(scores), threshold

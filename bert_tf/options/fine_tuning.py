@@ -1,0 +1,143 @@
+"""Options of the scripts that fine-tune."""
+
+import dataclasses
+import os
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.options.fields import check_required, check_values, option
+from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.tokenization import validate_case_matches_checkpoint
+
+# [CLS] question [SEP] window [SEP]
+_SPECIAL_TOKENS_OF_A_WINDOW = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
+    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
+
+    do_train: bool = option(False, "Fine-tune on the training set.")
+    do_eval: bool = option(False, "Evaluate on the dev set.")
+    do_predict: bool = option(False, "Write predictions for the test set.")
+    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    warmup_proportion: float = option(
+        0.1,
+        "Part of the training over which the learning rate rises: 0.1 is a tenth.",
+        limits=(0, 1),
+    )
+    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
+
+    def batch_size(self, split: str) -> int:
+        """Rows of a batch of `train`, `eval` or `predict`."""
+        return getattr(self, f"{split}_batch_size")
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file, in the original's order.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        check_required(self)
+        path = self.init_checkpoint
+        if path and files.is_dir(path):
+            # The check goes by the folder's name, which stands before the checkpoint's.
+            path = os.path.join(path, "bert_model.ckpt")
+        validate_case_matches_checkpoint(self.do_lower_case, path)
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise UserError(
+                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
+                "--do_predict=true"
+            )
+        check_values(self)
+        self.profiled_steps()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(FineTuningOptions):
+    """Options of `run_classifier.py`."""
+
+    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
+    task_name: str | None = option(
+        None, "Name of the task, in any case: cola, mnli, mrpc or xnli.", required=True
+    )
+    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadOptions(FineTuningOptions):
+    """Options of `run_squad.py`."""
+
+    train_file: str | None = option(
+        None, "Questions to train on: JSON as train-v1.1.json of SQuAD. Needed with --do_train."
+    )
+    predict_file: str | None = option(
+        None,
+        "Questions to answer: JSON as dev-v1.1.json of SQuAD. Needed with --do_predict and "
+        "--do_eval.",
+    )
+    max_seq_length: int = option(
+        384, "Longest input in word pieces: a question and a window of its text."
+    )
+    doc_stride: int = option(
+        128,
+        "Word pieces from the begin of one window of a long text to the next.",
+        limits=(1, 2**31 - 1),
+    )
+    max_query_length: int = option(
+        64, "Word pieces of a question; the rest is cut.", limits=(1, 2**31 - 1)
+    )
+    n_best_size: int = option(
+        20,
+        "Answers of a question in nbest_predictions.json, and begins and ends of answers that are "
+        "looked at in each window.",
+        limits=(1, 2**31 - 1),
+    )
+    max_answer_length: int = option(30, "Longest answer in word pieces.", limits=(1, 2**31 - 1))
+    version_2_with_negative: bool = option(
+        False, "Whether there are questions without an answer, as in SQuAD 2.0."
+    )
+    null_score_diff_threshold: float | str = option(
+        0.0,
+        "A question has no answer if that is so much more probable than the best answer (in "
+        "logits). auto: the threshold with the best F1 on --predict_file, which must have the "
+        "answers.",
+        words=("auto",),
+    )
+    do_predict: bool = option(False, "Answer the questions of --predict_file.")
+    do_eval: bool = option(
+        False,
+        "Answer the questions of --predict_file, and score the answers: exact match and F1.",
+        new=True,
+    )
+    cut_padding: bool = option(
+        False,
+        "Cut batches to their longest row, which is faster. The original's loss and its best "
+        "answers count padding too, so results differ a little.",
+        new=True,
+    )
+    verbose_logging: bool = option(
+        False, "Print the first examples, and the answers that are not in their texts."
+    )
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file, in the original's order.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        super().check()
+        needed = {"do_train": "train_file", "do_predict": "predict_file", "do_eval": "predict_file"}
+        for flag, name in needed.items():
+            if getattr(self, flag) and not getattr(self, name):
+                raise UserError(f"--{flag} needs --{name}")
+        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS_OF_A_WINDOW:
+            raise UserError(
+                f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
+                f"{self.max_query_length} and {_SPECIAL_TOKENS_OF_A_WINDOW} special tokens, to "
+                "have room for the text"
+            )
+        if self.null_score_diff_threshold == "auto" and not self.version_2_with_negative:
+            raise UserError("--null_score_diff_threshold=auto needs --version_2_with_negative=true")

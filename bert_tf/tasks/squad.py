@@ -1,0 +1,278 @@
+"""Questions about texts, answered by a part of the text: what `run_squad.py` runs."""
+
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf import files
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.config import BertConfig
+from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.squad import SquadExample, read_squad_examples
+from bert_tf.data.squad_windows import Windows
+from bert_tf.errors import UserError
+from bert_tf.evaluation import answers, squad
+from bert_tf.modeling import BertSpanLabeler
+from bert_tf.modeling.losses import span_loss
+from bert_tf.options import SquadOptions
+from bert_tf.progress import log
+from bert_tf.tasks import finetune
+from bert_tf.tasks.base import RECORD_FILES, Task
+from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tokenization import FullTokenizer
+
+PREDICTIONS = "predictions.json"
+NBEST_PREDICTIONS = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
+
+# Windows whose rows are made together.
+_WINDOWS_TOGETHER = 1024
+# The original's: examples come in another order than in their file, always the same.
+_SHUFFLE_SEED = 12345
+_SHOWN = 20
+
+
+class Questions(Sequence[SquadExample]):
+    """Questions, with the windows of their texts.
+
+    Args:
+        windows: of the questions.
+    """
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+
+    def __len__(self) -> int:
+        return len(self.windows.examples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.windows.examples[index]
+
+
+class _Part(Sequence[int]):
+    """Numbers of windows that follow each other."""
+
+    def __init__(self, windows: Windows, first: int, last: int) -> None:
+        self.windows, self.first, self.last = windows, first, last
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __getitem__(self, index: Any) -> Any:
+        return range(self.first, self.last)[index]
+
+
+class Predictions:
+    """What is known about questions, by their ids in the order of the file.
+
+    Args:
+        examples: the questions.
+        lists: an n-best list for each.
+        threshold: `null_score_diff_threshold`.
+    """
+
+    def __init__(
+        self, examples: Sequence[SquadExample], lists: Sequence[answers.NBest], threshold: float
+    ) -> None:
+        # Of an id that comes twice the last list counts, in the place of the first.
+        self.lists = {e.qas_id: found for e, found in zip(examples, lists, strict=True)}
+        self.threshold = threshold
+        self.texts = {name: found.text(threshold) for name, found in self.lists.items()}
+
+    @property
+    def null_odds(self) -> dict[str, float]:
+        """How much more probable "no answer" is than the best answer; empty for SQuAD 1.1."""
+        odds = {name: found.null_score for name, found in self.lists.items()}
+        return {name: value for name, value in odds.items() if value is not None}
+
+
+class Squad(Task):
+    """Files in the format of SQuAD as a fine-tuning task.
+
+    Args:
+        options: files, lengths, and what an answer is.
+        config: the model.
+        tokenizer: fits the model's vocabulary.
+    """
+
+    # Its evaluation compares texts.
+    evaluation_split = "predict"
+    record_files = MappingProxyType({**RECORD_FILES, "predict": "eval.tf_record"})
+
+    def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
+        self.options = options
+        self.config = config
+        self.tokenizer = BatchTokenizer(tokenizer)
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """`unique_ids`, `input_ids`, `input_mask`, `segment_ids`; and where answers are."""
+        options = self.options
+        inputs = sequence_features(options.max_seq_length, cut=options.cut_padding)
+        targets = ("start_positions", "end_positions", "is_impossible")
+        return (
+            Feature("unique_ids"),
+            *inputs,
+            *(Feature(name) for name in targets if split == "train"),
+        )
+
+    def read_examples(self, split: str) -> Questions:
+        """The questions of the split's file, and their windows; there is at least one."""
+        options = self.options
+        path = (options.train_file if split == "train" else options.predict_file) or ""
+        examples = read_squad_examples(path, split == "train", options.version_2_with_negative)
+        if split == "train":
+            random.Random(_SHUFFLE_SEED).shuffle(examples)
+        elif options.do_eval or options.null_score_diff_threshold == "auto":
+            _require_answers(examples, path)
+        windows = Windows(
+            examples,
+            self.tokenizer,
+            options.max_seq_length,
+            options.doc_stride,
+            options.max_query_length,
+        )
+        log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
+        if split == "train" and not len(windows):
+            raise UserError(f"{path}: all texts are empty, there is nothing to train on")
+        for example in examples[:_SHOWN]:
+            log.debug("%s: %s -> %s", example.qas_id, example.question_text, example.answers)
+        return Questions(windows)
+
+    def portions(self, examples: Any, split: str) -> Iterator[_Part]:
+        """Windows, and not questions: one about a book may have thousands."""
+        count = len(examples.windows)
+        for first in range(0, count, _WINDOWS_TOGETHER):
+            yield _Part(examples.windows, first, min(first + _WINDOWS_TOGETHER, count))
+
+    def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
+        """A row for each window."""
+        windows, first, last = examples.windows, examples.first, examples.last
+        targets = windows.targets(first, last) if split == "train" else {}
+        return {**windows.inputs(first, last), **targets}
+
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Encoder, and begin and end of the answer."""
+        return BertSpanLabeler(self.config, **kwargs)
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Mean of the cross entropies of begin and end [B]."""
+        start, end = outputs["start_logits"], outputs["end_logits"]
+        return span_loss(start, end, batch["start_positions"], batch["end_positions"])
+
+    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of `answers.Best`: all that is needed of S logits."""
+        found = {}
+        for name in ("start", "end"):
+            logits = ops.cast(outputs[f"{name}_logits"], "float32")
+            found |= best_places(
+                logits, name, self.options.n_best_size, self.options.max_seq_length
+            )
+        return found
+
+    def decode(self, examples: Any, results: Mapping[str, np.ndarray]) -> Predictions:
+        """The n-best lists; decides the threshold, too, where that is to be found."""
+        options = self.options
+        if not len(examples.windows):
+            results = best_of_nothing()
+        lists = answers.decode(
+            examples.windows,
+            answers.Best(**results),
+            self.tokenizer.reference,
+            answers.AnswerOptions(
+                options.n_best_size, options.max_answer_length, options.version_2_with_negative
+            ),
+        )
+        threshold = options.null_score_diff_threshold
+        if isinstance(threshold, str):
+            every = Predictions(examples, lists, float("inf"))
+            threshold = squad.best_f1_threshold(list(examples), every.texts, every.null_odds)
+            log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
+        return Predictions(examples, lists, threshold)
+
+    def write_predictions(
+        self, examples: Any, predictions: Predictions, output_dir: str
+    ) -> list[str]:
+        """`predictions.json`, `nbest_predictions.json`, and `null_odds.json` for SQuAD 2.0."""
+        lists = {name: found.answers for name, found in predictions.lists.items()}
+        contents = {
+            PREDICTIONS: json.dumps(predictions.texts, indent=4) + "\n",
+            NBEST_PREDICTIONS: answers.n_best_json(lists),
+        }
+        if self.options.version_2_with_negative:
+            contents[NULL_ODDS] = json.dumps(predictions.null_odds, indent=4) + "\n"
+        for name, text in contents.items():
+            files.write_text(os.path.join(output_dir, name), text)
+        return [os.path.join(output_dir, name) for name in contents]
+
+    def metrics(self, examples: Any, results: Predictions) -> dict[str, Any]:
+        """As the official script for the version: see `evaluation.squad`."""
+        if not self.options.version_2_with_negative:
+            return squad.score(list(examples), results.texts)
+        found = squad.score_with_negative(list(examples), results.texts, results.null_odds)
+        return {**found, "null_score_diff_threshold": results.threshold}
+
+
+def _require_answers(examples: Sequence[SquadExample], path: str) -> None:
+    without = [example.qas_id for example in examples if example.answers is None]
+    if without:
+        raise UserError(
+            f"{path} has {len(without)} questions without answers, {without[0]} among them: "
+            "--do_eval and --null_score_diff_threshold=auto need them to score. Pass a file that "
+            "has them as --predict_file, or leave these flags out"
+        )
+
+
+def best_places(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
+    """The highest logits of each row, and the first one.
+
+    Args:
+        logits: float32 [B, S]; S may be less than `max_seq_length`.
+        name: `start` or `end`.
+        count: how many; K is not more than `max_seq_length`.
+        max_seq_length: longest S.
+
+    Returns:
+        `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, of equals the
+        first; `null_NAME_logits` [B].
+    """
+    first = logits[:, 0]
+    count = min(count, max_seq_length)
+    if logits.shape[1] != max_seq_length:
+        # So that there are K.
+        missing = max_seq_length - ops.shape(logits)[1]
+        logits = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
+    values, indexes = ops.top_k(logits, count, sorted=True)
+    indexes = ops.cast(indexes, "int32")
+    return {f"{name}_indexes": indexes, f"{name}_logits": values, f"null_{name}_logits": first}
+
+
+def best_of_nothing() -> dict[str, np.ndarray]:
+    """What `Squad.predict_outputs` gives for no windows."""
+    empty = np.zeros((0, 1), np.float32)
+    found: dict[str, np.ndarray] = {}
+    for name in ("start", "end"):
+        found |= {f"{name}_indexes": empty.astype(np.int32), f"{name}_logits": empty}
+        found[f"null_{name}_logits"] = empty[:, 0]
+    return found
+
+
+def run(options: SquadOptions) -> finetune.Results:
+    """Fine-tunes, answers and scores, as the options say.
+
+    Returns:
+        The figures of the evaluation and the files that were written.
+
+    Raises:
+        UserError: options, configuration, vocabulary, checkpoint or data are not right; nothing
+            in `output_dir` has been changed then.
+    """
+    options.check()
+    config, tokenizer = load_config_and_tokenizer(options)
+    return finetune.run(Squad(options, config, tokenizer), options)

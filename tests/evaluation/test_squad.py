@@ -1,0 +1,76 @@
+"""Exact match and F1, by hand and as the formulas of the official scripts say."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.data.squad import Paragraph, SquadExample
+from bert_tf.evaluation import squad
+
+
+def example(name, *answers):
+    return SquadExample(name, "q", Paragraph.of("x"), answers=answers)
+
+
+def test_what_does_not_count():
+    assert squad.normalize_answer(" The  Cat's, an A-team. ") == "cats ateam"
+    assert squad.normalize_answer("\u5317\u4eac\u3002") == "\u5317\u4eac\u3002"
+    assert squad.exact_match("the cat.", "Cat") == 1.0
+    assert squad.f1("a big black cat", "cat") == pytest.approx(0.5)
+    assert squad.f1("the", "a") == squad.f1("dog", "cat") == 0.0
+    # A word that is there twice counts twice.
+    assert squad.f1("cat cat", "cat cat dog") == pytest.approx(0.8)
+
+
+def test_figures_of_version_1():
+    examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
+    found = squad.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
+    assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
+
+
+def test_figures_of_version_2():
+    examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
+    predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
+    odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
+    found = squad.score_with_negative(examples, predictions, odds)
+    third = 200 / 3
+    assert found == {
+        "exact": 50.0,
+        "f1": pytest.approx((100 + 100 + 0 + third) / 4),
+        "total": 4,
+        "HasAns_exact": 50.0,
+        "HasAns_f1": pytest.approx((100 + third) / 2),
+        "HasAns_total": 2,
+        "NoAns_exact": 50.0,
+        "NoAns_f1": 50.0,
+        "NoAns_total": 2,
+        # Up to -3 one question has an answer, up to -2 two; then a wrong one would follow.
+        "best_exact": 75.0,
+        "best_exact_thresh": -3.0,
+        "best_f1": pytest.approx((100 + third + 200) / 4),
+        "best_f1_thresh": -2.0,
+    }
+    assert squad.best_f1_threshold(examples, predictions, odds) == -2.0
+    none = squad.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
+    assert "HasAns_exact" not in none
+    assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=8)
+)
+def test_no_threshold_is_better_than_the_best(rows):
+    examples = [example(str(n), *["cat"] * has) for n, (has, _, _) in enumerate(rows)]
+    texts = {str(n): "cat" if right else "dog" for n, (_, right, _) in enumerate(rows)}
+    # Different ones, or the order of equals would decide.
+    odds = {str(n): value + n / 100 for n, (_, _, value) in enumerate(rows)}
+    best = squad.best_f1_threshold(examples, texts, odds)
+
+    def f1_at(threshold):
+        chosen = {name: "" if odds[name] > threshold else texts[name] for name in texts}
+        return squad.score_with_negative(examples, chosen, odds)["f1"]
+
+    at_all = [f1_at(threshold) for threshold in itertools.chain(odds.values(), [-100.0])]
+    assert max(at_all) == pytest.approx(f1_at(best))
