@@ -217,10 +217,15 @@ class _NumberOrWord(flags.FloatParser):
     def __init__(self, words: Sequence[str]) -> None:
         super().__init__()
         self._words = words
-        self.syntactic_help = f"a number or {', '.join(words)}"
+        self.syntactic_help = f"a number or {' or '.join(words)}"
 
     def convert(self, argument: Any) -> Any:
-        return argument if argument in self._words else super().convert(argument)
+        if argument in self._words:
+            return argument
+        try:
+            return super().convert(argument)
+        except ValueError as error:
+            raise ValueError(f"it must be {self.syntactic_help}") from error
 
     def is_outside_bounds(self, val: Any) -> bool:
         return False

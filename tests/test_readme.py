@@ -43,6 +43,7 @@ def test_every_flag_that_is_named_exists():
         options.ClassifierOptions,
         options.PretrainingDataOptions,
         options.PretrainingOptions,
+        options.SquadOptions,
         options.VocabularyOptions,
     )
     known = {"help", "flagfile"}.union(*(script.__dataclass_fields__ for script in scripts))

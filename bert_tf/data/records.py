@@ -57,15 +57,10 @@ class Feature:
         return self.shape[0] if self.shape else 1
 
 
-def sequence_features(max_seq_length: int, cut: bool = True) -> tuple[Feature, ...]:
-    """The three inputs of the encoder, each int64[max_seq_length].
-
-    Args:
-        max_seq_length: S.
-        cut: whether they may be cut behind the longest text of a batch.
-    """
+def sequence_features(max_seq_length: int) -> tuple[Feature, ...]:
+    """The three inputs of the encoder, each int64[max_seq_length]."""
     return tuple(
-        Feature(name, max_seq_length, per_token=cut)
+        Feature(name, max_seq_length, per_token=True)
         for name in ("input_ids", "input_mask", "segment_ids")
     )
 

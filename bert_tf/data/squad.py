@@ -19,8 +19,8 @@ _logger = logging.getLogger(__name__)
 
 # The original splits texts at these only: U+00A0, U+3000 and U+2028 stay inside of words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# So many names are shown in a warning.
-_SHOWN = 5
+# Questions that a warning names.
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,12 +102,10 @@ def read_squad_examples(
     left_out: list[str] = []
     for place, paragraph, entry in _questions(path):
         example = SquadExample(
-            str(_entry(entry, "id", (str, int), place)),
+            str(_entry(entry, "id", (str, int, float), place)),
             _entry(entry, "question", str, place),
             paragraph,
-            answers=tuple(text for text, _ in _answers(entry, place))
-            if "answers" in entry
-            else None,
+            answers=_texts(entry),
         )
         if is_training:
             trained = _with_answer(example, entry, version_2_with_negative, place)
@@ -140,6 +138,9 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON ({error.msg})") from error
+    # Numbers of thousands of digits, thousands of brackets.
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON that can be read ({error})") from error
     for n, article in enumerate(_entry(content, "data", list, path)):
         place = f"{path}: data[{n}]"
         for m, entry in enumerate(_entry(article, "paragraphs", list, place)):
@@ -150,25 +151,36 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
 
 
 def _entry(parent: Any, key: str, kind: Any, place: str) -> Any:
-    if not isinstance(parent, dict) or not isinstance(parent.get(key), kind):
+    if isinstance(parent, dict) and isinstance(parent.get(key), kind):
+        return parent[key]
+    if isinstance(parent, dict) and key in parent:
+        problem = f'has a "{key}" that makes no sense: {str(parent[key])[:40]!r}'
+    else:
+        problem = f'has no "{key}"'
+    raise UserError(
+        f"{place} {problem}. A file in the format of SQuAD is "
+        '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
+        '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}'
+    )
+
+
+def _texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
+    """The answers to compare with; None if there are none of the usual form."""
+    try:
+        return tuple(
+            _entry(answer, "text", str, "") for answer in _entry(entry, "answers", list, "")
+        )
+    except UserError:
+        return None
+
+
+def _is_impossible(entry: dict[str, Any], place: str) -> bool:
+    if "is_impossible" not in entry:
         raise UserError(
-            f'{place} has no "{key}", or not of the right kind: a file in the format of SQuAD is '
-            '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
-            '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}'
+            f'{place} has no "is_impossible", which --version_2_with_negative=true needs to train '
+            "on: files of SQuAD 1.1 have none, leave the flag out for them"
         )
-    return parent[key]
-
-
-def _answers(entry: dict[str, Any], place: str) -> list[tuple[str, int]]:
-    """Text and place of each answer; not all files to predict from have them."""
-    found = _entry(entry, "answers", list, place) if "answers" in entry else []
-    return [
-        (
-            _entry(answer, "text", str, f"{place}.answers[{n}]"),
-            _entry(answer, "answer_start", int, f"{place}.answers[{n}]"),
-        )
-        for n, answer in enumerate(found)
-    ]
+    return _entry(entry, "is_impossible", bool, place)
 
 
 def _with_answer(
@@ -176,19 +188,18 @@ def _with_answer(
 ) -> SquadExample | None:
     """The question with the answer to train on; None if that is not in the text."""
     named = (example.qas_id, example.question_text, example.paragraph)
-    if version_2_with_negative and _entry(entry, "is_impossible", bool, place):
-        return SquadExample(*named, "", -1, -1, True)
-    answers = _answers(entry, place)
+    if version_2_with_negative and _is_impossible(entry, place):
+        return SquadExample(*named, "", -1, -1, True, example.answers)
+    answers = _entry(entry, "answers", list, place)
     if len(answers) != 1:
-        advice = (
-            ""
-            if answers or version_2_with_negative
-            else (". For questions without an answer pass --version_2_with_negative=true")
-        )
+        advice = ". For those without an answer pass --version_2_with_negative=true"
         raise UserError(
-            f"{place} has {len(answers)} answers: to train on, a question needs exactly one{advice}"
+            f"{place} has {len(answers)} answers: to train on, a question needs exactly one"
+            + advice * (not answers and not version_2_with_negative)
         )
-    text, begin = answers[0]
+    inside = f"{place}.answers[0]"
+    text = _entry(answers[0], "text", str, inside)
+    begin = _entry(answers[0], "answer_start", int, inside)
     paragraph = example.paragraph
     try:
         start, end = paragraph.word_at(begin), paragraph.word_at(begin + len(text) - 1)
@@ -200,7 +211,7 @@ def _with_answer(
     # Not the place itself is compared: a wrong one inside of the right word is good enough.
     if " ".join(text.split()) not in " ".join(paragraph.words[start : end + 1]):
         return None
-    return SquadExample(*named, text, start, end)
+    return SquadExample(*named, text, start, end, False, example.answers)
 
 
 def _warn_of_duplicates(path: str, examples: list[SquadExample]) -> None:
@@ -217,4 +228,4 @@ def _warn_of_duplicates(path: str, examples: list[SquadExample]) -> None:
 
 
 def _shown(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + " ..." * (len(names) > _SHOWN)
+    return ", ".join(names[:_NAMED]) + " ..." * (len(names) > _NAMED)

@@ -1,6 +1,6 @@
 """Questions with windows of their texts, as rows of the model: `[CLS] question [SEP] window [SEP]`.
 
-N windows, E questions, S max_seq_length, M tokens of the longest window. A text that is too long
+N windows, E questions, S max_seq_length, T tokens and W words of all texts. A text that is too long
 for one row is cut into windows that overlap; each is a row of its own.
 """
 
@@ -157,18 +157,20 @@ class Windows:
                 return begin, begin + len(answer) - 1
         return start, end
 
-    def max_context(self, first: int, last: int) -> np.ndarray:
+    def has_most_context(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Which tokens of windows have the most context there, of all windows that have them.
 
         Context is the fewer of the tokens before and after it in the window, and a hundredth of
         the window's length; of equals the first window has it.
 
+        Args:
+            rows: int64 [n]; windows.
+            places: integers [n, K]; tokens, counted from the begin of the window.
+
         Returns:
-            bool [n, M].
+            bool [n, K]; False for places outside of the window.
         """
-        rows = np.arange(first, last)
-        places = np.arange(int(self.length[rows].max(initial=0)))
-        own, found = self._context(rows, places[None, :])
+        own, found = self._context(rows, places)
         tokens = self.start[rows][:, None] + places
         for shift in (s for reach in range(1, self._reach + 1) for s in (-reach, reach)):
             others = (rows + shift).clip(0, len(self) - 1)

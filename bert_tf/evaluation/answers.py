@@ -1,9 +1,10 @@
 """From begins and ends of answers to texts: the original's n-best lists of questions on texts.
 
-N windows, K begins and ends that are looked at in each, M tokens of the longest window.
+N windows, K begins and ends that are looked at in each.
 """
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,8 @@ from bert_tf.data.squad_windows import Windows
 from bert_tf.evaluation.projection import join_pieces, project
 from bert_tf.tokenization import FullTokenizer
 
-# Windows whose pairs of begin and end are looked at together.
-_WINDOWS_TOGETHER = 2048
+# Pairs of begin and end that are looked at together, about.
+_PAIRS_TOGETHER = 1 << 20
 # Of the original, where not one answer is possible.
 _NOTHING = "empty"
 
@@ -73,19 +74,18 @@ class NBest:
 
     Attributes:
         answers: the likeliest, the likeliest first; there is one at least.
-        null_score: how much more probable "no answer" is than the best answer, in logits; None
+        null_odds: how much more probable "no answer" is than the best answer, in logits; None
             without `version_2_with_negative`.
     """
 
     answers: list[Answer]
-    null_score: float | None = None
+    null_odds: float | None = None
 
     def text(self, null_score_diff_threshold: float) -> str:
         """The answer: the best one, or "" if that is less probable than "no answer"."""
-        if self.null_score is None:
+        if self.null_odds is None:
             return self.answers[0].text
-        found = self.best_text()
-        return "" if self.null_score > null_score_diff_threshold else found
+        return "" if self.null_odds > null_score_diff_threshold else self.best_text()
 
     def best_text(self) -> str:
         """The best answer, if there is one."""
@@ -104,50 +104,70 @@ def decode(
     Where the original fails, with `version_2_with_negative`: a question without one possible answer
     gets the answer "", and its null score is measured against 0.
     """
-    pairs = list(_pairs(windows, best, options.max_answer_length))
-    window, start, end, start_logit, end_logit = (
-        np.concatenate([pair[n] for pair in pairs]) if pairs else np.zeros(0) for n in range(5)
-    )
-    example = windows.example[window.astype(np.int64)]
-    # Of equals the first stays first.
-    order = np.lexsort((-(start_logit + end_logit), example))
-    splits = np.searchsorted(example, np.arange(len(windows.examples) + 1))
-    columns = [column[order].tolist() for column in (start, end, start_logit, end_logit)]
     nulls = _nulls(windows, best) if options.version_2_with_negative else None
     texts = _Texts(windows, tokenizer)
-    found = []
-    for index, (a, b) in enumerate(zip(splits[:-1].tolist(), splits[1:].tolist(), strict=True)):
-        entries = zip(*(column[a:b] for column in columns), strict=True)
-        null = nulls[index] if nulls else None
-        found.append(_n_best(entries, null, texts, options.n_best_size))
+    # Of windows.
+    size = max(1, _PAIRS_TOGETHER // best.start_indexes.shape[1] ** 2)
+    found: list[NBest] = []
+    for first, last in _blocks(windows, size):
+        for entries in _entries(windows, best, options.max_answer_length, first, last, size):
+            null = nulls[len(found)] if nulls else None
+            found.append(_n_best(entries, null, texts, options.n_best_size))
     return found
 
 
-def _pairs(windows: Windows, best: Best, longest: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Of each pair that counts: window, first and last token (of all texts), and their logits."""
-    for first in range(0, len(windows), _WINDOWS_TOGETHER):
-        last = min(first + _WINDOWS_TOGETHER, len(windows))
-        part = slice(first, last)
-        offset, length = windows.offset[part, None], windows.length[part, None]
-        starts = best.start_indexes[part].astype(np.int64) - offset  # [n, K]
-        ends = best.end_indexes[part].astype(np.int64) - offset
-        context = windows.max_context(first, last)
-        rows = np.arange(last - first)[:, None]
-        start_counts = (starts >= 0) & (starts < length)
-        start_counts &= context[rows, starts.clip(0, max(context.shape[1] - 1, 0))]
-        end_counts = (ends >= 0) & (ends < length)
-        distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
-        counts = (distance >= 0) & (distance < longest)
-        counts &= start_counts[:, :, None] & end_counts[:, None, :]
-        row, i, j = np.nonzero(counts)
-        begin = windows.first_token(np.arange(first, last))[row]
-        yield (
-            first + row,
-            begin + starts[row, i],
-            begin + ends[row, j],
-            best.start_logits[part][row, i].astype(np.float64),
-            best.end_logits[part][row, j].astype(np.float64),
-        )
+def _blocks(windows: Windows, size: int) -> Iterator[tuple[int, int]]:
+    """First question, and the one after the last, of blocks with about so many windows."""
+    splits = np.searchsorted(windows.example, np.arange(len(windows.examples) + 1))
+    first = 0
+    while first < len(windows.examples):
+        last = int(np.searchsorted(splits, splits[first] + size, "right")) - 1
+        last = min(max(last, first + 1), len(windows.examples))
+        yield first, last
+        first = last
+
+
+# First and last token (of all texts), and their logits.
+_Entry = tuple[int, int, float, float]
+
+
+def _entries(
+    windows: Windows, best: Best, longest: int, first: int, last: int, size: int
+) -> Iterator[Iterator[_Entry]]:
+    """For each question from `first` to `last` its pairs that count, the likeliest first."""
+    begin, stop = np.searchsorted(windows.example, [first, last])
+    # A question about a book has more windows than go together.
+    parts = [
+        _pairs(windows, best, longest, np.arange(row, min(row + size, stop)))
+        for row in range(begin, max(stop, begin + 1), size)
+    ]
+    example, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Of equals the first stays first.
+    order = np.lexsort((-(columns[2] + columns[3]), example))
+    splits = np.searchsorted(example, np.arange(first, last + 1)).tolist()
+    sorted_columns = [column[order].tolist() for column in columns]
+    for a, b in itertools.pairwise(splits):
+        yield zip(*(column[a:b] for column in sorted_columns), strict=True)
+
+
+def _pairs(windows: Windows, best: Best, longest: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of each pair in some windows that counts: question, first and last token, their logits."""
+    offset, length = windows.offset[rows, None], windows.length[rows, None]
+    starts = best.start_indexes[rows] - offset  # [n, K]
+    ends = best.end_indexes[rows] - offset
+    distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
+    counts = (distance >= 0) & (distance < longest)
+    counts &= windows.has_most_context(rows, starts)[:, :, None]
+    counts &= ((ends >= 0) & (ends < length))[:, None, :]
+    row, i, j = np.nonzero(counts)
+    token = windows.first_token(rows)[row]
+    return (
+        windows.example[rows][row],
+        token + starts[row, i],
+        token + ends[row, j],
+        best.start_logits[rows][row, i].astype(np.float64),
+        best.end_logits[rows][row, j].astype(np.float64),
+    )
 
 
 def _nulls(windows: Windows, best: Best) -> list[Answer]:
@@ -165,7 +185,7 @@ def _nulls(windows: Windows, best: Best) -> list[Answer]:
 
 
 def _n_best(
-    entries: Iterable[tuple[int, int, float, float]],
+    entries: Iterable[_Entry],
     null: Answer | None,
     texts: "_Texts",
     n_best_size: int,

@@ -36,16 +36,26 @@ def project(pred_text: str, orig_text: str, normalized: str) -> str:
         normalized: the text, normalized.
     """
     start = normalized.find(pred_text)
-    end = start + len(pred_text) - 1
-    places, normalized_places = _solid(orig_text), _solid(normalized)
     if start < 0 or pred_text != pred_text.strip(" ") or not pred_text:
         return orig_text
-    if len(places) != len(normalized_places):
+    if _solid(orig_text) != _solid(normalized):
         return orig_text
-    first, last = normalized_places.index(start), normalized_places.index(end)
-    return orig_text[places[first] : places[last] + 1]
+    last = start + len(pred_text) - 1
+    first, last = (place - normalized.count(" ", 0, place) for place in (start, last))
+    return orig_text[_place(orig_text, first) : _place(orig_text, last) + 1]
 
 
-def _solid(text: str) -> list[int]:
-    """Places of the characters that are not spaces."""
-    return [place for place, char in enumerate(text) if char != " "]
+def _solid(text: str) -> int:
+    """How many characters are not spaces."""
+    return len(text) - text.count(" ")
+
+
+def _place(text: str, number: int) -> int:
+    """Where the character of this number is, counted without spaces."""
+    begin = 0
+    for word in text.split(" "):
+        if number < len(word):
+            break
+        number -= len(word)
+        begin += len(word) + 1
+    return begin + number

@@ -36,17 +36,21 @@ def score(examples: Sequence[SquadExample], predictions: Mapping[str, str]) -> d
     """What the official script of SQuAD 1.1 prints.
 
     Args:
-        examples: questions with their answers.
+        examples: questions with their answers, one at least each.
         predictions: an answer to each, by its id.
 
     Returns:
         `exact_match` and `f1`, means in percent.
+
+    Raises:
+        ValueError: a question has no answer.
     """
     exact = f = 0.0
     for example in examples:
         found = predictions[example.qas_id]
-        exact += max((exact_match(found, answer) for answer in example.answers or ()), default=0.0)
-        f += max((f1(found, answer) for answer in example.answers or ()), default=0.0)
+        answers = example.answers or ()
+        exact += max(exact_match(found, answer) for answer in answers)
+        f += max(f1(found, answer) for answer in answers)
     return {"exact_match": 100 * exact / len(examples), "f1": 100 * f / len(examples)}
 
 
@@ -90,17 +94,29 @@ def best_f1_threshold(
     best_texts: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> float:
-    """The threshold of null odds that gives the best F1.
+    """The threshold of null odds that gives the best F1; of equally good ones the lowest.
+
+    Other than the official script's `best_f1_thresh` it is meant to be used, so questions with the
+    same odds go together, and what is compared is the F1 that comes out.
 
     Args:
         examples: questions with their answers, if they have some.
         best_texts: the best answer to each, however improbable, by its id.
         null_odds: see `score_with_negative`.
     """
-    scores = _scores(examples, best_texts, _f1_or_nothing)
-    has_answer = {example.qas_id: bool(example.answers) for example in examples}
-    none = math.nextafter(min(null_odds.values()), -math.inf)
-    return _best_threshold(scores, best_texts, null_odds, has_answer, none)[1]
+    answered = _scores(examples, best_texts, _f1_or_nothing)
+    unanswered = _scores(examples, dict.fromkeys(best_texts, ""), _f1_or_nothing)
+    gains: dict[float, float] = collections.defaultdict(float)
+    for name in answered:
+        gains[null_odds[name]] += answered[name] - unanswered[name]
+    # No answers at all.
+    best, threshold = 0.0, math.nextafter(min(gains), -math.inf)
+    current = 0.0
+    for odds in sorted(gains):
+        current += gains[odds]
+        if current > best:
+            best, threshold = current, odds
+    return threshold
 
 
 def _f1_or_nothing(prediction: str, answer: str) -> float:
@@ -127,15 +143,12 @@ def _best_threshold(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
-    none: float = 0.0,
 ) -> tuple[float, float]:
-    """The best mean in percent, and the odds up to which questions have an answer for it.
-
-    `none` stands for no answers at all; the official script says 0 there.
-    """
+    """The best mean in percent, and the odds up to which questions have an answer for it."""
     # Without any answer those are right that have none.
     best = current = float(sum(not has for has in has_answer.values()))
-    threshold = none
+    # The official script's word for no answers at all.
+    threshold = 0.0
     for name in sorted(scores, key=lambda name: null_odds[name]):
         current += scores[name] if has_answer[name] else -1.0 if predictions[name] else 0.0
         if current > best:

@@ -70,6 +70,9 @@ def check_values(options: Any) -> None:
             if value not in choices:
                 raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
             continue
+        words = field.metadata["words"]
+        if words and not (value in words or (isinstance(value, float | int) and value == value)):
+            raise UserError(f"--{name} must be a number or {' or '.join(words)}. Received: {value}")
         counts = name.endswith(("_batch_size", "_steps")) and isinstance(value, int)
         counts = counts and not field.metadata["limits"]
         if counts and not 1 <= value < 2**31:

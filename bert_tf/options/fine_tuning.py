@@ -101,8 +101,7 @@ class SquadOptions(FineTuningOptions):
     null_score_diff_threshold: float | str = option(
         0.0,
         "A question has no answer if that is so much more probable than the best answer (in "
-        "logits). auto: the threshold with the best F1 on --predict_file, which must have the "
-        "answers.",
+        "logits). auto, with --do_eval: the threshold with the best F1 on --predict_file.",
         words=("auto",),
     )
     do_predict: bool = option(False, "Answer the questions of --predict_file.")
@@ -111,10 +110,11 @@ class SquadOptions(FineTuningOptions):
         "Answer the questions of --predict_file, and score the answers: exact match and F1.",
         new=True,
     )
-    cut_padding: bool = option(
-        False,
-        "Cut batches to their longest row, which is faster. The original's loss and its best "
-        "answers count padding too, so results differ a little.",
+    fixed_shapes: bool = option(
+        True,
+        "Pad every batch to --max_seq_length, as the original does, whose loss and best answers "
+        "count padding, too. false: only to the longest row, which is faster; results differ a "
+        "little.",
         new=True,
     )
     verbose_logging: bool = option(
@@ -139,5 +139,6 @@ class SquadOptions(FineTuningOptions):
                 f"{self.max_query_length} and {_SPECIAL_TOKENS_OF_A_WINDOW} special tokens, to "
                 "have room for the text"
             )
-        if self.null_score_diff_threshold == "auto" and not self.version_2_with_negative:
-            raise UserError("--null_score_diff_threshold=auto needs --version_2_with_negative=true")
+        for flag in ("version_2_with_negative", "do_eval"):
+            if self.null_score_diff_threshold == "auto" and not getattr(self, flag):
+                raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")

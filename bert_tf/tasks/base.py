@@ -30,10 +30,12 @@ class Task(abc.ABC):
         evaluation_split: the split that is evaluated. Where it is `predict`, evaluation is of the
             predictions, and what serves both is done once.
         record_files: names of the records of each split.
+        result_files: names of what `write_predictions` writes.
     """
 
     evaluation_split: str = "eval"
     record_files: Mapping[str, str] = RECORD_FILES
+    result_files: Sequence[str] = ()
 
     @abc.abstractmethod
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -47,15 +49,15 @@ class Task(abc.ABC):
             UserError: a file is missing, holds nonsense, or holds nothing.
         """
 
-    def portions(self, examples: Sequence[Any], split: str) -> Iterable[Sequence[Any]]:
+    def portions(self, examples: Sequence[Any], split: str) -> Iterable[Any]:
         """Divides what `read_examples` gave into what `to_features` gets, which fits into memory.
 
-        Their lengths are shown as progress.
+        They have lengths, which are shown as progress.
         """
         return list(chunks(examples, _CONVERTED_TOGETHER))
 
     @abc.abstractmethod
-    def to_features(self, examples: Sequence[Any], split: str) -> Mapping[str, np.ndarray]:
+    def to_features(self, examples: Any, split: str) -> Mapping[str, np.ndarray]:
         """Turns one of `portions` into the features of its records, in order.
 
         Several threads call it at once.

@@ -41,6 +41,8 @@ class Classification(Task):
         max_seq_length: length of the inputs.
     """
 
+    result_files = (TEST_RESULTS,)
+
     def __init__(
         self,
         tsv_task: glue.TsvTask,

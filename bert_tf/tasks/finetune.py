@@ -61,10 +61,10 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
                 num_train_steps,
             )
     if engine.devices.is_chief:
-        prepare_output_dir(runner.output_dir, task.record_files.values())
+        prepare_output_dir(runner.output_dir, (*task.record_files.values(), *task.result_files))
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
-    engine.require_same(num_train_steps, "number of steps", "--data_dir")
+    engine.require_same(num_train_steps, "number of steps", "the training data")
     engine.require_same_options()
 
     results = Results()

@@ -1,5 +1,6 @@
 """Questions about texts, answered by a part of the text: what `run_squad.py` runs."""
 
+import dataclasses
 import json
 import os
 import random
@@ -33,10 +34,12 @@ NBEST_PREDICTIONS = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 # Windows whose rows are made together.
-_WINDOWS_TOGETHER = 1024
+_ROWS_TOGETHER = 1024
 # The original's: examples come in another order than in their file, always the same.
 _SHUFFLE_SEED = 12345
 _SHOWN = 20
+# Windows of a question from which on an epoch is pointed out to be something else.
+_MANY_WINDOWS = 1.5
 
 
 class Questions(Sequence[SquadExample]):
@@ -56,17 +59,16 @@ class Questions(Sequence[SquadExample]):
         return self.windows.examples[index]
 
 
-class _Part(Sequence[int]):
-    """Numbers of windows that follow each other."""
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The windows from `first` up to, not including, `last`."""
 
-    def __init__(self, windows: Windows, first: int, last: int) -> None:
-        self.windows, self.first, self.last = windows, first, last
+    windows: Windows
+    first: int
+    last: int
 
     def __len__(self) -> int:
         return self.last - self.first
-
-    def __getitem__(self, index: Any) -> Any:
-        return range(self.first, self.last)[index]
 
 
 class Predictions:
@@ -89,8 +91,19 @@ class Predictions:
     @property
     def null_odds(self) -> dict[str, float]:
         """How much more probable "no answer" is than the best answer; empty for SQuAD 1.1."""
-        odds = {name: found.null_score for name, found in self.lists.items()}
+        odds = {name: found.null_odds for name, found in self.lists.items()}
         return {name: value for name, value in odds.items() if value is not None}
+
+    def contents(self) -> dict[str, str]:
+        """What the files of a prediction have in them, by their names."""
+        n_best = answers.n_best_json({name: found.answers for name, found in self.lists.items()})
+        contents = {
+            PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
+            NBEST_PREDICTIONS: n_best,
+        }
+        if self.null_odds:
+            contents[NULL_ODDS] = json.dumps(self.null_odds, indent=4) + "\n"
+        return contents
 
 
 class Squad(Task):
@@ -105,6 +118,7 @@ class Squad(Task):
     # Its evaluation compares texts.
     evaluation_split = "predict"
     record_files = MappingProxyType({**RECORD_FILES, "predict": "eval.tf_record"})
+    result_files = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options
@@ -113,8 +127,7 @@ class Squad(Task):
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """`unique_ids`, `input_ids`, `input_mask`, `segment_ids`; and where answers are."""
-        options = self.options
-        inputs = sequence_features(options.max_seq_length, cut=options.cut_padding)
+        inputs = sequence_features(self.options.max_seq_length)
         targets = ("start_positions", "end_positions", "is_impossible")
         return (
             Feature("unique_ids"),
@@ -129,8 +142,8 @@ class Squad(Task):
         examples = read_squad_examples(path, split == "train", options.version_2_with_negative)
         if split == "train":
             random.Random(_SHUFFLE_SEED).shuffle(examples)
-        elif options.do_eval or options.null_score_diff_threshold == "auto":
-            _require_answers(examples, path)
+        elif options.do_eval:
+            _require_answers(examples, path, options.version_2_with_negative)
         windows = Windows(
             examples,
             self.tokenizer,
@@ -141,15 +154,38 @@ class Squad(Task):
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if split == "train" and not len(windows):
             raise UserError(f"{path}: all texts are empty, there is nothing to train on")
-        for example in examples[:_SHOWN]:
-            log.debug("%s: %s -> %s", example.qas_id, example.question_text, example.answers)
+        if split == "train" and len(windows) > _MANY_WINDOWS * len(examples):
+            log.warning(
+                "There are %.1f windows for each question, but steps are counted in questions, as "
+                "in the original: --num_train_epochs=%.3g shows all windows once",
+                len(windows) / len(examples),
+                len(windows) / len(examples),
+            )
+        self._show(windows)
         return Questions(windows)
+
+    def _show(self, windows: Windows) -> None:
+        """The first questions, with the first window of each."""
+        for index, example in enumerate(windows.examples[:_SHOWN]):
+            row = int(np.searchsorted(windows.example, index))
+            if row == len(windows) or windows.example[row] != index:
+                continue
+            ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
+            tokens = self.tokenizer.reference.convert_ids_to_tokens(ids)
+            log.debug(
+                "%s: %s\n  answer: %s\n  tokens: %s\n  input_ids: %s",
+                example.qas_id,
+                example.question_text,
+                example.orig_answer_text if example.answers is None else example.answers,
+                " ".join(tokens),
+                " ".join(map(str, ids)),
+            )
 
     def portions(self, examples: Any, split: str) -> Iterator[_Part]:
         """Windows, and not questions: one about a book may have thousands."""
         count = len(examples.windows)
-        for first in range(0, count, _WINDOWS_TOGETHER):
-            yield _Part(examples.windows, first, min(first + _WINDOWS_TOGETHER, count))
+        for first in range(0, count, _ROWS_TOGETHER):
+            yield _Part(examples.windows, first, min(first + _ROWS_TOGETHER, count))
 
     def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
         """A row for each window."""
@@ -191,8 +227,9 @@ class Squad(Task):
         )
         threshold = options.null_score_diff_threshold
         if isinstance(threshold, str):
-            every = Predictions(examples, lists, float("inf"))
-            threshold = squad.best_f1_threshold(list(examples), every.texts, every.null_odds)
+            every = Predictions(examples, lists, 0.0)
+            texts = {name: found.best_text() for name, found in every.lists.items()}
+            threshold = squad.best_f1_threshold(list(examples), texts, every.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
         return Predictions(examples, lists, threshold)
 
@@ -200,13 +237,7 @@ class Squad(Task):
         self, examples: Any, predictions: Predictions, output_dir: str
     ) -> list[str]:
         """`predictions.json`, `nbest_predictions.json`, and `null_odds.json` for SQuAD 2.0."""
-        lists = {name: found.answers for name, found in predictions.lists.items()}
-        contents = {
-            PREDICTIONS: json.dumps(predictions.texts, indent=4) + "\n",
-            NBEST_PREDICTIONS: answers.n_best_json(lists),
-        }
-        if self.options.version_2_with_negative:
-            contents[NULL_ODDS] = json.dumps(predictions.null_odds, indent=4) + "\n"
+        contents = predictions.contents()
         for name, text in contents.items():
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
@@ -219,13 +250,21 @@ class Squad(Task):
         return {**found, "null_score_diff_threshold": results.threshold}
 
 
-def _require_answers(examples: Sequence[SquadExample], path: str) -> None:
+def _require_answers(
+    examples: Sequence[SquadExample], path: str, version_2_with_negative: bool
+) -> None:
     without = [example.qas_id for example in examples if example.answers is None]
     if without:
         raise UserError(
-            f"{path} has {len(without)} questions without answers, {without[0]} among them: "
-            "--do_eval and --null_score_diff_threshold=auto need them to score. Pass a file that "
-            "has them as --predict_file, or leave these flags out"
+            f"{path} does not say the answers of {len(without)} questions, {without[0]} among "
+            "them, and --do_eval needs them to score. Pass a file that has them as "
+            "--predict_file, or leave --do_eval out"
+        )
+    impossible = [example.qas_id for example in examples if not example.answers]
+    if impossible and not version_2_with_negative:
+        raise UserError(
+            f"{path} has {len(impossible)} questions that have no answer, {impossible[0]} among "
+            "them: pass --version_2_with_negative=true"
         )
 
 

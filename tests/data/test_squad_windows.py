@@ -52,12 +52,19 @@ def test_rows_are_those_of_the_original(name):
             np.testing.assert_array_equal(values, expected[key][first:last], key)
 
 
+def most_context(windows):
+    """Of all tokens of all windows [N, M]."""
+    rows = np.arange(len(windows))
+    places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
+    return windows.has_most_context(rows, places)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_are_those_of_the_original(name):
     windows, _, tokenizer = converted(name)
     with gzip.open(golden(f"squad/features/{name}.json.gz"), "rt") as file:
         features = json.load(file)
-    context = windows.max_context(0, len(windows))
+    context = most_context(windows)
     ids = windows.inputs(0, len(windows))["input_ids"]
     for n, feature in enumerate(features):
         assert feature["example_index"] == windows.example[n]
@@ -89,7 +96,7 @@ def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_
         SquadExample(str(n), "q", Paragraph.of("x" * size)) for n, size in enumerate(lengths)
     ]
     windows = Windows(examples, Letters(), max_seq_length, doc_stride, 4)
-    context = windows.max_context(0, len(windows))
+    context = most_context(windows)
     best: dict[tuple[int, int], tuple[float, int]] = {}
     for n in range(len(windows)):
         start, length = int(windows.start[n]), int(windows.length[n])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import plain_squad
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.squad import Paragraph, SquadExample
 from bert_tf.data.squad_windows import Windows
@@ -151,14 +152,14 @@ def test_no_window_and_no_possible_answer(negative):
     (found,) = decode(nothing, Best(**best_of_nothing()), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
     assert found.answers == [expected]
-    assert found.null_score == (0.0 if negative else None)
+    assert found.null_odds == (0.0 if negative else None)
     assert found.text(0.5) == expected.text
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
     # [CLS] and padding have the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
     found = decode(windows, best_of(logits, logits, 2), tokenizer, options)[1]
     assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
-    assert found.null_score == (6.0 if negative else None)
+    assert found.null_odds == (6.0 if negative else None)
     assert found.text(100.0) == expected.text
 
 
@@ -181,3 +182,28 @@ def test_n_best_lists_are_written_as_json_writes_them():
     }
     assert n_best_json(lists) == json.dumps(expected, indent=4) + "\n"
     assert n_best_json({}) == "{}\n"
+
+
+@given(st.data())
+def test_lists_are_those_of_plain_loops(draw):
+    """In blocks of any size."""
+    tokenizer = Vocabulary(True)
+    texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
+    examples = [SquadExample(str(n), "a", Paragraph.of(text)) for n, text in enumerate(texts)]
+    lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
+    windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
+    features = list(plain_squad.convert(examples, tokenizer, *lengths))
+    assert len(features) == len(windows)
+    seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
+    # Few different values, for many ties.
+    shape = (2, len(features), lengths[0])
+    logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
+    expected = plain_squad.decode(
+        examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
+    )
+    best = best_of(*logits, count) if features else Best(**best_of_nothing())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "_PAIRS_TOGETHER", draw.draw(st.integers(1, 1000)))
+        lists = decode(windows, best, tokenizer, AnswerOptions(count, longest))
+    found = Predictions(examples, lists, 0.0).contents()
+    assert tuple(found.values()) == expected

@@ -1,6 +1,6 @@
 """Exact match and F1, by hand and as the formulas of the official scripts say."""
 
-import itertools
+import string
 
 import pytest
 from hypothesis import given
@@ -53,24 +53,59 @@ def test_figures_of_version_2():
         "best_f1_thresh": -2.0,
     }
     assert squad.best_f1_threshold(examples, predictions, odds) == -2.0
+    # Questions with the same odds go together.
+    same = dict.fromkeys(odds, 0.0)
+    assert squad.best_f1_threshold(examples[1:], predictions, same) < 0.0
     none = squad.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
     assert "HasAns_exact" not in none
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
 
 
+TEXTS = st.sampled_from(["cat", "black cat", "the", "-", "dog"])
+ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
+
+
 @given(
-    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(-3, 3)), min_size=1, max_size=8)
+    st.lists(
+        st.tuples(st.lists(TEXTS, max_size=2), TEXTS, st.integers(-2, 2)), min_size=1, max_size=8
+    )
 )
 def test_no_threshold_is_better_than_the_best(rows):
-    examples = [example(str(n), *["cat"] * has) for n, (has, _, _) in enumerate(rows)]
-    texts = {str(n): "cat" if right else "dog" for n, (_, right, _) in enumerate(rows)}
-    # Different ones, or the order of equals would decide.
-    odds = {str(n): value + n / 100 for n, (_, _, value) in enumerate(rows)}
-    best = squad.best_f1_threshold(examples, texts, odds)
+    examples = [example(str(n), *answers) for n, (answers, _, _) in enumerate(rows)]
+    texts = {str(n): text for n, (_, text, _) in enumerate(rows)}
+    odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
 
     def f1_at(threshold):
         chosen = {name: "" if odds[name] > threshold else texts[name] for name in texts}
         return squad.score_with_negative(examples, chosen, odds)["f1"]
 
-    at_all = [f1_at(threshold) for threshold in itertools.chain(odds.values(), [-100.0])]
-    assert max(at_all) == pytest.approx(f1_at(best))
+    best = squad.best_f1_threshold(examples, texts, odds)
+    assert f1_at(best) == pytest.approx(max(map(f1_at, [-100.0, *odds.values()])))
+
+
+def words(text):
+    letters = "".join(char for char in text.lower() if char not in string.punctuation)
+    return [word for word in letters.split() if word not in ("a", "an", "the")]
+
+
+def f1_of(prediction, answer):
+    """As the script of SQuAD 2.0 has it, in the plainest words."""
+    ours, theirs = words(prediction), words(answer)
+    if not ours or not theirs:
+        return float(ours == theirs)
+    same = sum(min(ours.count(word), theirs.count(word)) for word in set(ours))
+    return 2 * same / (len(ours) + len(theirs))
+
+
+@given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
+def test_figures_are_those_of_the_plainest_words(rows):
+    examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
+    predictions = {str(n): text for n, (_, text) in enumerate(rows)}
+    found = squad.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
+    exact = f1 = 0.0
+    for answers, text in rows:
+        right = [answer for answer in answers if words(answer)] or [""]
+        exact += max(words(text) == words(answer) for answer in right)
+        f1 += max(f1_of(text, answer) for answer in right)
+    assert found["exact"] == pytest.approx(100 * exact / len(rows))
+    assert found["f1"] == pytest.approx(100 * f1 / len(rows))

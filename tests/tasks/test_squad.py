@@ -114,7 +114,7 @@ def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
     """The likeliest parts of a text are the same; lists that reach into the padding are not."""
     squad.run(options(tiny, folder, do_predict=True, max_answer_length=3))
     plain = read(folder, "nbest_predictions.json")
-    flags = {"cut_padding": True, "resume": "never", "max_answer_length": 3}
+    flags = {"fixed_shapes": False, "resume": "never", "max_answer_length": 3}
     squad.run(options(tiny, folder, do_predict=True, **flags))
     cut = read(folder, "nbest_predictions.json")
     assert cut.keys() == plain.keys()
@@ -150,8 +150,24 @@ def test_only_empty_texts(tiny, folder):
         ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be from 1 to"),
         ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
         (
-            {"do_predict": True, "null_score_diff_threshold": "auto"},
+            {"do_eval": True, "null_score_diff_threshold": "auto"},
             "auto needs --version_2_with_negative",
+        ),
+        (
+            {
+                "do_predict": True,
+                "null_score_diff_threshold": "auto",
+                "version_2_with_negative": True,
+            },
+            "auto needs --do_eval",
+        ),
+        (
+            {"do_predict": True, "null_score_diff_threshold": float("nan")},
+            "must be a number or auto. Received: nan",
+        ),
+        (
+            {"do_predict": True, "null_score_diff_threshold": "-1"},
+            "must be a number or auto. Received: -1",
         ),
     ],
 )
@@ -166,8 +182,31 @@ def test_scores_need_answers(tiny, folder):
     del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     (folder / "dev.json").write_text(json.dumps(content))
     squad.run(options(tiny, folder, do_predict=True))
-    with pytest.raises(UserError, match="has 1 questions without answers, fast among them"):
+    with pytest.raises(UserError, match="does not say the answers of 1 questions, fast among"):
         squad.run(options(tiny, folder, do_eval=True))
+    negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
+    with pytest.raises(
+        UserError, match="2 questions that have no answer, c among them: pass --ver"
+    ):
+        squad.run(options(tiny, folder, **negative))
+
+
+def test_a_result_that_cannot_be_written_is_known_before_the_work(tiny, folder):
+    (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, in place of a file"):
+        squad.run(options(tiny, folder, do_predict=True))
+    assert not (folder / "out" / "eval.tf_record").exists()
+
+
+def test_long_texts_are_pointed_out_where_epochs_count_questions(tiny, folder, caplog):
+    path = folder / "train.json"
+    path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
+    task = squad.Squad(options(tiny, folder, verbose_logging=True), tiny.config, tokenizer(tiny))
+    with caplog.at_level("DEBUG"):
+        questions = task.read_examples("train")
+    epochs = f"--num_train_epochs={len(questions.windows) / 12:.3g} shows all windows once"
+    assert epochs in caplog.text
+    assert "answer: ('fast story',)\n  tokens: [CLS] [UNK] was" in caplog.text
 
 
 def test_a_stride_beyond_the_window_leaves_no_gap(tiny, folder):
