@@ -1,6 +1,9 @@
 """run_squad as a user runs it: training, answers, scores, and what is not right."""
 
+import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from bert_tf.evaluation import squad as scores
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
 from bert_tf.tokenization import FullTokenizer
-from tests.oracle import golden
+from tests.oracle import ROOT, golden
 
 TEXT = "the good film was not slow it was a fast story the bad plot"
 
@@ -254,3 +257,30 @@ def test_figures_are_of_the_written_predictions(tiny, folder):
     task = squad.Squad(run, tiny.config, tokenizer(tiny))
     found = scores.score(list(task.read_examples("predict")), read(folder, "predictions.json"))
     assert {key: metrics[key] for key in found} == found
+
+
+def test_two_devices_give_the_answers_of_one(tiny, folder):
+    flags = {"do_eval": True, "predict_batch_size": 2}
+    expected = squad.run(options(tiny, folder, **flags)).metrics
+    one = read(folder, "nbest_predictions.json")
+    run = options(tiny, folder, distribution_strategy="mirrored", **flags)
+    arguments = [
+        f"--{field.name}={getattr(run, field.name)}"
+        for field in dataclasses.fields(run)
+        if getattr(run, field.name) != field.default
+    ]
+    code = (
+        "import sys, tensorflow as tf; from bert_tf import cli\n"
+        "(cpu,) = tf.config.list_physical_devices('CPU')\n"
+        "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
+        "tf.config.set_logical_device_configuration(cpu, two)\n"
+        "cli.run_squad()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    two = read(folder, "nbest_predictions.json")
+    assert read(folder, "eval_results.json")["f1"] == pytest.approx(expected["f1"])
+    for name, entries in one.items():
+        for ours, theirs in zip(two[name], entries, strict=True):
+            assert ours["text"] == theirs["text"]
+            assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)
