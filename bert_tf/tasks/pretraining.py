@@ -40,15 +40,16 @@ def run(options: PretrainingOptions) -> Results:
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")
-    check_records(
-        paths,
-        options.max_seq_length,
-        options.max_predictions_per_seq,
-        config,
-        _vocab_beside(options.init_checkpoint or ""),
-    )
+    # Before the records are looked at: workers must be connected before anything is computed.
     engine = Engine(options)
     with training.explained_errors(engine.devices.workers):
+        check_records(
+            paths,
+            options.max_seq_length,
+            options.max_predictions_per_seq,
+            config,
+            _vocab_beside(options.init_checkpoint or ""),
+        )
         return _run(options, config, paths, engine)
 
 
