@@ -1,23 +1,22 @@
-"""Runs run_classifier.py's work in a process of its own, as the tests of distribution need it.
+"""Runs a script in a process of its own, as the tests of distribution need it.
 
-usage: python -m tests.training.driver LOGICAL_CPUS FIGURES_FILE --flag=value ...
+usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS FIGURES_FILE --flag=value ...
 
-The CPU is split into logical devices. What every step gives is appended to the file, a JSON line
-each. The classifier's own dropout is off, so that N devices equal one, and its head starts from
-large weights, so that gradients are clipped.
+SCRIPT is the name of a function of `bert_tf.cli`. The CPU is split into logical devices. What every
+step gives is appended to the file, a JSON line each. The heads' own dropout is off, so that N
+devices equal one, and the classifier's and the span head start from large weights, so that
+gradients are clipped.
 """
 
 import json
 import sys
 
 
-def main(logical_cpus: int, figures_file: str, arguments: list[str]) -> None:
+def main(script: str, logical_cpus: int, figures_file: str) -> None:
     import tensorflow as tf
 
     from bert_tf import cli, training
     from bert_tf.modeling import heads
-    from bert_tf.options import ClassifierOptions
-    from bert_tf.tasks import classification
 
     if logical_cpus > 1:
         (cpu,) = tf.config.list_physical_devices("CPU")
@@ -41,8 +40,10 @@ def main(logical_cpus: int, figures_file: str, arguments: list[str]) -> None:
         return record
 
     training.make_train_step = recorded
-    cli.main(ClassifierOptions, classification.run, ["driver", *arguments], "")
+    getattr(cli, script)()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    script, logical_cpus, figures_file = sys.argv[1:4]
+    sys.argv = ["driver", *sys.argv[4:]]
+    main(script, int(logical_cpus), figures_file)

@@ -1,7 +1,6 @@
-"""Several devices and several processes give what one device gives.
+"""Several devices and several processes give what one device gives, for the classifier.
 
-Every run is a process of its own: devices are split, and workers connected, before TensorFlow does
-anything else. The CPU stands for all kinds of devices.
+`test_distributed_scripts.py` has the other scripts.
 """
 
 import json
@@ -19,8 +18,8 @@ from bert_tf import checkpoint
 from bert_tf.errors import UserError
 from bert_tf.training import choose_devices, strategy
 from tests.oracle import ROOT
+from tests.training.runs import LAUNCHER, Runs, environment
 
-LAUNCHER = ROOT / "examples" / "multi_worker" / "launch.py"
 # 23 training rows in batches of 12: batches cross the border of an epoch. 11 and 13 rows to
 # evaluate and predict, in batches of 8.
 FLAGS = {
@@ -31,57 +30,6 @@ FLAGS = {
     "do_eval": True,
     "do_predict": True,
 }
-
-
-class Runs:
-    """Runs of the same training into folders by name."""
-
-    def __init__(self, tiny, folder):
-        settings = {**tiny.config.to_dict()}
-        settings |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        (folder / "no_dropout.json").write_text(json.dumps(settings))
-        self.folder = folder
-        self.flags = {
-            **tiny.flags,
-            **FLAGS,
-            "task_name": "mrpc",
-            "data_dir": contradictory(tiny.folder / "mrpc", folder / "mrpc"),
-            "bert_config_file": folder / "no_dropout.json",
-            "init_checkpoint": tiny.checkpoint,
-        }
-
-    def command(self, name, logical_cpus=1, **changes):
-        flags = {**self.flags, "output_dir": self.folder / name, **changes}
-        python = [sys.executable, "-m", "tests.training.driver", str(logical_cpus)]
-        figures = str(self.folder / f"{name}.jsonl")
-        return [*python, figures, *(f"--{flag}={value}" for flag, value in flags.items())]
-
-    def launch(self, name, workers, **changes):
-        return [
-            *(sys.executable, str(LAUNCHER), f"--workers={workers}"),
-            *self.command(name, distribution_strategy="multi_worker", **changes),
-        ]
-
-    def run(self, command, code=0):
-        done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    def figures(self, name, workers=1):
-        """Loss and gradient norm of each step."""
-        lines = (self.folder / f"{name}.jsonl").read_text().splitlines()
-        # Several workers write to the same file: each step stands there once for each of them.
-        steps = [json.loads(line) for line in lines[::workers]]
-        return np.array([[step["loss"], step["gradient_norm"]] for step in steps])
-
-    def results(self, name):
-        out = self.folder / name
-        pairs = [line.split(" = ") for line in (out / "eval_results.txt").read_text().splitlines()]
-        return {key: float(value) for key, value in pairs}, np.loadtxt(out / "test_results.tsv")
-
-    def tensors(self, name):
-        prefix = checkpoint.latest(str(self.folder / name))
-        return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
 def contradictory(source, target):
@@ -98,28 +46,22 @@ def contradictory(source, target):
     return target
 
 
-def environment():
-    return {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-
-
 @pytest.fixture(scope="module")
 def runs(tiny, tmp_path_factory):
-    runs = Runs(tiny, tmp_path_factory.mktemp("runs"))
+    folder = tmp_path_factory.mktemp("runs")
+    data_dir = contradictory(tiny.folder / "mrpc", folder / "mrpc")
+    flags = {**tiny.flags, **FLAGS, "task_name": "mrpc", "data_dir": data_dir}
+    runs = Runs("run_classifier", tiny, folder, **flags)
     runs.run(runs.command("one"))
     return runs
 
 
 def assert_equal_to_one_device(runs, name, workers=1):
-    one, other = runs.figures("one"), runs.figures(name, workers)
-    assert one.shape == other.shape == (51, 2)
-    np.testing.assert_allclose(other[:, 0], one[:, 0], rtol=1e-5)
-    np.testing.assert_allclose(other[:, 1], one[:, 1], rtol=1e-3)
-    losses, norms = one.T
-    assert losses.max() > 1.01 * losses.min()
-    # Gradients are clipped: who clips what a single device has gives something else.
-    assert norms.max() > 1.0
-    (metrics, predictions), (expected, reference) = runs.results(name), runs.results("one")
-    assert metrics == pytest.approx(expected, rel=1e-5)
+    runs.assert_same_steps(name, "one", workers)
+    assert runs.metrics(name) == pytest.approx(runs.metrics("one"), rel=1e-5)
+    predictions, reference = (
+        np.loadtxt(runs.folder / run / "test_results.tsv") for run in (name, "one")
+    )
     assert predictions.shape == (13, 2)
     np.testing.assert_allclose(predictions, reference, atol=1e-5)
     # Rows differ, so that another order would show.

@@ -15,7 +15,7 @@ from bert_tf.modeling.losses import cross_entropy
 from tests.modeling.helpers import config
 from tests.oracle import ROOT
 from tests.training.helpers import NO_STOP, STRATEGY, make_optimizer
-from tests.training.test_distribution import environment
+from tests.training.runs import environment
 
 FEATURES = (
     *records.sequence_features(16),
