@@ -120,7 +120,7 @@ def read_dataset(
                 "files of their own: choose a multiple"
             )
         paths = paths[replicas.first // replicas.count :: processes]
-        batch_size, num_records = batch_size // processes, None
+        batch_size //= processes
         replicas = Replicas(0, replicas.count, replicas.count)
     if shuffle_seed is not None:
         buffer_size = num_records or sum(count_records(path) for path in paths)

@@ -150,6 +150,13 @@ def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
         assert {len(part) for part in parts} == {5}
         seen.append(joined(parts))
     assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
+    # What each of them holds in memory is bounded all the same.
+    flags = {"shard_files": True, "repeat": True, "shuffle_seed": 1, "num_records": 10}
+    held = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
+    order = joined(ids(held.take(20)))
+    assert sorted(order) == [*range(100, 200)]
+    assert order != sorted(order)
+    assert all(number < 110 + place for place, number in enumerate(order))
     # Fewer files than processes: by record.
     parts = ids(read_dataset(hundred, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
     assert joined(parts)[:12] == [*range(10, 20), 30, 31]
