@@ -1,6 +1,7 @@
 """Ids of the tokens of many texts at once: the reference's ids, at the speed of compiled code.
 
-`tokenization.FullTokenizer` is the reference. Here texts are cleaned by NumPy and cut by
+`tokenization.FullTokenizer` is the reference. Texts of an `Alphabet`, which is most of the English,
+go to a `WordTable`. Others are cleaned by NumPy and cut, as the words that are new to the table, by
 TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece Tokenization"). A
 text with something that these would not do in the same way is found and handed to the reference.
 Where TensorFlow Text is not installed, all texts are.
@@ -9,18 +10,19 @@ Where TensorFlow Text is not installed, all texts are.
 import functools
 import itertools
 import logging
-import string
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bert_tf.alphabet import Alphabet
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
 from bert_tf.token_ids import TokenIds
 from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode, is_control, is_punctuation
+from bert_tf.word_table import WordTable
 
 _logger = logging.getLogger(__name__)
 
@@ -31,10 +33,8 @@ _CHARS_TOGETHER = 1 << 19
 # `FullTokenizer` has no others.
 _UNKNOWN = "[UNK]"
 _LONGEST_WORD = 200
-
-# Between texts that are cleaned together; no ASCII character.
-_BORDER = 0xFF
-_DROPPED = bytes({*range(32), 127} - {*b"\t\n\r"})
+# 200 characters have no more.
+_LONGEST_BYTES = 4 * _LONGEST_WORD
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,26 @@ class BatchTokenizer:
         self.texts = self.handed_back = 0
         # Of all that changes.
         self._lock = threading.Lock()
-        self._ascii = _AsciiTable(tokenizer.basic_tokenizer.do_lower_case)
+        # Those that no thread uses now.
+        self._word_tables: list[WordTable] = []
 
     def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> TokenIds:
         """Ids of the tokens of each text, without special tokens.
 
         Args:
             texts: any texts.
-            with_spans: whether to say which characters each token comes from, in one and a half to
-                three times the time.
+            with_spans: whether to say which characters each token comes from; takes one and a half
+                times the time, in English seven times.
 
         Raises:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
-        strings = [text if type(text) is str else convert_to_unicode(text) for text in texts]
+        strings: list[Any] = list(texts)
+        try:
+            plain = np.fromiter(map(str.isascii, strings), bool, len(strings))
+        except TypeError:  # Not all are str.
+            return self.encode([*map(convert_to_unicode, strings)], with_spans=with_spans)
         if not strings:
             return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
@@ -97,8 +102,16 @@ class BatchTokenizer:
             compiled = self._fast is not None
         if not compiled:
             return self._by_reference(strings, with_spans)
-        encode = self._encode_with_spans if with_spans else self._encode
-        return TokenIds.concatenate([encode(part) for part in _portions(strings)])
+        if with_spans:
+            return _in_portions(self._encode_with_spans, strings)
+        simple, others = self._simplify(strings, np.flatnonzero(~plain).tolist())
+        if len(others) == len(strings):
+            return _in_portions(self._encode_any, strings)
+        found = _in_portions(self._encode_simple, simple)
+        if not others:
+            return found
+        rest = _in_portions(self._encode_any, [strings[row] for row in others])
+        return _put(found, others, rest)
 
     @functools.cached_property
     def _fast(self) -> Any:
@@ -113,21 +126,41 @@ class BatchTokenizer:
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    def _encode(self, texts: list[str]) -> TokenIds:
-        plain = np.array([text.isascii() for text in texts])
-        if plain.all():
-            strings, is_odd = self._ascii.clean(texts)
-        else:
-            strings, is_odd = [""] * len(texts), np.zeros(len(texts), bool)
-            for group, clean in ((plain, self._ascii.clean), (~plain, self._clean_any)):
-                rows = np.flatnonzero(group)
-                if len(rows):
-                    cleaned, is_odd[rows] = clean([texts[row] for row in rows])
-                    for row, string in zip(rows, cleaned, strict=True):
-                        strings[row] = string
-        found = self._fast.tokenize(_without(strings, is_odd))
+    @functools.cached_property
+    def _alphabet(self) -> Alphabet:
+        lower = self.reference.basic_tokenizer.do_lower_case
+        return Alphabet(self._table, self._encode_words, lower)
+
+    def _simplify(self, texts: list[str], rows: list[int]) -> tuple[list[str], list[int]]:
+        """Texts with those of some rows simplified, and rows where that cannot be: now empty."""
+        found: list[str | None] = []
+        for part in _portions([texts[row] for row in rows]):
+            found += self._alphabet.simplify(part)
+        texts = list(texts) if rows else texts
+        for row, text in zip(rows, found, strict=True):
+            texts[row] = text or ""
+        return texts, [row for row, text in zip(rows, found, strict=True) if text is None]
+
+    def _encode_simple(self, texts: list[str]) -> TokenIds:
+        try:
+            table = self._word_tables.pop()
+        except IndexError:
+            size = max(self.reference.vocab.values()) + 1
+            table = WordTable(self._alphabet, self._encode_words, size)
+        found = table.encode(texts)
+        self._word_tables.append(table)
+        return found
+
+    def _encode_words(self, words: list[bytes]) -> TokenIds:
+        too_long = b"a" * (_LONGEST_BYTES + 1)
+        found = self._fast.tokenize([w if len(w) <= _LONGEST_WORD else too_long for w in words])
+        return TokenIds(found.values.numpy(), found.row_splits.numpy())
+
+    def _encode_any(self, texts: list[str]) -> TokenIds:
+        cleaned = self._clean(texts)
+        found = self._fast.tokenize(_without(cleaned.strings, cleaned.is_odd))
         ids = TokenIds(found.values.numpy(), found.row_splits.numpy())
-        return self._fill_in(ids, texts, is_odd)
+        return self._hand_back(ids, texts, cleaned.is_odd)
 
     def _encode_with_spans(self, texts: list[str]) -> TokenIds:
         cleaned = self._clean(texts)
@@ -136,17 +169,14 @@ class BatchTokenizer:
         row_splits = found.row_splits.numpy()
         spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
         ids = TokenIds(found.values.numpy(), row_splits, spans)
-        return self._fill_in(ids, texts, cleaned.is_odd)
+        return self._hand_back(ids, texts, cleaned.is_odd)
 
-    def _fill_in(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
-        """Puts the texts that the reference has to do where they belong."""
-        if not is_odd.any():
+    def _hand_back(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
+        """Has the reference do what is left to it."""
+        rows = np.flatnonzero(is_odd).tolist()
+        if not rows:
             return ids
-        rest = np.flatnonzero(is_odd)
-        handed_back = self._by_reference([texts[row] for row in rest], ids.spans is not None)
-        order = np.arange(len(texts))
-        order[rest] = len(texts) + np.arange(len(rest))
-        return TokenIds.concatenate([ids, handed_back]).take(order)
+        return _put(ids, rows, self._by_reference([texts[r] for r in rows], ids.spans is not None))
 
     def _by_reference(self, texts: Sequence[str], with_spans: bool) -> TokenIds:
         with self._lock:
@@ -158,10 +188,6 @@ class BatchTokenizer:
             both = [tokenize_with_offsets(reference, text) for text in texts]
             tokens, spans = [token for token, _ in both], [span for _, span in both]
         return TokenIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
-
-    def _clean_any(self, texts: list[str]) -> tuple[list[Any], np.ndarray]:
-        cleaned = self._clean(texts)
-        return cleaned.strings, cleaned.is_odd
 
     def _clean(self, texts: list[str]) -> _Cleaned:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -184,6 +210,30 @@ class BatchTokenizer:
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > _LONGEST_WORD
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
         return _Cleaned(strings, is_odd, codes, counts, borders)
+
+
+def _in_portions(encode: Callable[[list[str]], TokenIds], texts: list[str]) -> TokenIds:
+    return TokenIds.concatenate([encode(part) for part in _portions(texts)])
+
+
+def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
+    """Puts texts where there are empty ones, in rows that rise."""
+    cuts = ids.row_splits[rows].tolist()
+    bounds = list(zip([0, *cuts], [*cuts, len(ids.ids)], strict=True))
+    ends = others.row_splits.tolist()
+
+    def merged(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        parts = [ours[begin:end] for begin, end in bounds]
+        put = [theirs[begin:end] for begin, end in itertools.pairwise(ends)]
+        return np.concatenate([*itertools.chain(*zip(parts, put, strict=False)), parts[-1]])
+
+    lengths = ids.lengths
+    lengths[rows] = others.lengths
+    return TokenIds(
+        merged(ids.ids, others.ids),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        None if ids.spans is None or others.spans is None else merged(ids.spans, others.spans),
+    )
 
 
 def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
@@ -217,37 +267,12 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
     return spans.astype(np.int32)
 
 
-class _AsciiTable:
-    """Cleans ASCII texts."""
-
-    def __init__(self, lower: bool) -> None:
-        table = bytearray(range(256))
-        for space in b"\t\n\r":
-            table[space] = ord(" ")
-        if lower:
-            table = table[:128].lower() + table[128:]
-        self._table = bytes(table)
-        self._breaks = np.zeros(256, bool)
-        self._breaks[[*b" ", *string.punctuation.encode(), _BORDER]] = True
-
-    def clean(self, texts: Sequence[str]) -> tuple[list[Any], np.ndarray]:
-        """Normalized texts, and which of them have words that are too long."""
-        joined = chr(_BORDER).join(texts).encode("latin-1").translate(self._table, _DROPPED)
-        is_odd = np.zeros(len(texts), bool)
-        if max(map(len, texts)) > _LONGEST_WORD:
-            codes = np.frombuffer(joined, np.uint8)
-            at = np.concatenate([[-1], np.flatnonzero(self._breaks[codes]), [len(codes)]])
-            long = at[1:][np.diff(at) > _LONGEST_WORD + 1]
-            is_odd[np.searchsorted(np.flatnonzero(codes == _BORDER), long, "left")] = True
-        return joined.split(bytes([_BORDER])), is_odd
-
-
 def _portions(texts: list[str]) -> Iterator[list[str]]:
     for first in range(0, len(texts), _TEXTS_TOGETHER):
         waiting = [texts[first : first + _TEXTS_TOGETHER]]
         while waiting:
             part = waiting.pop()
-            if len(part) > 1 and sum(map(len, part)) > _CHARS_TOGETHER:
+            if len(part) > 1 and len("".join(part)) > _CHARS_TOGETHER:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
                 yield part
@@ -297,8 +322,7 @@ def _fast_wordpiece(lines: list[str]) -> Any:
             vocab=lines,
             token_out_type=tf.int32,
             unknown_token=_UNKNOWN,
-            # Bytes: 200 characters, the limit of the original, have no more.
-            max_bytes_per_word=800,
+            max_bytes_per_word=_LONGEST_BYTES,
         )
     except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
         _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
