@@ -120,6 +120,16 @@ def logits_of(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [np.concatenate(parts) for parts in found]
 
 
+def with_one_answer(train_file: Path, target: Path) -> None:
+    """A copy in which each question has its first answer only, as training needs it."""
+    contents = json.loads(train_file.read_text(encoding="utf-8"))
+    for entry in contents["data"]:
+        for paragraph in entry["paragraphs"]:
+            for question in paragraph["qas"]:
+                del question["answers"][1:]
+    target.write_text(json.dumps(contents), encoding="utf-8")
+
+
 def independent_scores(predict_file: Path, predictions: Path) -> dict[str, float]:
     """Exact match and F1 by the metric of transformers."""
     from transformers.data.metrics import squad_metrics
@@ -141,11 +151,13 @@ def main() -> None:
     args = parser.parse_args()
     ours, theirs = args.work_dir / "bert_tf", args.work_dir / "peer"
     theirs.mkdir(parents=True, exist_ok=True)
+    train_file = args.work_dir / "train.json"
+    with_one_answer(args.train_file, train_file)
     flags = {
         "bert_config_file": str(args.model_dir / "bert_config.json"),
         "vocab_file": str(args.model_dir / "vocab.txt"),
         "init_checkpoint": str(args.model_dir / "bert_model.ckpt"),
-        "train_file": str(args.train_file),
+        "train_file": str(train_file),
         "predict_file": str(args.predict_file),
         "output_dir": str(ours),
         "max_seq_length": args.max_seq_length,
