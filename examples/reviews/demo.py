@@ -1,7 +1,7 @@
-"""Fine-tunes a very small BERT on the reviews beside this file, evaluates it, and predicts.
+"""Fine-tunes a small BERT on the reviews beside this file, evaluates it, and predicts.
 
 It runs the same command that you would type, prints it first, and shows the predictions as a
-table. The model starts from random values, so it only knows what 400 reviews teach it.
+table. The model is that of `examples/small_bert`, which has read nine books.
 """
 
 import csv
@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OUTPUT = ROOT / "output" / "reviews"
+SMALL_BERT = Path("examples/small_bert")
 
 FLAGS = {
     "task_name": "cola",
@@ -21,11 +22,12 @@ FLAGS = {
     "do_eval": "true",
     "do_predict": "true",
     "data_dir": HERE.relative_to(ROOT),
-    "vocab_file": HERE.relative_to(ROOT) / "vocab.txt",
-    "bert_config_file": HERE.relative_to(ROOT) / "bert_config.json",
+    "vocab_file": SMALL_BERT / "vocab.txt",
+    "bert_config_file": SMALL_BERT / "bert_config.json",
+    "init_checkpoint": SMALL_BERT / "bert_model.ckpt",
     "max_seq_length": 48,
     "train_batch_size": 16,
-    "learning_rate": 5e-4,
+    "learning_rate": 3e-4,
     "num_train_epochs": 10,
     "random_seed": 5,
     "output_dir": OUTPUT.relative_to(ROOT),
