@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_tf.character_table import ODD, CharacterTable
+from bert_tf.character_table import depends_on_neighbours, is_surrogate
 from bert_tf.token_ids import TokenIds
-from bert_tf.tokenization import is_punctuation
+from bert_tf.tokenization import BasicTokenizer, is_punctuation
 
 SPACE, BORDER, FIRST_SIGN = 128, 129, 130
 # What stands between texts that are joined; no byte of a text.
@@ -29,9 +29,8 @@ class Alphabet:
     """Bytes of characters.
 
     Args:
-        characters: what the reference makes of each.
+        reference: decides what becomes of each character.
         encode_words: gives the ids of single punctuation characters, in UTF-8.
-        do_lower_case: as of the vocabulary.
 
     Attributes:
         ascii: for `bytes.translate`: bytes of the ASCII characters. Bytes of others, which
@@ -40,15 +39,12 @@ class Alphabet:
     """
 
     def __init__(
-        self,
-        characters: CharacterTable,
-        encode_words: Callable[[list[bytes]], TokenIds],
-        do_lower_case: bool,
+        self, reference: BasicTokenizer, encode_words: Callable[[list[bytes]], TokenIds]
     ) -> None:
-        self._characters = characters
+        self._reference = reference
         self._encode_words = encode_words
         codes = bytearray(range(256))
-        if do_lower_case:
+        if reference.do_lower_case:
             codes = codes[:128].lower() + codes[128:]
         for space in b" \t\n\r":
             codes[space] = SPACE
@@ -85,24 +81,29 @@ class Alphabet:
         return [None if other else simple[begin:end] for other, (begin, end) in places]
 
     def _add(self, codes: np.ndarray) -> None:
-        kinds = self._characters.kinds(codes)
-        forms, counts = self._characters.normalize(codes)
-        ends = np.cumsum(counts, dtype=np.int64).tolist()
-        for code, kind, count, end in zip(
-            codes.tolist(), kinds.tolist(), counts.tolist(), ends, strict=True
-        ):
-            found = _OTHER
-            if not kind & ODD and not count:
-                found = _DROPPED
-            elif not kind & ODD and count == 1:
-                found = self._byte(int(forms[end - 1]))
-            self._bytes[code] = found
+        for code in codes.tolist():
+            self._bytes[code] = self._byte(code)
 
     def _byte(self, code: int) -> int:
-        if code < 128:
-            return self._bytes[code]
-        if not is_punctuation(chr(code)) or self._next >= _OTHER:
+        char = chr(code)
+        if is_surrogate(code) or depends_on_neighbours(self._reference, code):
             return _OTHER
-        (self.sign_ids[self._next],) = self._encode_words([chr(code).encode()]).ids
+        match self._reference.tokenize(f"a{char}b"):
+            case ["ab"]:
+                return _DROPPED
+            case ["a", "b"]:
+                return SPACE
+            case [word] if len(word) == 3 and word.isascii():
+                return ord(word[1])
+            case ["a", sign, "b"] if is_punctuation(sign):
+                return self._sign(sign)
+        return _OTHER
+
+    def _sign(self, sign: str) -> int:
+        if sign.isascii():
+            return int(self._bytes[ord(sign)])
+        if self._next >= _OTHER:
+            return _OTHER
+        (self.sign_ids[self._next],) = self._encode_words([sign.encode()]).ids
         self._next += 1
         return self._next - 1

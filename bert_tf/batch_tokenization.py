@@ -9,7 +9,6 @@ Where TensorFlow Text is not installed, all texts are.
 
 import functools
 import itertools
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,22 +18,21 @@ import numpy as np
 
 from bert_tf.alphabet import Alphabet
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.fast_wordpiece import LONGEST_WORD, TOO_LONG, UNKNOWN, fast_wordpiece, ids_of, lines_of
 from bert_tf.token_ids import TokenIds
 from bert_tf.token_offsets import tokenize_with_offsets
-from bert_tf.tokenization import FullTokenizer, convert_to_unicode, is_control, is_punctuation
+from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from bert_tf.word_table import WordTable
-
-_logger = logging.getLogger(__name__)
 
 # Characters and texts that are worked on together: what they need fits into the caches.
 _TEXTS_TOGETHER = 4096
 _CHARS_TOGETHER = 1 << 19
 
-# `FullTokenizer` has no others.
-_UNKNOWN = "[UNK]"
-_LONGEST_WORD = 200
-# 200 characters have no more.
-_LONGEST_BYTES = 4 * _LONGEST_WORD
+
+# About what the compiled code takes to be made, and the reference for a character of a text, with
+# spans, and for a new word, by the square of its length: all in nanoseconds.
+_TIME_TO_COMPILE = 300_000_000
+_TIME_OF_CHARACTER, _TIME_OF_CHARACTER_WITH_SPANS, _TIME_OF_WORD = 200, 2000, 75
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,9 @@ class _Cleaned:
 class BatchTokenizer:
     """Turns texts into ids as a `FullTokenizer` does, many at once.
 
-    TensorFlow is not imported before there is a text: it must not compute anything before a
-    script has chosen its devices.
+    The compiled code is made when the reference has worked for about as long as that takes, so for
+    few texts never. TensorFlow is not imported before: it must not compute anything before a script
+    has chosen its devices.
 
     Args:
         tokenizer: the reference; its vocabulary must not change any more.
@@ -75,6 +74,12 @@ class BatchTokenizer:
         self.texts = self.handed_back = 0
         # Of all that changes.
         self._lock = threading.Lock()
+        # Of the reference.
+        self._time = 0
+        # None where words may have no id.
+        self._alphabet: Alphabet | None = None
+        if UNKNOWN in tokenizer.vocab:
+            self._alphabet = Alphabet(tokenizer.basic_tokenizer, self._encode_words)
         # Those that no thread uses now.
         self._word_tables: list[WordTable] = []
 
@@ -99,67 +104,61 @@ class BatchTokenizer:
             return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-            compiled = self._fast is not None
-        if not compiled:
-            return self._by_reference(strings, with_spans)
-        if with_spans:
-            return _in_portions(self._encode_with_spans, strings)
-        simple, others = self._simplify(strings, np.flatnonzero(~plain).tolist())
+        alphabet = self._alphabet
+        if with_spans or not alphabet:
+            return self._encode_any(strings, with_spans)
+        simple, others = _simplify(alphabet, strings, np.flatnonzero(~plain).tolist())
         if len(others) == len(strings):
-            return _in_portions(self._encode_any, strings)
-        found = _in_portions(self._encode_simple, simple)
+            return self._encode_any(strings)
+        found = _in_portions(functools.partial(self._encode_simple, alphabet), simple)
         if not others:
             return found
-        rest = _in_portions(self._encode_any, [strings[row] for row in others])
-        return _put(found, others, rest)
+        return _put(found, others, self._encode_any([strings[row] for row in others]))
 
     @functools.cached_property
     def _fast(self) -> Any:
         """From normalized texts to ids; None where the reference has to do everything."""
         vocab = self.reference.vocab
-        return _fast_wordpiece(_lines(vocab)) if _UNKNOWN in vocab else None
+        return fast_wordpiece(lines_of(vocab)) if UNKNOWN in vocab else None
+
+    def _is_compiled(self, time: int) -> bool:
+        """Whether compiled code is to do what would take the reference so many nanoseconds."""
+        with self._lock:
+            self._time += time
+            return self._time >= _TIME_TO_COMPILE and self._fast is not None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
-        fast = _fast_wordpiece([_UNKNOWN, "a", "b"])
+        fast = fast_wordpiece([UNKNOWN, "a", "b"])
         return CharacterTable(
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    @functools.cached_property
-    def _alphabet(self) -> Alphabet:
-        lower = self.reference.basic_tokenizer.do_lower_case
-        return Alphabet(self._table, self._encode_words, lower)
-
-    def _simplify(self, texts: list[str], rows: list[int]) -> tuple[list[str], list[int]]:
-        """Texts with those of some rows simplified, and rows where that cannot be: now empty."""
-        found: list[str | None] = []
-        for part in _portions([texts[row] for row in rows]):
-            found += self._alphabet.simplify(part)
-        texts = list(texts) if rows else texts
-        for row, text in zip(rows, found, strict=True):
-            texts[row] = text or ""
-        return texts, [row for row, text in zip(rows, found, strict=True) if text is None]
-
-    def _encode_simple(self, texts: list[str]) -> TokenIds:
+    def _encode_simple(self, alphabet: Alphabet, texts: list[str]) -> TokenIds:
         try:
             table = self._word_tables.pop()
         except IndexError:
             size = max(self.reference.vocab.values()) + 1
-            table = WordTable(self._alphabet, self._encode_words, size)
+            table = WordTable(alphabet, self._encode_words, size)
         found = table.encode(texts)
         self._word_tables.append(table)
         return found
 
     def _encode_words(self, words: list[bytes]) -> TokenIds:
-        too_long = b"a" * (_LONGEST_BYTES + 1)
-        found = self._fast.tokenize([w if len(w) <= _LONGEST_WORD else too_long for w in words])
-        return TokenIds(found.values.numpy(), found.row_splits.numpy())
+        if self._is_compiled(_TIME_OF_WORD * sum(len(word) ** 2 for word in words)):
+            return ids_of(self._fast, [w if len(w) <= LONGEST_WORD else TOO_LONG for w in words])
+        vocab, cut = self.reference.vocab, self.reference.wordpiece_tokenizer.cut
+        return TokenIds.from_lists([[vocab[p] for p in cut(word.decode())] for word in words])
 
-    def _encode_any(self, texts: list[str]) -> TokenIds:
+    def _encode_any(self, texts: list[str], with_spans: bool = False) -> TokenIds:
+        of_one = _TIME_OF_CHARACTER_WITH_SPANS if with_spans else _TIME_OF_CHARACTER
+        if not self._is_compiled(of_one * sum(map(len, texts))):
+            return self._by_reference(texts, with_spans)
+        return _in_portions(self._encode_with_spans if with_spans else self._encode, texts)
+
+    def _encode(self, texts: list[str]) -> TokenIds:
         cleaned = self._clean(texts)
-        found = self._fast.tokenize(_without(cleaned.strings, cleaned.is_odd))
-        ids = TokenIds(found.values.numpy(), found.row_splits.numpy())
+        ids = ids_of(self._fast, _without(cleaned.strings, cleaned.is_odd))
         return self._hand_back(ids, texts, cleaned.is_odd)
 
     def _encode_with_spans(self, texts: list[str]) -> TokenIds:
@@ -205,11 +204,22 @@ class BatchTokenizer:
             ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
             text = codes.tobytes().decode("utf-32-le")
             strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
-        if max(map(len, strings)) > _LONGEST_WORD:
+        if max(map(len, strings)) > LONGEST_WORD:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
-            long = np.diff(np.concatenate([ends[at], ends[-1:]])) > _LONGEST_WORD
+            long = np.diff(np.concatenate([ends[at], ends[-1:]])) > LONGEST_WORD
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
         return _Cleaned(strings, is_odd, codes, counts, borders)
+
+
+def _simplify(alphabet: Alphabet, texts: list[str], rows: list[int]) -> tuple[list[str], list[int]]:
+    """Texts with those of some rows simplified, and rows where that cannot be: now empty."""
+    found: list[str | None] = []
+    for part in _portions([texts[row] for row in rows]):
+        found += alphabet.simplify(part)
+    texts = list(texts) if rows else texts
+    for row, text in zip(rows, found, strict=True):
+        texts[row] = text or ""
+    return texts, [row for row, text in zip(rows, found, strict=True) if text is None]
 
 
 def _in_portions(encode: Callable[[list[str]], TokenIds], texts: list[str]) -> TokenIds:
@@ -276,54 +286,3 @@ def _portions(texts: list[str]) -> Iterator[list[str]]:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
                 yield part
-
-
-def _lines(vocab: dict[str, int]) -> list[str]:
-    """A vocabulary as a list with every id, without duplicates and what no word can be made of."""
-    # Brackets are words of their own, so no word is like this.
-    lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
-    for token, index in vocab.items():
-        body = token.removeprefix("##")
-        single = len(token) == 1 or token == _UNKNOWN
-        if body and (single or body.isalnum() or not any(map(_ends_word, body))):
-            lines[index] = token
-    return lines
-
-
-def _ends_word(char: str) -> bool:
-    # Or is never left in a word.
-    return char.isspace() or is_punctuation(char) or is_control(char) or char == "\ufffd"
-
-
-@functools.lru_cache(maxsize=1)
-def _tensorflow_text() -> Any:
-    """The package; None where there is none, or not one of TensorFlow's version."""
-    import tensorflow as tf
-
-    try:
-        import tensorflow_text
-    except (ImportError, AttributeError, tf.errors.OpError) as error:
-        _logger.warning(
-            "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same "
-            "result, but more slowly. Install tensorflow-text of TensorFlow's version",
-            error,
-        )
-        return None
-    return tensorflow_text
-
-
-def _fast_wordpiece(lines: list[str]) -> Any:
-    if not _tensorflow_text():
-        return None
-    import tensorflow as tf
-
-    try:
-        return _tensorflow_text().FastWordpieceTokenizer(
-            vocab=lines,
-            token_out_type=tf.int32,
-            unknown_token=_UNKNOWN,
-            max_bytes_per_word=_LONGEST_BYTES,
-        )
-    except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
-        _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
-        return None

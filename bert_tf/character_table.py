@@ -83,7 +83,11 @@ class CharacterTable:
         for index, (code, form) in enumerate(zip(codes, found, strict=True)):
             bare, spaced = words[2 * index : 2 * index + 2]
             chosen.append(form.strip() if bare == expected[index] else form)
-            is_odd = expected[index] not in (bare, spaced) or self._depends(code, form)
+            is_odd = (
+                expected[index] not in (bare, spaced)
+                or is_surrogate(code)
+                or depends_on_neighbours(self._reference, code)
+            )
             breaks = expected[index][0] == 1 and expected[index][-1] == 2
             kinds.append(ODD * is_odd | BREAKS * breaks | CHANGES * (chosen[-1] != chr(code)))
         rows = slice(codes.start, codes.stop)
@@ -97,21 +101,24 @@ class CharacterTable:
         self._kinds[rows] = kinds
 
     def _normalized(self, code: int) -> str:
-        return "" if _is_surrogate(code) else self._reference.normalize(chr(code))
+        return "" if is_surrogate(code) else self._reference.normalize(chr(code))
 
     def _words(self, code: int) -> list[int]:
         words = self._reference.tokenize(f"a{chr(code)}b")
         return [{"a": 1, "b": 2}.get(word, 0) for word in words]
 
-    def _depends(self, code: int, form: str) -> bool:
-        if _is_surrogate(code):  # No UTF-8 exists for it.
-            return True
-        # Lower case depends on the neighbours for one letter only, and canonical order
-        # (of what is left, after all nonspacing marks are dropped) for a few marks.
-        return self._reference.do_lower_case and (
-            code == _SIGMA or any(map(unicodedata.combining, form))
-        )
+
+def depends_on_neighbours(reference: BasicTokenizer, code: int) -> bool:
+    """Whether what a character becomes is not known without its text.
+
+    Lower case depends on the neighbours for one letter only, and canonical order (of what is left,
+    after all nonspacing marks are dropped) for a few marks.
+    """
+    return reference.do_lower_case and (
+        code == _SIGMA or any(map(unicodedata.combining, reference.normalize(chr(code))))
+    )
 
 
-def _is_surrogate(code: int) -> bool:
+def is_surrogate(code: int) -> bool:
+    """Whether it is half a character; no UTF-8 exists for it."""
     return 0xD800 <= code <= 0xDFFF

@@ -248,13 +248,13 @@ class WordpieceTokenizer:
         """Returns the pieces of all words in a text that needs no cutting but at whitespace."""
         pieces: list[str] = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
-            if len(word) > self.max_input_chars_per_word:
-                pieces.append(self.unk_token)
-            else:
-                pieces.extend(self._cut(word))
+            pieces.extend(self.cut(word))
         return pieces
 
-    def _cut(self, word: str) -> list[str]:
+    def cut(self, word: str) -> list[str]:
+        """Returns the pieces of a word."""
+        if len(word) > self.max_input_chars_per_word:
+            return [self.unk_token]
         pieces: list[str] = []
         start, prefix = 0, ""
         while start < len(word):

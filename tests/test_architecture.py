@@ -22,7 +22,8 @@ ROWS = [
     ["batch_tokenization"],
     ["word_table"],
     ["alphabet"],
-    ["character_table", "token_ids", "token_offsets"],
+    ["character_table", "fast_wordpiece", "token_offsets"],
+    ["token_ids"],
     ["tokenization"],
     ["config"],
     ["file_names"],
@@ -36,8 +37,9 @@ ALLOWED = {
     "modeling": {"keras"},
     "optimization": {"keras"},
     "evaluation": {"numpy"},
-    # TensorFlow inside of functions, where it can be.
-    "batch_tokenization": {"numpy", "tensorflow", "tensorflow_text"},
+    "batch_tokenization": {"numpy"},
+    # Inside of functions, where it can be.
+    "fast_wordpiece": {"tensorflow", "tensorflow_text"},
     "character_table": {"numpy"},
     "token_ids": {"numpy"},
     "word_table": {"numpy"},

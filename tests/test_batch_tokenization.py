@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_tf import batch_tokenization
+from bert_tf import batch_tokenization, fast_wordpiece
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.token_ids import TokenIds
 from bert_tf.token_offsets import tokenize_with_offsets
@@ -22,6 +22,11 @@ from tests.oracle import golden
 from tests.test_tokenization import BOTH_CASINGS, texts
 
 VOCABULARIES = ["uncased", "cased", "chinese"]
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch):
+    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", 0)
 
 
 @cache
@@ -109,6 +114,16 @@ def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
 @given(st.lists(st.text(max_size=40), max_size=8))
 def test_any_batch_has_the_ids_of_the_reference(strings):
     tokenizer = compiled("uncased", True)
+    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+
+
+@pytest.mark.parametrize("time", [0, 10**12])
+def test_new_words_are_cut_alike_by_the_reference_and_by_compiled_code(monkeypatch, time):
+    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", time)
+    tokenizer = BatchTokenizer(reference("uncased", True))
+    rng = random.Random(7)
+    words = [word.removeprefix("##") for word in tokenizer.reference.vocab] + ["x" * 200, "x" * 201]
+    strings = ["".join(rng.choices(words, k=rng.randint(1, 3))) for _ in range(2000)]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
 
 
@@ -214,7 +229,7 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
             raise ImportError("no wheel for this system")
         return real(name, *args, **kwargs)
 
-    batch_tokenization._tensorflow_text.cache_clear()
+    fast_wordpiece.tensorflow_text.cache_clear()
     monkeypatch.setattr(builtins, "__import__", missing)
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     tokenizer = BatchTokenizer(reference("uncased", True))
@@ -222,9 +237,10 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
     found = tokenizer.encode(strings, with_spans=True)
     assert found.spans[-1, 1] == len(strings[-1])
-    assert tokenizer.handed_back == tokenizer.texts == 4
+    # Without spans, a word table does the plain one.
+    assert (tokenizer.handed_back, tokenizer.texts) == (3, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
-    batch_tokenization._tensorflow_text.cache_clear()
+    fast_wordpiece.tensorflow_text.cache_clear()
     said = [record for record in caplog.records if "TensorFlow Text" in record.message]
     assert len(said) == 1
     assert "no wheel for this system" in said[0].message
@@ -246,6 +262,22 @@ def test_threads_share_a_tokenizer():
     for strings, ids in zip(parts, found, strict=True):
         expected = by_reference(tokenizer.reference, [s.replace("é", "ж") for s in strings])
         assert ids == expected
+
+
+def test_few_texts_do_not_need_compiled_code():
+    path = golden("vocab/uncased.txt")
+    code = f"""
+import sys
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tokenization import FullTokenizer
+tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
+for with_spans in (False, True):
+    found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
+    assert len(found) == 3
+assert tokenizer.handed_back == 4
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_it_does_not_import_tensorflow():

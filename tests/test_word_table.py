@@ -9,7 +9,6 @@ import pytest
 from bert_tf import word_table
 from bert_tf.alphabet import Alphabet
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.character_table import CharacterTable
 from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 from bert_tf.word_table import WordTable
@@ -35,15 +34,9 @@ class Words:
         return TokenIds.from_lists([pieces(word.decode()) for word in words])
 
 
-def alphabet(lower: bool = True) -> Alphabet:
-    # It is asked for no character that ASCII does not have.
-    characters = CharacterTable(BasicTokenizer(lower), lambda texts: [[0] for _ in texts])
-    return Alphabet(characters, Words(), lower)
-
-
 def table(lower: bool = True) -> tuple[WordTable, Words]:
     words = Words()
-    return WordTable(alphabet(lower), words, VOCAB_SIZE), words
+    return WordTable(Alphabet(BasicTokenizer(lower), Words()), words, VOCAB_SIZE), words
 
 
 def expected(text: str, lower: bool = True) -> list[int]:

@@ -1,0 +1,130 @@
+"""Hugging Face's BERT on PyTorch: what squad_peer.py runs beside run_squad.py.
+
+usage: python benchmarks/squad_torch.py train FOLDER NUM_TRAIN_STEPS
+       python benchmarks/squad_torch.py score FILE PREDICTIONS
+
+A process of its own, as PyTorch and TensorFlow do not always get along in one. `train` reads
+`config.json`, `weights.npz` (an original checkpoint), `train.npz` and `eval.npz` (rows) of the
+folder, and writes `logits.npz`. `score` prints exact match and F1 by torchmetrics.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+BATCH, RATE, WARM_UP = 12, 3e-5, 0.1
+
+
+def peer_of(folder: Path) -> Any:
+    """The peer, with the weights of an original checkpoint."""
+    settings = json.loads((folder / "config.json").read_text())
+    model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
+    values = np.load(folder / "weights.npz")
+    state = model.state_dict()
+    for name, target in state.items():
+        if not name.startswith("bert.") or name.endswith("position_ids"):
+            continue
+        theirs = name.replace(".layer.", ".layer_").replace(".", "/")
+        theirs = theirs.replace("LayerNorm/weight", "LayerNorm/gamma")
+        theirs = theirs.replace("LayerNorm/bias", "LayerNorm/beta")
+        theirs = theirs.replace("_embeddings/weight", "_embeddings")
+        kernel = theirs.endswith("/weight")
+        value = values[theirs.replace("/weight", "/kernel")]
+        target.copy_(torch.tensor(value.T if kernel else value))
+    model.load_state_dict(state)
+    return model
+
+
+def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, torch.Tensor]:
+    """What the peer takes."""
+    names = {
+        "input_ids": "input_ids",
+        "attention_mask": "input_mask",
+        "token_type_ids": "segment_ids",
+    }
+    found = {peer: torch.tensor(rows[ours][numbers]).long() for peer, ours in names.items()}
+    if "start_positions" in rows:
+        found["start_positions"] = torch.tensor(rows["start_positions"][numbers]).long()
+        found["end_positions"] = torch.tensor(rows["end_positions"][numbers]).long()
+    return found
+
+
+def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None:
+    """Trains the peer as the original would, with PyTorch's optimizer."""
+    plain = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for n, p in named if not n.endswith(plain)], "weight_decay": 0.01},
+        {"params": [p for n, p in named if n.endswith(plain)], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6)
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, int(num_train_steps * WARM_UP), num_train_steps
+    )
+    random = np.random.default_rng(12345)
+    count = len(rows["input_ids"])
+    order = np.concatenate([random.permutation(count) for _ in range(num_train_steps)][:64])
+    model.train()
+    for step in range(num_train_steps):
+        numbers = order[step * BATCH : (step + 1) * BATCH]
+        loss = model(**inputs(rows, numbers)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step % 50 == 0:
+            print(
+                f"peer: step {step} of {num_train_steps}, loss {loss.item():.3f}", file=sys.stderr
+            )
+
+
+def logits_of(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Begin and end logits of all rows."""
+    model.eval()
+    found: list[list[np.ndarray]] = [[], []]
+    with torch.no_grad():
+        for first in range(0, len(rows["input_ids"]), 32):
+            last = min(first + 32, len(rows["input_ids"]))
+            out = model(**inputs(rows, np.arange(first, last)))
+            found[0].append(out.start_logits.numpy())
+            found[1].append(out.end_logits.numpy())
+    return [np.concatenate(parts) for parts in found]
+
+
+def train_and_answer(folder: Path, num_train_steps: int) -> None:
+    """Writes the logits of all rows."""
+    torch.manual_seed(12345)
+    model = peer_of(folder)
+    train(model, dict(np.load(folder / "train.npz")), num_train_steps)
+    start_logits, end_logits = logits_of(model, dict(np.load(folder / "eval.npz")))
+    np.savez(folder / "logits.npz", start=start_logits, end=end_logits)
+
+
+def score(predict_file: Path, predictions: Path) -> None:
+    """Prints the figures as JSON."""
+    from torchmetrics.functional.text import squad
+
+    contents = json.loads(predict_file.read_text(encoding="utf-8"))
+    texts = json.loads(predictions.read_text(encoding="utf-8"))
+    answers, found = [], []
+    for entry in contents["data"]:
+        for question in (q for paragraph in entry["paragraphs"] for q in paragraph["qas"]):
+            given = question["answers"]
+            columns = {key: [answer[key] for answer in given] for key in ("text", "answer_start")}
+            answers.append({"id": question["id"], "answers": columns})
+            found.append({"id": question["id"], "prediction_text": texts[question["id"]]})
+    print(json.dumps({name: float(value) for name, value in squad(found, answers).items()}))
+
+
+if __name__ == "__main__":
+    _, what, first, second = sys.argv
+    if what == "train":
+        train_and_answer(Path(first), int(second))
+    else:
+        score(Path(first), Path(second))
