@@ -81,6 +81,7 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
         "the original's way": (part, lambda: [plain.encode(line) for line in part]),
     }
     # The reference begins, until it is worth while to make the compiled code.
+    batch.encode(lines)
     before = batch.handed_back
     batch.encode(lines)
     handed_back = batch.handed_back - before

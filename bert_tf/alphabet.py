@@ -81,7 +81,8 @@ class Alphabet:
         return [None if other else simple[begin:end] for other, (begin, end) in places]
 
     def _add(self, codes: np.ndarray) -> None:
-        for code in codes.tolist():
+        # Another thread may have been faster.
+        for code in codes[self._bytes[codes] == _UNKNOWN].tolist():
             self._bytes[code] = self._byte(code)
 
     def _byte(self, code: int) -> int:
