@@ -5,9 +5,10 @@ usage: python benchmarks/squad_peer.py --model_dir=DIR --train_file=FILE --predi
 
 Needs torch, torchmetrics and transformers. `run_squad.py` trains and answers. The peer starts from
 the same checkpoint, trains on the same rows (`train.tf_record`, shuffled by its own generator) with
-PyTorch's AdamW, and its logits for the rows of `eval.tf_record` are decoded and scored by the same
-code, so that only model and training are compared. `predictions.json` of both is then scored again
-by torchmetrics.
+the same optimizer written in PyTorch, and its logits for the rows of `eval.tf_record` are decoded
+and scored by the same code, so that only model and training are compared. `predictions.json` of
+both is then scored again by torchmetrics. Where the peer's logits are there already it goes on from
+them.
 """
 
 import argparse

@@ -41,6 +41,31 @@ def peer_of(folder: Path) -> Any:
     return model
 
 
+class BertAdam(torch.optim.Optimizer):
+    """The optimizer of the paper: Adam without bias correction, with decay beside it.
+
+    `torch.optim.AdamW` corrects, which makes the first thousand steps up to three times as small:
+    with the same learning rate another training.
+    """
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Changes all parameters that have gradients."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["m"], state["v"] = torch.zeros_like(gradient), torch.zeros_like(gradient)
+                state["m"].mul_(0.9).add_(gradient, alpha=0.1)
+                state["v"].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                update = state["m"] / (state["v"].sqrt() + 1e-6)
+                update.add_(parameter, alpha=group["weight_decay"])
+                parameter.add_(update, alpha=-group["lr"])
+
+
 def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, torch.Tensor]:
     """What the peer takes."""
     names = {
@@ -56,14 +81,14 @@ def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, torch.
 
 
 def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None:
-    """Trains the peer as the original would, with PyTorch's optimizer."""
+    """Trains the peer as the original would."""
     plain = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
         {"params": [p for n, p in named if not n.endswith(plain)], "weight_decay": 0.01},
         {"params": [p for n, p in named if n.endswith(plain)], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6)
+    optimizer = BertAdam(groups, {"lr": RATE})
     schedule = transformers.get_linear_schedule_with_warmup(
         optimizer, int(num_train_steps * WARM_UP), num_train_steps
     )
