@@ -24,7 +24,7 @@ _LONGEST = 16
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _OTHER_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
-# Of the numbers of places in the tables.
+# Of the tables' places: 2 to the power of so many.
 _FIRST_BITS, _SECOND_BITS = 17, 16
 
 
@@ -42,7 +42,7 @@ _BEFORE_THE_LAST_8 = np.array([0] * 8 + [*map(_last_bytes, range(9))], np.uint64
 class WordTable:
     """Turns texts of an alphabet into ids; not for several threads at once.
 
-    A value up to `vocab_size` is the id of a word that is one piece; from there on it is the number
+    A value below `vocab_size` is the id of a word that is one piece; from there on it is the number
     of a word of several pieces.
 
     Args:
