@@ -1,7 +1,9 @@
 """What the benchmarks share: interleaved timing, and results with versions and machine."""
 
+import contextlib
 import importlib.metadata
 import json
+import multiprocessing
 import os
 import platform
 import re
@@ -34,6 +36,46 @@ def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str
             work()
             seconds[name].append(time.perf_counter() - start)
     return seconds
+
+
+def interleaved_processes(
+    makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
+) -> dict[str, list[float]]:
+    """As `interleaved`, with a process for each: what one does to the memory slows no other down.
+
+    Args:
+        makers: by name, to be pickled: each makes a piece of work, in its process.
+        rounds: how often each is timed.
+    """
+    context = multiprocessing.get_context("spawn")
+    seconds: dict[str, list[float]] = {name: [] for name in makers}
+    with contextlib.ExitStack() as stack:
+        connections = {}
+        for name, make in makers.items():
+            connections[name], theirs = context.Pipe()
+            process = context.Process(target=_work, args=(make, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            stack.callback(process.join)
+            stack.callback(connections[name].close)
+            connections[name].recv()
+        for _ in range(rounds):
+            for name, connection in connections.items():
+                connection.send(None)
+                seconds[name].append(connection.recv())
+    return seconds
+
+
+def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
+    work = make()
+    work()
+    connection.send(None)
+    with contextlib.suppress(EOFError):
+        while True:
+            connection.recv()
+            start = time.perf_counter()
+            work()
+            connection.send(time.perf_counter() - start)
 
 
 def require(is_so: bool, what: str) -> None:

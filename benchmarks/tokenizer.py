@@ -6,15 +6,19 @@ English books (*.txt in --books) with uncased_en_vocab.txt, and a text of many s
 parts, drawn with --seed from the words of multi_cased_vocab.txt, as it is and lower-cased (which
 takes accents off).
 Needs the extra `benchmark`. The ids of all ways are compared before anything is timed; lines on
-which `tokenizers` differs from the original are counted, and not left out.
+which `tokenizers` differs from the original are counted, and not left out. Each way has a process
+of its own, as it has where it is used; they take turns.
 """
 
 import argparse
+import functools
 import random
 import statistics
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -25,8 +29,9 @@ from benchmarks.plain import PlainTokenizer
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tokenization import FullTokenizer
 
-# The slow ways get a part of the lines.
-LINES_OF_THE_SLOW = 4000
+WAYS = ("bert_tf", "bert_tf with spans", "tokenizers", "bert_tf's reference", "the original's way")
+# These get a part of the lines.
+SLOW_WAYS, LINES_OF_THE_SLOW = WAYS[3:], 4000
 
 
 def books(folder: Path) -> list[str]:
@@ -49,54 +54,53 @@ def scripts(vocab: dict[str, int], seed: int) -> list[str]:
     return [" ".join(draw.choice(draw.choice(words)) for _ in range(12)) for _ in range(30_000)]
 
 
+def work(way: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], Any]:
+    """Turning lines into ids in one of the ways."""
+    lower = tokenizer.basic_tokenizer.do_lower_case
+    if way.startswith("bert_tf with") or way == "bert_tf":
+        batch = BatchTokenizer(tokenizer)
+        # The reference begins, until it is worth while to make the compiled code.
+        batch.encode(lines)
+        return functools.partial(batch.encode, lines, with_spans=way != "bert_tf")
+    if way == "tokenizers":
+        rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
+        return lambda: rust._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+    if way == "the original's way":
+        plain = PlainTokenizer(tokenizer.vocab, lower)
+        return lambda: [plain.encode(line) for line in lines]
+    return lambda: [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in lines]
+
+
 def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) -> dict:
     """Times all ways on the same lines; figures in MB of UTF-8 per second."""
-    lower = tokenizer.basic_tokenizer.do_lower_case
-    plain = PlainTokenizer(tokenizer.vocab, lower)
-    vocab_size = max(tokenizer.vocab.values()) + 1
-    rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
-    batch = BatchTokenizer(tokenizer)
     part = random.Random(1).sample(lines, min(LINES_OF_THE_SLOW, len(lines)))
-
+    used = {way: part if way in SLOW_WAYS else lines for way in WAYS}
+    expected = work("bert_tf's reference", tokenizer, part)()
+    batch = BatchTokenizer(tokenizer)
     found = batch.encode(part)
-    expected = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in part]
     same = [found[row].tolist() for row in range(len(part))] == expected
     timing.require(same, "the compiled tokenizer gives the reference's ids")
-    same = [plain.encode(line) for line in part] == expected
+    same = work("the original's way", tokenizer, part)() == expected
     timing.require(same, "the original's way gives the reference's ids")
-    theirs = [rust.encode(line, add_special_tokens=False).ids for line in part]
+    theirs = [line.ids for line in work("tokenizers", tokenizer, part)()]
     differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
-
-    works = {
-        "bert_tf": (lines, lambda: batch.encode(lines)),
-        "bert_tf with spans": (lines, lambda: batch.encode(lines, with_spans=True)),
-        "tokenizers": (
-            lines,
-            lambda: rust._tokenizer.encode_batch_fast(lines, add_special_tokens=False),
-        ),
-        "bert_tf's reference": (
-            part,
-            lambda: [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in part],
-        ),
-        "the original's way": (part, lambda: [plain.encode(line) for line in part]),
-    }
-    # The reference begins, until it is worth while to make the compiled code.
     batch.encode(lines)
     before = batch.handed_back
     batch.encode(lines)
     handed_back = batch.handed_back - before
-    size = {key: sum(len(line.encode()) for line in used) for key, (used, _) in works.items()}
-    seconds = timing.interleaved({key: work for key, (_, work) in works.items()}, rounds)
-    per_byte = {key: [s / size[key] for s in times] for key, times in seconds.items()}
+
+    size = {way: sum(len(line.encode()) for line in lines) for way, lines in used.items()}
+    makers = {way: functools.partial(work, way, tokenizer, lines) for way, lines in used.items()}
+    seconds = timing.interleaved_processes(makers, rounds)
+    per_byte = {way: [s / size[way] for s in times] for way, times in seconds.items()}
     figures = {
         "MB": round(size["bert_tf"] / 1e6, 2),
-        "vocabulary": vocab_size,
+        "vocabulary": max(tokenizer.vocab.values()) + 1,
         "handed to the reference": handed_back / len(lines),
         "lines on which tokenizers differs": differing / len(part),
         "MB/s": {key: round(1e-6 / statistics.median(s), 2) for key, s in per_byte.items()},
         "times faster than": {
-            key: round(timing.ratio(per_byte[key], per_byte["bert_tf"]), 1)
-            for key in list(works)[1:]
+            key: round(timing.ratio(per_byte[key], per_byte["bert_tf"]), 1) for key in WAYS[1:]
         },
     }
     print(name, figures, flush=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.alphabet import Alphabet
+from bert_tf.alphabet import BETWEEN, Alphabet
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
 from bert_tf.fast_wordpiece import LONGEST_WORD, TOO_LONG, UNKNOWN, fast_wordpiece, ids_of, lines_of
 from bert_tf.token_ids import TokenIds
@@ -28,6 +28,10 @@ from bert_tf.word_table import WordTable
 _TEXTS_TOGETHER = 4096
 _CHARS_TOGETHER = 1 << 19
 
+# Where so many words of a portion are new, and one for so many characters, it is faster to cut all:
+# the next portions pass the word table.
+_MANY_NEW_WORDS, _CHARS_OF_A_NEW_WORD = 4096, 25
+_PORTIONS_PASSED = 16
 
 # About what the compiled code takes to be made, and the reference for a character of a text, with
 # spans, and for a new word, by the square of its length: all in nanoseconds.
@@ -72,10 +76,12 @@ class BatchTokenizer:
     def __init__(self, tokenizer: FullTokenizer) -> None:
         self.reference = tokenizer
         self.texts = self.handed_back = 0
-        # Of all that changes.
+        # Of the counters, the clock, and the character table; word tables and the alphabet have
+        # ways of their own.
         self._lock = threading.Lock()
         # Of the reference.
         self._time = 0
+        self._portions_to_pass = 0
         # None where words may have no id.
         self._alphabet: Alphabet | None = None
         if UNKNOWN in tokenizer.vocab:
@@ -95,25 +101,35 @@ class BatchTokenizer:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
-        strings: list[Any] = list(texts)
-        try:
-            plain = np.fromiter(map(str.isascii, strings), bool, len(strings))
-        except TypeError:  # Not all are str.
-            return self.encode([*map(convert_to_unicode, strings)], with_spans=with_spans)
+        strings: list[Any] = texts if isinstance(texts, list) else list(texts)
         if not strings:
             return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-        alphabet = self._alphabet
-        if with_spans or not alphabet:
+        try:
+            return self._encode_strings(strings, with_spans)
+        except TypeError:
+            if all(isinstance(text, str) for text in strings):
+                raise
+        return self._encode_strings([*map(convert_to_unicode, strings)], with_spans)
+
+    def _encode_strings(self, strings: list[str], with_spans: bool) -> TokenIds:
+        if with_spans or not self._alphabet:
             return self._encode_any(strings, with_spans)
-        simple, others = _simplify(alphabet, strings, np.flatnonzero(~plain).tolist())
+        found: list[TokenIds] = []
+        others: list[int] = []
+        first = 0
+        for texts, joined in _portions(strings):
+            ids, rows = self._encode_simple(self._alphabet, texts, joined)
+            found.append(ids)
+            others += [first + row for row in rows]
+            first += len(texts)
+        if not others:
+            return TokenIds.concatenate(found)
         if len(others) == len(strings):
             return self._encode_any(strings)
-        found = _in_portions(functools.partial(self._encode_simple, alphabet), simple)
-        if not others:
-            return found
-        return _put(found, others, self._encode_any([strings[row] for row in others]))
+        others_found = self._encode_any([strings[row] for row in others])
+        return _put(TokenIds.concatenate(found), others, others_found)
 
     @functools.cached_property
     def _fast(self) -> Any:
@@ -134,21 +150,49 @@ class BatchTokenizer:
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    def _encode_simple(self, alphabet: Alphabet, texts: list[str]) -> TokenIds:
+    def _encode_simple(
+        self, alphabet: Alphabet, texts: list[str], joined: str
+    ) -> tuple[TokenIds, list[int]]:
+        """Ids of texts of the alphabet, none of others, and the numbers of these."""
+        if self._passes_the_table():
+            return TokenIds.from_lists([[]] * len(texts)), [*range(len(texts))]
+        text, others = alphabet.encode(joined)
         try:
             table = self._word_tables.pop()
         except IndexError:
             size = max(self.reference.vocab.values()) + 1
-            table = WordTable(alphabet, self._encode_words, size)
-        found = table.encode(texts)
+            table = WordTable(
+                alphabet.sign_ids, lambda words: self._encode_words(alphabet.decode(words)), size
+            )
+        found = table.encode(text)
+        if table.new_words > max(_MANY_NEW_WORDS, len(text) // _CHARS_OF_A_NEW_WORD):
+            with self._lock:
+                self._portions_to_pass = _PORTIONS_PASSED
         self._word_tables.append(table)
-        return found
+        if len(found) != len(texts):  # The tokenizer drops it anyway.
+            texts = [text.replace(BETWEEN, "") for text in texts]
+            return self._encode_simple(alphabet, texts, BETWEEN.join(texts))
+        return found, others
 
-    def _encode_words(self, words: list[bytes]) -> TokenIds:
-        if self._is_compiled(_TIME_OF_WORD * sum(len(word) ** 2 for word in words)):
-            return ids_of(self._fast, [w if len(w) <= LONGEST_WORD else TOO_LONG for w in words])
+    def _passes_the_table(self) -> bool:
+        with self._lock:
+            passed = self._portions_to_pass > 0
+            self._portions_to_pass -= passed
+        return passed
+
+    def _encode_words(self, words: list[str]) -> TokenIds:
+        if not self._is_compiled(_TIME_OF_WORD * sum(len(word) ** 2 for word in words)):
+            return self._cut(words)
+        # What are letters beyond ASCII, the compiled code sees in its own way.
+        others = {row: word for row, word in enumerate(words) if not word.isascii()}
+        words = [word if len(word) <= LONGEST_WORD else TOO_LONG for word in words]
+        for row in others:
+            words[row] = ""
+        return _put(ids_of(self._fast, words), [*others], self._cut([*others.values()]))
+
+    def _cut(self, words: list[str]) -> TokenIds:
         vocab, cut = self.reference.vocab, self.reference.wordpiece_tokenizer.cut
-        return TokenIds.from_lists([[vocab[p] for p in cut(word.decode())] for word in words])
+        return TokenIds.from_lists([[vocab[piece] for piece in cut(word)] for word in words])
 
     def _encode_any(self, texts: list[str], with_spans: bool = False) -> TokenIds:
         of_one = _TIME_OF_CHARACTER_WITH_SPANS if with_spans else _TIME_OF_CHARACTER
@@ -211,19 +255,8 @@ class BatchTokenizer:
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
-def _simplify(alphabet: Alphabet, texts: list[str], rows: list[int]) -> tuple[list[str], list[int]]:
-    """Texts with those of some rows simplified, and rows where that cannot be: now empty."""
-    found: list[str | None] = []
-    for part in _portions([texts[row] for row in rows]):
-        found += alphabet.simplify(part)
-    texts = list(texts) if rows else texts
-    for row, text in zip(rows, found, strict=True):
-        texts[row] = text or ""
-    return texts, [row for row, text in zip(rows, found, strict=True) if text is None]
-
-
 def _in_portions(encode: Callable[[list[str]], TokenIds], texts: list[str]) -> TokenIds:
-    return TokenIds.concatenate([encode(part) for part in _portions(texts)])
+    return TokenIds.concatenate([encode(part) for part, _ in _portions(texts)])
 
 
 def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
@@ -277,12 +310,14 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
     return spans.astype(np.int32)
 
 
-def _portions(texts: list[str]) -> Iterator[list[str]]:
+def _portions(texts: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Some texts after the other, and the same joined."""
     for first in range(0, len(texts), _TEXTS_TOGETHER):
         waiting = [texts[first : first + _TEXTS_TOGETHER]]
         while waiting:
             part = waiting.pop()
-            if len(part) > 1 and len("".join(part)) > _CHARS_TOGETHER:
+            joined = BETWEEN.join(part)
+            if len(joined) > _CHARS_TOGETHER and len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
-                yield part
+                yield part, joined

@@ -26,6 +26,9 @@ Split = Callable[[Sequence[str]], list[list[int]]]
 class CharacterTable:
     """Normalized characters by code point, in blocks that are filled when a text needs them.
 
+    Of several threads one at a time may call `kinds`; `normalize` needs no lock, as what it was
+    asked about no longer changes.
+
     Args:
         basic_tokenizer: the reference.
         split: splits texts that are normalized, but have no spaces around punctuation and

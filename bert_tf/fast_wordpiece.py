@@ -20,7 +20,7 @@ LONGEST_WORD = 200
 # 200 characters have no more.
 _LONGEST_BYTES = 4 * LONGEST_WORD
 # For which it gives `UNKNOWN`.
-TOO_LONG = b"a" * (_LONGEST_BYTES + 1)
+TOO_LONG = "a" * (_LONGEST_BYTES + 1)
 
 
 def lines_of(vocab: dict[str, int]) -> list[str]:
@@ -75,7 +75,7 @@ def fast_wordpiece(lines: Sequence[str]) -> Any:
         return None
 
 
-def ids_of(fast: Any, texts: Sequence[str | bytes]) -> TokenIds:
+def ids_of(fast: Any, texts: Sequence[str]) -> TokenIds:
     """Ids of normalized texts."""
     found = fast.tokenize(texts)
     return TokenIds(found.values.numpy(), found.row_splits.numpy())

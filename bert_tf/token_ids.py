@@ -1,5 +1,6 @@
 """Ids of the tokens of many texts, one after the other in one array."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,11 +62,12 @@ class TokenIds:
     @staticmethod
     def concatenate(parts: Sequence["TokenIds"]) -> "TokenIds":
         """The texts of all parts; spans, if all parts have them."""
-        lengths = np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
         ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
+        firsts = itertools.accumulate((len(part.ids) for part in parts), initial=0)
+        ends = [part.row_splits[1:] + first for part, first in zip(parts, firsts, strict=False)]
         spans = [part.spans for part in parts if part.spans is not None]
         return TokenIds(
             ids,
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            np.concatenate([np.zeros(1, np.int64), *ends]),
             np.concatenate(spans) if spans and len(spans) == len(parts) else None,
         )

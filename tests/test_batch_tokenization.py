@@ -233,11 +233,11 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     monkeypatch.setattr(builtins, "__import__", missing)
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     tokenizer = BatchTokenizer(reference("uncased", True))
-    strings = ["plain", "Füße"]
+    strings = ["plain", "Füße, 北京"]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
     found = tokenizer.encode(strings, with_spans=True)
     assert found.spans[-1, 1] == len(strings[-1])
-    # Without spans, a word table does the plain one.
+    # Without spans, a word table does the first.
     assert (tokenizer.handed_back, tokenizer.texts) == (3, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()

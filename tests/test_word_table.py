@@ -2,15 +2,16 @@
 
 import random
 import string
+import threading
 
 import numpy as np
 import pytest
 
-from bert_tf import word_table
-from bert_tf.alphabet import Alphabet
+from bert_tf import batch_tokenization, word_table
+from bert_tf.alphabet import BETWEEN, BORDER, SPACE, Alphabet
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.token_ids import TokenIds
-from bert_tf.tokenization import BasicTokenizer, FullTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, is_punctuation
 from bert_tf.word_table import WordTable
 from tests.oracle import golden
 
@@ -29,21 +30,34 @@ class Words:
     def __init__(self):
         self.count = 0
 
-    def __call__(self, words: list[bytes]) -> TokenIds:
+    def __call__(self, words: list[str]) -> TokenIds:
         self.count += len(words)
-        return TokenIds.from_lists([pieces(word.decode()) for word in words])
+        return TokenIds.from_lists([*map(pieces, words)])
 
 
-def table(lower: bool = True) -> tuple[WordTable, Words]:
-    words = Words()
-    return WordTable(Alphabet(BasicTokenizer(lower), Words()), words, VOCAB_SIZE), words
+class Table:
+    """A table with its alphabet."""
+
+    def __init__(self, lower: bool = True):
+        self.words = Words()
+        self.alphabet = Alphabet(BasicTokenizer(lower), Words())
+        self.table = WordTable(
+            self.alphabet.sign_ids,
+            lambda words: self.words(self.alphabet.decode(words)),
+            VOCAB_SIZE,
+        )
+
+    def encode(self, texts: list[str]) -> TokenIds:
+        text, others = self.alphabet.encode(BETWEEN.join(texts))
+        assert others == []
+        return self.table.encode(text)
 
 
 def expected(text: str, lower: bool = True) -> list[int]:
     return [n for word in BasicTokenizer(lower).tokenize(text) for n in pieces(word)]
 
 
-def assert_right(tested: WordTable, texts: list[str], lower: bool = True) -> None:
+def assert_right(tested: Table, texts: list[str], lower: bool = True) -> None:
     found = tested.encode(texts)
     assert found.ids.dtype == np.int32
     assert found.row_splits.dtype == np.int64
@@ -57,7 +71,7 @@ def random_texts(rng: random.Random, count: int) -> list[str]:
 
     def word() -> str:
         if rng.random() < 0.1:
-            return rng.choice([*string.punctuation, "", " ", "\t", "\n", "\0", "\x7f"])
+            return rng.choice([*string.punctuation, "", " ", "\t", "\n", "\x01", "\x7f"])
         core = "".join(rng.choices("aBx1", k=rng.choice([1, 2, 3, 7, 8, 9])))
         return core + rng.choice(["", "", "endings", "longer_endings", "abcdefghijk"])
 
@@ -67,19 +81,19 @@ def random_texts(rng: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("bits", [(17, 16), (7, 3)])
-def test_any_texts(monkeypatch, bits, lower):
-    # With few places most words find theirs taken, and all is forgotten again and again.
-    monkeypatch.setattr(word_table, "_FIRST_BITS", bits[0])
-    monkeypatch.setattr(word_table, "_SECOND_BITS", bits[1])
-    tested, _ = table(lower)
+@pytest.mark.parametrize("limits", [(17, 18, 1 << 16), (7, 3, 1 << 16), (7, 3, 64)])
+def test_any_texts(monkeypatch, limits, lower):
+    # With few places most words find theirs taken; with few words all is often forgotten.
+    for name, limit in zip(("_FIRST_BITS", "_SECOND_BITS", "_MOST_WORDS"), limits, strict=True):
+        monkeypatch.setattr(word_table, name, limit)
+    tested = Table(lower)
     rng = random.Random(1)
     for _ in range(30):
         assert_right(tested, random_texts(rng, 100), lower)
 
 
 def test_words_of_every_length_around_each_other():
-    tested, _ = table()
+    tested = Table()
     words = ["abcdefghijklmnopqrstuvwxyz"[-n:] for n in range(1, 27)]
     words += ["zyxwvutsrqponmlkjihgfedcba"[:n] for n in range(1, 27)]
     for texts in (
@@ -92,41 +106,105 @@ def test_words_of_every_length_around_each_other():
 
 
 def test_a_word_is_cut_once():
-    tested, words = table()
+    tested = Table()
     texts = ["one two eleventeen " + "very" * 10, "two. one"]
     tested.encode(texts)
-    assert words.count == 4
+    assert tested.words.count == 4
     tested.encode(texts)
-    assert words.count == 4
+    assert tested.words.count == 4
 
 
 def test_all_is_forgotten_when_there_are_too_many_words(monkeypatch):
-    monkeypatch.setattr(word_table, "_FIRST_BITS", 7)
-    tested, words = table()
+    monkeypatch.setattr(word_table, "_MOST_WORDS", 64)
+    tested = Table()
     texts = [f"word{n}" for n in range(65)]
     tested.encode(texts)
-    assert words.count == 65
+    assert tested.words.count == 65
     assert_right(tested, texts[:10])
-    assert words.count == 75
+    assert tested.words.count == 75
     assert_right(tested, texts[:10])
-    assert words.count == 75
+    assert tested.words.count == 75
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_texts_of_mostly_new_words_pass_the_table(monkeypatch, compiled):
+    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", 0 if compiled else 1e18)
+    monkeypatch.setattr(batch_tokenization, "_MANY_NEW_WORDS", 20)
+    monkeypatch.setattr(batch_tokenization, "_TEXTS_TOGETHER", 10)
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    texts = [f"New{n:x} words{n}, É{n}. " for n in range(1000)] + ["the same words again"] * 1000
+    assert_as_reference(tokenizer, texts)
+    (table,) = tokenizer._word_tables
+    # Of 100 portions of new words 6 were learnt, and all of the others that came after them.
+    assert 6 * 20 <= len(table._values) <= 6 * 40
+    assert table.new_words == 0
+    assert_as_reference(tokenizer, texts)
+
+
+def test_threads_that_start_with_nothing():
+    # Each with punctuation that the others have not, all at once, some with spans.
+    barrier = threading.Barrier(4)
+    for trial in range(10):
+        tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+        signs = [char for char in map(chr, range(0x2010, 0x2060)) if is_punctuation(char)]
+        parts = [[f"a{sign}b é" for sign in signs[n::4]] + ["the end"] * n for n in range(4)]
+        found: dict[int, TokenIds] = {}
+
+        def work(n: int, with_spans: bool, tokenizer=tokenizer, parts=parts, found=found) -> None:
+            barrier.wait()
+            found[n] = tokenizer.encode(parts[n], with_spans=with_spans)
+
+        threads = [threading.Thread(target=work, args=(n, n == trial % 5)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for n, texts in enumerate(parts):
+            assert [found[n][row].tolist() for row in range(len(texts))] == ids_of(tokenizer, texts)
+
+
+def ids_of(tokenizer: BatchTokenizer, texts: list[str]) -> list[list[int]]:
+    reference = tokenizer.reference
+    return [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
+
+
+def assert_as_reference(tokenizer: BatchTokenizer, texts: list[str]) -> None:
+    ids = tokenizer.encode(texts)
+    assert [ids[row].tolist() for row in range(len(texts))] == ids_of(tokenizer, texts)
 
 
 def test_characters_that_have_a_byte():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
-    found = tokenizer._alphabet.simplify(
-        ["É“a”\u00a0b\u200b", "fine", "œ", "a中", "\ud800", "😀", "’"]
-    )
-    assert found[1] == "fine"
-    assert found[2:6] == [None] * 4
-    assert found[0][0] == "e"
+    texts = ["É“a”\u00a0b\u200b", "fine\x7f", "Œœ£", "a中", "\ud800", "’"]
+    found, others = tokenizer._alphabet.encode(BETWEEN.join(texts))
+    first, second, letters, *rest = found[:-1].split(bytes([BORDER]))
+    assert (second, rest[:2]) == (b"fine", [b""] * 2)
+    assert others == [3, 4]
+    assert tokenizer._alphabet.decode([letters, b"x", second]) == ["œœ£", "x", "fine"]
+    assert (first[0:1], first[2:3], first[4], first[5:]) == (b"e", b"a", SPACE, b"b")
     # Left, right, and single quotation marks are three signs.
-    assert len({found[0][1], found[0][3], found[6]}) == 3
-    texts = ["É“a”\u00a0b\u200b’s", "no œ", "“Ça ne va pas, ”", ""]
-    ids = tokenizer.encode(texts)
-    for row, text in enumerate(texts):
-        tokens = tokenizer.reference.tokenize(text)
-        assert ids[row].tolist() == tokenizer.reference.convert_tokens_to_ids(tokens)
+    assert len({first[1], first[3], rest[2][0]}) == 3
+    texts = ["É“a”\u00a0b\u200b’s", "no œ; £5", "“Ça ne va pas, ”", ""]
+    assert_as_reference(tokenizer, texts)
+
+
+def test_nul_is_dropped():
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    for texts in (["a\0b", "c", "\0", "", "d é\0"], ["\0"], ["\0\0 中", "a"]):
+        assert_as_reference(tokenizer, texts)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("time", [0, 1e18])
+def test_more_letters_than_there_are_bytes(monkeypatch, lower, time):
+    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", time)
+    letters = [chr(code) for code in range(0xA1, 0x250)]
+    texts = [f"new{letter}word {letter} {n}" for n, letter in enumerate(letters)]
+    texts += ["é" * 199 + "word", "é" * 200, "é" * 201, "œ" * 200, "œ" * 201]
+    for kind in ("cased", "uncased"):
+        tokenizer = BatchTokenizer(FullTokenizer(str(golden(f"vocab/{kind}.txt")), lower))
+        assert_as_reference(tokenizer, texts)
+        assert_as_reference(tokenizer, texts[::-1])
 
 
 def test_more_punctuation_than_there_are_bytes():
@@ -138,7 +216,4 @@ def test_more_punctuation_than_there_are_bytes():
     ]
     assert len(signs) > 128
     texts = [f"word{sign}word" for sign in signs]
-    ids = tokenizer.encode(texts)
-    for row, text in enumerate(texts):
-        tokens = tokenizer.reference.tokenize(text)
-        assert ids[row].tolist() == tokenizer.reference.convert_tokens_to_ids(tokens)
+    assert_as_reference(tokenizer, texts)
