@@ -47,10 +47,17 @@ def interleaved_processes(
         makers: by name, to be pickled: each makes a piece of work, in its process.
         rounds: how often each is timed.
     """
+
+    def receive(name: str) -> Any:
+        try:
+            return connections[name].recv()
+        except EOFError:
+            sys.exit(f"{name}: its process has ended, see above")
+
     context = multiprocessing.get_context("spawn")
     seconds: dict[str, list[float]] = {name: [] for name in makers}
+    connections: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        connections = {}
         for name, make in makers.items():
             connections[name], theirs = context.Pipe()
             process = context.Process(target=_work, args=(make, theirs), daemon=True)
@@ -58,11 +65,11 @@ def interleaved_processes(
             theirs.close()
             stack.callback(process.join)
             stack.callback(connections[name].close)
-            connections[name].recv()
+            receive(name)
         for _ in range(rounds):
             for name, connection in connections.items():
                 connection.send(None)
-                seconds[name].append(connection.recv())
+                seconds[name].append(receive(name))
     return seconds
 
 
@@ -70,12 +77,14 @@ def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
     work = make()
     work()
     connection.send(None)
-    with contextlib.suppress(EOFError):
-        while True:
+    while True:
+        try:
             connection.recv()
-            start = time.perf_counter()
-            work()
-            connection.send(time.perf_counter() - start)
+        except EOFError:
+            return
+        start = time.perf_counter()
+        work()
+        connection.send(time.perf_counter() - start)
 
 
 def require(is_so: bool, what: str) -> None:

@@ -23,7 +23,7 @@ BETWEEN = "\0"
 _LETTERS = range(128, SPACE)
 # What is left out, and those of ASCII.
 _DROPPED = 0x7F
-_ASCII_DROPPED = bytes({*range(32), 127} - {*b"\t\n\r"})
+_ASCII_DROPPED = bytes({*range(1, 32), 127} - {*b"\t\n\r"})
 # Characters of other texts, and those that were not looked at.
 _OTHER, _UNKNOWN = 0xFE, 0xFF
 _CODES = 0x10000
@@ -95,7 +95,8 @@ class Alphabet:
 
     def decode(self, words: list[bytes]) -> list[str]:
         """Words of one character or more, from their bytes."""
-        return b" ".join(words).decode("latin-1").translate(self._letters).split(" ")
+        joined = b" ".join(words).decode("latin-1")
+        return (joined if joined.isascii() else joined.translate(self._letters)).split(" ")
 
     def _look_up(self, text: str) -> bytes:
         # A character beyond 16 bits is two surrogates.
@@ -103,7 +104,7 @@ class Alphabet:
         found = self._bytes.take(codes, mode="clip").tobytes()
         if _UNKNOWN in found:
             with self._lock:
-                self._add(np.unique(codes))
+                self._add(np.unique(codes[self._bytes[codes] == _UNKNOWN]))
             found = self._bytes.take(codes, mode="clip").tobytes()
         return found
 

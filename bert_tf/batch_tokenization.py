@@ -10,7 +10,7 @@ Where TensorFlow Text is not installed, all texts are.
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,12 @@ from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from bert_tf.word_table import WordTable
 
-# Characters and texts that are worked on together: what they need fits into the caches.
+# Characters and texts that are worked on together, but for a longer text: they fit into the caches.
 _TEXTS_TOGETHER = 4096
 _CHARS_TOGETHER = 1 << 19
 
-# Where so many words of a portion are new, and one for so many characters, it is faster to cut all:
-# the next portions pass the word table.
+# A portion that has more new words, and more than one for so many characters: it is faster to cut
+# all, so the next portions, of whatever text, pass the word table.
 _MANY_NEW_WORDS, _CHARS_OF_A_NEW_WORD = 4096, 25
 _PORTIONS_PASSED = 16
 
@@ -76,12 +76,12 @@ class BatchTokenizer:
     def __init__(self, tokenizer: FullTokenizer) -> None:
         self.reference = tokenizer
         self.texts = self.handed_back = 0
-        # Of the counters, the clock, and the character table; word tables and the alphabet have
+        # Of counters, clock, compiled code and character table; word tables and the alphabet have
         # ways of their own.
         self._lock = threading.Lock()
-        # Of the reference.
-        self._time = 0
         self._portions_to_pass = 0
+        # That the reference has worked, in nanoseconds.
+        self._time = 0
         # None where words may have no id.
         self._alphabet: Alphabet | None = None
         if UNKNOWN in tokenizer.vocab:
@@ -101,35 +101,16 @@ class BatchTokenizer:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
-        strings: list[Any] = texts if isinstance(texts, list) else list(texts)
+        # A list of our own, as the caller's may change meanwhile.
+        strings: list[Any] = list(texts)
         if not strings:
             return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-        try:
-            return self._encode_strings(strings, with_spans)
-        except TypeError:
-            if all(isinstance(text, str) for text in strings):
-                raise
-        return self._encode_strings([*map(convert_to_unicode, strings)], with_spans)
-
-    def _encode_strings(self, strings: list[str], with_spans: bool) -> TokenIds:
-        if with_spans or not self._alphabet:
-            return self._encode_any(strings, with_spans)
-        found: list[TokenIds] = []
-        others: list[int] = []
-        first = 0
-        for texts, joined in _portions(strings):
-            ids, rows = self._encode_simple(self._alphabet, texts, joined)
-            found.append(ids)
-            others += [first + row for row in rows]
-            first += len(texts)
-        if not others:
-            return TokenIds.concatenate(found)
-        if len(others) == len(strings):
-            return self._encode_any(strings)
-        others_found = self._encode_any([strings[row] for row in others])
-        return _put(TokenIds.concatenate(found), others, others_found)
+        parts = self._encode_any if with_spans or not self._alphabet else self._encode_simple
+        return TokenIds.concatenate(
+            [parts(texts, joined, with_spans) for texts, joined in _portions(strings)]
+        )
 
     @functools.cached_property
     def _fast(self) -> Any:
@@ -150,13 +131,14 @@ class BatchTokenizer:
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    def _encode_simple(
-        self, alphabet: Alphabet, texts: list[str], joined: str
-    ) -> tuple[TokenIds, list[int]]:
-        """Ids of texts of the alphabet, none of others, and the numbers of these."""
-        if self._passes_the_table():
-            return TokenIds.from_lists([[]] * len(texts)), [*range(len(texts))]
-        text, others = alphabet.encode(joined)
+    def _encode_simple(self, texts: list[str], joined: str, with_spans: bool = False) -> TokenIds:
+        """Ids of texts, by a word table where they are of its alphabet."""
+        alphabet = self._alphabet
+        if not alphabet or self._passes_the_table():
+            return self._encode_any(texts, joined, with_spans)
+        simple, others = alphabet.encode(joined)
+        if len(others) == len(texts):
+            return self._encode_any(texts, joined, with_spans)
         try:
             table = self._word_tables.pop()
         except IndexError:
@@ -164,15 +146,19 @@ class BatchTokenizer:
             table = WordTable(
                 alphabet.sign_ids, lambda words: self._encode_words(alphabet.decode(words)), size
             )
-        found = table.encode(text)
-        if table.new_words > max(_MANY_NEW_WORDS, len(text) // _CHARS_OF_A_NEW_WORD):
+        found = table.encode(simple)
+        if table.new_words > max(_MANY_NEW_WORDS, len(simple) // _CHARS_OF_A_NEW_WORD):
             with self._lock:
                 self._portions_to_pass = _PORTIONS_PASSED
         self._word_tables.append(table)
-        if len(found) != len(texts):  # The tokenizer drops it anyway.
+        if len(found) != len(texts):
+            # A text has a NUL, and is taken for several. The tokenizer drops it.
             texts = [text.replace(BETWEEN, "") for text in texts]
-            return self._encode_simple(alphabet, texts, BETWEEN.join(texts))
-        return found, others
+            return self._encode_simple(texts, BETWEEN.join(texts))
+        if not others:
+            return found
+        rest = [texts[row] for row in others]
+        return _put(found, others, self._encode_any(rest, BETWEEN.join(rest)))
 
     def _passes_the_table(self) -> bool:
         with self._lock:
@@ -181,24 +167,30 @@ class BatchTokenizer:
         return passed
 
     def _encode_words(self, words: list[str]) -> TokenIds:
-        if not self._is_compiled(_TIME_OF_WORD * sum(len(word) ** 2 for word in words)):
-            return self._cut(words)
+        if not self._is_compiled(0):
+            work = sum(len(word) ** 2 for word in words if len(word) <= LONGEST_WORD)
+            if not self._is_compiled(_TIME_OF_WORD * work):
+                return self._cut(words)
+        cut = [word if len(word) <= LONGEST_WORD else TOO_LONG for word in words]
         # What are letters beyond ASCII, the compiled code sees in its own way.
-        others = {row: word for row, word in enumerate(words) if not word.isascii()}
-        words = [word if len(word) <= LONGEST_WORD else TOO_LONG for word in words]
-        for row in others:
-            words[row] = ""
-        return _put(ids_of(self._fast, words), [*others], self._cut([*others.values()]))
+        rest = (
+            []
+            if "".join(words).isascii()
+            else [row for row, word in enumerate(words) if not word.isascii()]
+        )
+        for row in rest:
+            cut[row] = ""
+        return _put(ids_of(self._fast, cut), rest, self._cut([words[row] for row in rest]))
 
     def _cut(self, words: list[str]) -> TokenIds:
         vocab, cut = self.reference.vocab, self.reference.wordpiece_tokenizer.cut
         return TokenIds.from_lists([[vocab[piece] for piece in cut(word)] for word in words])
 
-    def _encode_any(self, texts: list[str], with_spans: bool = False) -> TokenIds:
+    def _encode_any(self, texts: list[str], joined: str, with_spans: bool = False) -> TokenIds:
         of_one = _TIME_OF_CHARACTER_WITH_SPANS if with_spans else _TIME_OF_CHARACTER
-        if not self._is_compiled(of_one * sum(map(len, texts))):
+        if not self._is_compiled(of_one * len(joined)):
             return self._by_reference(texts, with_spans)
-        return _in_portions(self._encode_with_spans if with_spans else self._encode, texts)
+        return self._encode_with_spans(texts) if with_spans else self._encode(texts)
 
     def _encode(self, texts: list[str]) -> TokenIds:
         cleaned = self._clean(texts)
@@ -255,10 +247,6 @@ class BatchTokenizer:
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
-def _in_portions(encode: Callable[[list[str]], TokenIds], texts: list[str]) -> TokenIds:
-    return TokenIds.concatenate([encode(part) for part, _ in _portions(texts)])
-
-
 def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
     """Puts texts where there are empty ones, in rows that rise."""
     cuts = ids.row_splits[rows].tolist()
@@ -310,13 +298,17 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
     return spans.astype(np.int32)
 
 
-def _portions(texts: list[str]) -> Iterator[tuple[list[str], str]]:
+def _portions(texts: list[Any]) -> Iterator[tuple[list[str], str]]:
     """Some texts after the other, and the same joined."""
     for first in range(0, len(texts), _TEXTS_TOGETHER):
         waiting = [texts[first : first + _TEXTS_TOGETHER]]
         while waiting:
             part = waiting.pop()
-            joined = BETWEEN.join(part)
+            try:
+                joined = BETWEEN.join(part)
+            except TypeError:  # Not all are str.
+                part = [*map(convert_to_unicode, part)]
+                joined = BETWEEN.join(part)
             if len(joined) > _CHARS_TOGETHER and len(part) > 1:
                 waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:

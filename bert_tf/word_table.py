@@ -11,6 +11,7 @@ W words (some of them empty, between two breaks), B texts. A break is a space, a
 character, or the border between texts; each ends a word.
 """
 
+import collections
 from collections.abc import Callable
 
 import numpy as np
@@ -26,8 +27,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _OTHER_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
 # Of the tables' places: 2 to the power of so many.
 _FIRST_BITS, _SECOND_BITS = 16, 18
-# After a call no more are kept.
-_MOST_WORDS = 1 << 16
+# A table that has learnt so many words learns no more; when it has met as many times more that it
+# does not know it starts anew.
+_MOST_WORDS, _MANY_TIMES = 1 << 16, 8
+# The tokenizer gives all words of more characters the same id.
+_LONGEST_KNOWN = 201
 
 
 def _last_bytes(count: int) -> int:
@@ -63,7 +67,7 @@ class WordTable:
         encode_words: Callable[[list[bytes]], TokenIds],
         vocab_size: int,
     ) -> None:
-        self.new_words = 0
+        self.new_words = self._unknown = 0
         self._sign_ids = sign_ids
         self._encode_words = encode_words
         self._vocab_size = vocab_size
@@ -73,6 +77,7 @@ class WordTable:
         self._forget()
 
     def _forget(self) -> None:
+        self._unknown = 0
         # All words; the tables find most of them faster.
         self._values: dict[bytes, int] = {}
         self._first = np.full(1 << int(self._bits), self._nothing)
@@ -80,15 +85,19 @@ class WordTable:
         self._first[0] = 0
         # In each row the characters of a word in two halves, and its value.
         self._second = np.zeros((1 << _SECOND_BITS, 3), np.uint64)
-        self._several = TokenIds.from_lists([])
+        # Pieces of the words of several: of those that were learnt, and of all in the texts.
+        self._learnt = self._several = TokenIds.from_lists([])
 
-    def encode(self, text: bytes) -> TokenIds:
+    def encode(self, texts: bytes) -> TokenIds:
         """Ids of the tokens of texts.
 
         Args:
-            text: from `Alphabet.encode`: each text ends with `BORDER`.
+            texts: from `Alphabet.encode`: each ends with `BORDER`.
         """
-        text = _ZEROS + text
+        if self._unknown > _MANY_TIMES * _MOST_WORDS:
+            self._forget()
+        self._several = self._learnt
+        text = _ZEROS + texts
         codes = np.frombuffer(text, np.uint8, offset=len(_ZEROS))
         ends = np.flatnonzero(codes >= SPACE)
         breaks = codes.take(ends, mode="clip")
@@ -99,7 +108,7 @@ class WordTable:
         values, several = self._look_up(text, ends, sizes)
 
         is_empty = (sizes == 1).view(np.uint8)
-        # No word has more than 200 pieces.
+        # No word has more than 200 pieces, so bytes suffice.
         counts = (breaks >= FIRST_SIGN).view(np.uint8) + 1
         counts -= is_empty
         begins, pieces = self._pieces(values[several])
@@ -121,10 +130,7 @@ class WordTable:
         lasts, breaks = bounds[others + 1], breaks[others]
         signs, borders = np.flatnonzero(breaks != BORDER), np.flatnonzero(breaks == BORDER)
         ids[lasts[signs] - 1] = self._sign_ids[breaks[signs]]
-        row_splits = np.concatenate([[0], lasts[borders]])
-        if len(self._values) > _MOST_WORDS:
-            self._forget()
-        return TokenIds(ids[:count], row_splits)
+        return TokenIds(ids[:count], np.concatenate([[0], lasts[borders]]))
 
     def _pieces(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the pieces of words begin, and how many they are."""
@@ -140,15 +146,16 @@ class WordTable:
         keys = _bytes_before(text, 8).take(ends, mode="clip")
         keys &= _LAST_8.take(sizes, mode="clip")
         keys *= _FACTOR
-        values = self._first.take((keys >> self._shift).view(np.int64), mode="clip")
+        entries = self._first.take((keys >> self._shift).view(np.int64), mode="clip")
         keys <<= self._bits
-        values ^= keys
-        found = values.view(np.int64)
+        # What is left of an entry whose key is the word's is the value.
+        entries ^= keys
         # Of several pieces, or not in the table.
-        others = np.flatnonzero(values >= np.uint64(self._vocab_size))
-        rest = others[np.flatnonzero(values[others] >= self._nothing)]
-        found[rest] = self._look_up_rest(text, ends[rest], sizes[rest])
-        return found, others[np.flatnonzero(found[others] >= self._vocab_size)]
+        others = np.flatnonzero(entries >= np.uint64(self._vocab_size))
+        rest = others[np.flatnonzero(entries[others] >= self._nothing)]
+        values = entries.view(np.int64)
+        values[rest] = self._look_up_rest(text, ends[rest], sizes[rest])
+        return values, others[np.flatnonzero(values[others] >= self._vocab_size)]
 
     def _look_up_rest(self, text: bytes, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """Values of words that are not in the first table."""
@@ -158,7 +165,8 @@ class WordTable:
         found = rows[:, 2].astype(np.int64)
         rest = np.flatnonzero((rows[:, 0] != front) | (rows[:, 1] != back))
         ends = ends[rest] + len(_ZEROS)
-        begins = ends + 1 - sizes[rest]
+        # A longer one is like its last characters.
+        begins = ends - np.minimum(sizes[rest] - 1, _LONGEST_KNOWN)
         words = [text[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
         found[rest] = self._look_up_words(words)
         return found
@@ -167,25 +175,31 @@ class WordTable:
         """Values of words that are not in any table."""
         new = [word for word in dict.fromkeys(words) if word not in self._values]
         self.new_words = len(new)
-        if new:
-            self._learn(new)
-        return [self._values[word] for word in words]
-
-    def _learn(self, words: list[bytes]) -> None:
-        found = self._encode_words(words)
+        if not new:
+            return [self._values[word] for word in words]
+        found = self._encode_words(new)
         values = found.ids[found.row_splits[:-1]].astype(np.int64)
         several = np.flatnonzero(found.lengths > 1)
         values[several] = self._vocab_size + len(self._several) + np.arange(len(several))
         self._several = TokenIds.concatenate([self._several, found.take(several)])
-        self._values.update(zip(words, values.tolist(), strict=True))
+        known = self._values
+        if len(known) < _MOST_WORDS:
+            self._learn(new, values)
+        else:
+            self._unknown += len(new)
+            known = collections.ChainMap(dict(zip(new, values.tolist(), strict=True)), known)
+        return [known[word] for word in words]
 
+    def _learn(self, words: list[bytes], values: np.ndarray) -> None:
+        self._learnt = self._several
+        self._values.update(zip(words, values.tolist(), strict=True))
         fits = (values < self._nothing) & (np.array([*map(len, words)]) <= _LONGEST)
         padded = [words[number].rjust(_LONGEST, b"\0") for number in np.flatnonzero(fits)]
         front, back = np.frombuffer(b"".join(padded), "<u8").reshape(-1, 2).T
         keys, values = back * _FACTOR, values[fits]
         entries = (keys << self._bits) | values.view(np.uint64)
         places = (keys >> self._shift).view(np.int64)
-        # Who comes first stays, as frequent words do.
+        # The first word to take a place keeps it: frequent words come early.
         new = _first_of_each(places, (front == 0) & (self._first[places] == self._nothing))
         self._first[places[new]] = entries[new]
         late = (front != 0) | (self._first[places] != entries)

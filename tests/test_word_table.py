@@ -83,7 +83,7 @@ def random_texts(rng: random.Random, count: int) -> list[str]:
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("limits", [(17, 18, 1 << 16), (7, 3, 1 << 16), (7, 3, 64)])
 def test_any_texts(monkeypatch, limits, lower):
-    # With few places most words find theirs taken; with few words all is often forgotten.
+    # With few places most words find theirs taken; with few words most are not learnt.
     for name, limit in zip(("_FIRST_BITS", "_SECOND_BITS", "_MOST_WORDS"), limits, strict=True):
         monkeypatch.setattr(word_table, name, limit)
     tested = Table(lower)
@@ -114,16 +114,55 @@ def test_a_word_is_cut_once():
     assert tested.words.count == 4
 
 
-def test_all_is_forgotten_when_there_are_too_many_words(monkeypatch):
+def test_a_full_table_learns_no_more_and_starts_anew_in_the_end(monkeypatch):
     monkeypatch.setattr(word_table, "_MOST_WORDS", 64)
     tested = Table()
-    texts = [f"word{n}" for n in range(65)]
-    tested.encode(texts)
-    assert tested.words.count == 65
-    assert_right(tested, texts[:10])
-    assert tested.words.count == 75
-    assert_right(tested, texts[:10])
-    assert tested.words.count == 75
+    first = [f"first{n}" for n in range(64)]
+    tested.encode(first)
+    assert tested.words.count == 64
+    for count in range(64 + 100, 64 + 600, 100):
+        assert_right(tested, [f"word{n} aeiou{n}" for n in range(50)] + first)
+        assert tested.words.count == count
+    # More than 8 times 64 were met.
+    assert_right(tested, [f"more{n}" for n in range(50)])
+    assert_right(tested, [f"even{n}" for n in range(50)])
+    assert_right(tested, first)
+    assert tested.words.count == 564 + 100 + 64
+
+
+def test_long_words_are_not_kept():
+    tested = Table()
+    tested.encode(["x" * 1_000_000, "é" * 300, "y" * 200])
+    assert sorted(map(len, tested.table._values)) == [200, 201, 201]
+
+
+def test_a_long_word_needs_no_compiled_code(monkeypatch):
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    monkeypatch.setattr(batch_tokenization, "fast_wordpiece", None)
+    assert_as_reference(tokenizer, ["x" * 200_000])
+
+
+def test_bytes_after_many_texts(monkeypatch):
+    monkeypatch.setattr(batch_tokenization, "_TEXTS_TOGETHER", 10)
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    texts = ["a film", "ein Füßchen", "中"] * 20
+    assert_as_reference(tokenizer, [*texts, b"f\xc3\xbc\xff", "a", "中".encode()])
+    with pytest.raises(ValueError, match="not int"):
+        tokenizer.encode([*texts, 5])
+
+
+def test_a_list_that_changes_meanwhile(monkeypatch):
+    monkeypatch.setattr(batch_tokenization, "_TEXTS_TOGETHER", 2)
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    texts = ["the end"] * 6
+    encode = tokenizer._alphabet.encode
+
+    def clearing(joined):
+        texts.clear()
+        return encode(joined)
+
+    tokenizer._alphabet.encode = clearing
+    assert len(tokenizer.encode(texts)) == 6
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -135,7 +174,7 @@ def test_texts_of_mostly_new_words_pass_the_table(monkeypatch, compiled):
     texts = [f"New{n:x} words{n}, É{n}. " for n in range(1000)] + ["the same words again"] * 1000
     assert_as_reference(tokenizer, texts)
     (table,) = tokenizer._word_tables
-    # Of 100 portions of new words 6 were learnt, and all of the others that came after them.
+    # Of 100 portions of new words 6 were learnt: one, and then 16 passed the table, and so on.
     assert 6 * 20 <= len(table._values) <= 6 * 40
     assert table.new_words == 0
     assert_as_reference(tokenizer, texts)
