@@ -13,11 +13,14 @@ HAS_TEXT_WHEEL = (
     "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
 )
 
+NER = ["seqeval>=1.2.2"]  # the figures of run_ner.py, as in the CoNLL shared tasks
+
 TEST = [
     "pytest>=8",  # the test runner
     "pytest-xdist>=3.6",  # tests on two cores
     "hypothesis>=6",  # property tests, where the inputs are open-ended
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
+    *NER,
 ]
 
 setup(
@@ -42,7 +45,9 @@ setup(
     extras_require={
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
-        "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
+        "ner": NER,
+        # What the compiled tokenizer is compared with; Spearman's correlation.
+        "benchmark": ["tokenizers>=0.20", "scipy>=1.11"],
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
     },
@@ -51,6 +56,8 @@ setup(
             "bert-run-classifier = bert_tf.cli:run_classifier",
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
             "bert-create-vocab = bert_tf.cli:create_vocab",
+            "bert-extract-features = bert_tf.cli:extract_features",
+            "bert-run-ner = bert_tf.cli:run_ner",
             "bert-run-pretraining = bert_tf.cli:run_pretraining",
             "bert-run-squad = bert_tf.cli:run_squad",
         ]

@@ -18,6 +18,8 @@ from bert_tf.errors import Terminated, UserError
 from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
+    ExtractionOptions,
+    NerOptions,
     PretrainingDataOptions,
     PretrainingOptions,
     SquadOptions,
@@ -48,6 +50,17 @@ def run_squad() -> None:
         squad.run(options)
 
     main(SquadOptions, run, sys.argv, run_squad.__doc__ or "")
+
+
+def run_ner() -> None:
+    """Fine-tunes on words with labels, named entities say, and labels words (CoNLL files)."""
+
+    def run(options: NerOptions) -> None:
+        from bert_tf.tasks import ner
+
+        ner.run(options)
+
+    main(NerOptions, run, sys.argv, run_ner.__doc__ or "")
 
 
 def create_pretraining_data() -> None:
@@ -87,6 +100,17 @@ def run_pretraining() -> None:
         pretraining.run(options)
 
     main(PretrainingOptions, run, sys.argv, run_pretraining.__doc__ or "")
+
+
+def extract_features() -> None:
+    """Writes what a trained encoder makes of texts: vectors of tokens, or of whole texts."""
+
+    def run(options: ExtractionOptions) -> None:
+        from bert_tf.tasks import extraction
+
+        extraction.run(options)
+
+    main(ExtractionOptions, run, sys.argv, extract_features.__doc__ or "")
 
 
 def main(

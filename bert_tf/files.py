@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from bert_tf.errors import UserError
@@ -232,15 +232,28 @@ def read_lines(path: str) -> Iterator[str]:
         UserError: as `open_decompressed`; or a line is not UTF-8 (`train.tsv:12: ...`).
     """
     with open_decompressed(path) as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise UserError(explain_encoding(path, number, raw, error)) from error
-            text = line.rstrip("\n").replace("\r", "")
-            # Nothing but CRs after the last LF is nothing at all.
-            if text or line.endswith("\n"):
-                yield text
+        yield from decoded(path, file)
+
+
+def decoded(name: str, lines: Iterable[bytes]) -> Iterator[str]:
+    """Yields lines as `read_lines` does.
+
+    Args:
+        name: of the file, for messages.
+        lines: in UTF-8, each with its line end.
+
+    Raises:
+        UserError: a line is not UTF-8.
+    """
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(explain_encoding(name, number, raw, error)) from error
+        text = line.rstrip("\n").replace("\r", "")
+        # Nothing but CRs after the last LF is nothing at all.
+        if text or line.endswith("\n"):
+            yield text
 
 
 def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:

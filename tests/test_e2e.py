@@ -15,7 +15,7 @@ from tests.oracle import ROOT, golden
 
 pytestmark = pytest.mark.slow
 
-SCRIPTS = ("run_classifier.py", "run_pretraining.py", "run_squad.py")
+SCRIPTS = ("run_classifier.py", "run_pretraining.py", "run_squad.py", "extract_features.py")
 # Of TensorFlow 1 only; see docs/differences.md.
 NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
 # Differences of 2e-5 are those between versions of TensorFlow.
@@ -165,3 +165,19 @@ def assert_values(folder, out, steps):
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
             found = np.linalg.norm(ours[name].astype(np.float64))
             assert found == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
+
+
+@pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])
+def test_extraction(name, tmp_path):
+    row = _runs()[name]
+    output = tmp_path / "output.jsonl"
+    command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_file={output}"]
+    done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
+    assert done.returncode == row["exit_code"], done.stderr
+    theirs = gzip.decompress(golden(f"e2e/{name}/output.jsonl.gz").read_bytes()).decode()
+    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    for line, expected in zip(output.read_text().splitlines(), theirs.splitlines(), strict=True):
+        # All but the digits is the same text.
+        assert number.sub("#", line) == number.sub("#", expected)
+        ours = np.array(number.findall(line), float)
+        np.testing.assert_allclose(ours, np.array(number.findall(expected), float), atol=TOLERANCE)

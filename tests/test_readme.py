@@ -41,6 +41,8 @@ def test_every_flag_that_is_named_exists():
 
     scripts = (
         options.ClassifierOptions,
+        options.ExtractionOptions,
+        options.NerOptions,
         options.PretrainingDataOptions,
         options.PretrainingOptions,
         options.SquadOptions,

@@ -21,7 +21,7 @@ class TsvRow:
     cells: list[str]
 
 
-def read_tsv(path: str) -> Iterator[TsvRow]:
+def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
     """Yields the rows of a tab-separated UTF-8 file.
 
     Quotes are ordinary characters and never join lines: GLUE files are full of lone ones. As in
@@ -31,6 +31,7 @@ def read_tsv(path: str) -> Iterator[TsvRow]:
 
     Args:
         path: the file, local or remote.
+        lines: its lines, where it is read already.
 
     Yields:
         One `TsvRow` per line, in file order.
@@ -39,9 +40,8 @@ def read_tsv(path: str) -> Iterator[TsvRow]:
         UserError: there is no such file, it may not be read, it is not UTF-8, or a cell is
             longer than `csv.field_size_limit()`, 131072 characters. Raised while iterating.
     """
-    reader = csv.reader(
-        _without_bom(files.read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE
-    )
+    lines = files.read_lines(path) if lines is None else lines
+    reader = csv.reader(_without_bom(lines), delimiter="\t", quoting=csv.QUOTE_NONE)
     blank: list[TsvRow] = []
     while True:
         try:

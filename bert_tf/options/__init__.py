@@ -4,7 +4,13 @@ A notebook makes the same objects that the command line makes:
 `classification.run(ClassifierOptions(task_name="MRPC", ...))`.
 """
 
-from bert_tf.options.fine_tuning import ClassifierOptions, FineTuningOptions, SquadOptions
+from bert_tf.options.extraction import ExtractionOptions
+from bert_tf.options.fine_tuning import (
+    ClassifierOptions,
+    FineTuningOptions,
+    NerOptions,
+    SquadOptions,
+)
 from bert_tf.options.pretraining import (
     PretrainingDataOptions,
     PretrainingOptions,
@@ -16,8 +22,10 @@ __all__ = [
     "ClassifierOptions",
     "DeviceOptions",
     "EncoderOptions",
+    "ExtractionOptions",
     "FineTuningOptions",
     "ModelOptions",
+    "NerOptions",
     "PretrainingDataOptions",
     "PretrainingOptions",
     "SquadOptions",

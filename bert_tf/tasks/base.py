@@ -70,6 +70,10 @@ class Task(abc.ABC):
     def build_model(self, **kwargs: Any) -> keras.Model:
         """The model, from random values; `kwargs` are for its class, `recompute_layers` say."""
 
+    def assets(self) -> Mapping[str, str]:
+        """What has to lie beside the checkpoints for using them: texts by the names of files."""
+        return {}
+
     @abc.abstractmethod
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Loss of each row [B] from the model's outputs."""

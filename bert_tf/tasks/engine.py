@@ -38,7 +38,7 @@ class Engine:
     To be made before anything is computed; with several processes it waits for all of them.
 
     Args:
-        options: with the fields of `DeviceOptions` and `TrainingOptions`.
+        options: with the fields of `DeviceOptions`, and of `TrainingOptions` for a training.
 
     Raises:
         UserError: there are no such devices.
@@ -63,7 +63,7 @@ class Engine:
         self.jit_compile = not devices.fixed_shapes and compiled[options.jit_compile]
         # XLA compiles for each shape anew.
         self.fixed_shapes = fixed_shapes or self.jit_compile
-        if self.fixed_shapes and options.length_grouping:
+        if self.fixed_shapes and getattr(options, "length_grouping", False):
             log.warning("--length_grouping: without effect where every batch is padded in full")
         if not devices.is_chief:
             speak_only_of_trouble()
@@ -284,6 +284,21 @@ class Engine:
             )
 
         return self.strategy.distribute_datasets_from_function(of_process)
+
+    def row_runner(
+        self, model: keras.Model, outputs_fn: Callable, batch_size: int
+    ) -> training.RowRunner:
+        """Runs the model over rows in memory; see `RowRunner`."""
+        with self.strategy.scope():
+            model = training.cast_once(model, self.options.precision)
+        return training.RowRunner(
+            model,
+            outputs_fn,
+            strategy=self.strategy,
+            batch_size=batch_size,
+            fixed_length=self.options.max_seq_length if self.fixed_shapes else None,
+            jit_compile=self.jit_compile,
+        )
 
     def run_batches(
         self,

@@ -61,7 +61,8 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
                 num_train_steps,
             )
     if engine.devices.is_chief:
-        prepare_output_dir(runner.output_dir, (*task.record_files.values(), *task.result_files))
+        written = (*task.record_files.values(), *task.assets(), *task.result_files)
+        prepare_output_dir(runner.output_dir, written)
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
     engine.require_same(num_train_steps, "number of steps", "the training data")
@@ -107,6 +108,9 @@ class _Runner:
 
     def train(self, examples: Sequence[Any], trainer: Trainer) -> None:
         """Trains from the optimizer's step up to the last."""
+        if self.is_chief:
+            for name, text in self.task.assets().items():
+                files.write_text(os.path.join(self.output_dir, name), text)
         path, count = self._write_records(examples, "train")
         step = int(trainer.optimizer.iterations.numpy())
         batches = self.engine.training_dataset(path, self.task.features("train"), count, step)

@@ -4,6 +4,7 @@ from bert_tf.training.inference import make_inference_step, run_batches
 from bert_tf.training.loop import LoopOptions, explained_errors, train
 from bert_tf.training.memory import estimate_training_bytes
 from bert_tf.training.precision import LossScale, cast_once, set_precision
+from bert_tf.training.rows import RowRunner
 from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
 from bert_tf.training.strategy import Devices, choose_devices
 
@@ -12,6 +13,7 @@ __all__ = [
     "LoopOptions",
     "Loss",
     "LossScale",
+    "RowRunner",
     "StepOptions",
     "cast_once",
     "choose_devices",

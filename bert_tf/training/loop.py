@@ -228,7 +228,8 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
             "The memory of the device does not suffice. What helps, without changing the result: "
             "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; almost "
             "without: --precision=bfloat16; and for short texts a lower --max_seq_length. In "
-            "evaluation and prediction: a lower --eval_batch_size or --predict_batch_size. "
+            "evaluation, prediction and extraction: a lower --eval_batch_size, "
+            "--predict_batch_size or --batch_size. "
             f"(TensorFlow says: {wanted})"
         ) from error
     except tf.errors.DataLossError as error:

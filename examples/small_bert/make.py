@@ -1,10 +1,13 @@
 """Makes the small BERT beside this file from books, with the scripts of this package.
 
-usage: python examples/small_bert/make.py --books=DIR [--work_dir=output/small_bert]
+usage: python examples/small_bert/make.py --books=DIR [--output_dir=examples/small_bert]
+         [--work_dir=output/small_bert] [--held_out=pg11.txt] [--steps=6000]
 
-DIR has plain texts (*.txt) with a blank line between paragraphs; the one called --held_out is not
-trained on. Every command is printed before it runs. In the end the folder of this file has the
-vocabulary and the weights, and eval_results.json says what they know of the held-out book.
+DIR has plain texts, without the header and the licence of Project Gutenberg, and with a blank line
+between paragraphs. All of its *.txt are used; the one called --held_out is not trained on. Every
+command is printed before it runs. What they make stays in --work_dir, which must be empty; only in
+the end --output_dir gets the vocabulary, the weights, and eval_results.json, which says what they
+know of the held-out book.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import collections
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,8 +90,8 @@ def train(work: Path, name: str, steps: int, **flags: object) -> None:
     )
 
 
-def keep_weights(trained: str) -> None:
-    """Writes the weights of a training beside this file, without what Adam keeps."""
+def keep_weights(trained: str, path: Path) -> None:
+    """Writes the weights of a training without what Adam keeps."""
     from bert_tf import checkpoint
     from bert_tf.config import BertConfig
     from bert_tf.modeling import BertPretrainer
@@ -96,7 +100,7 @@ def keep_weights(trained: str) -> None:
     checkpoint.restore(model, trained)
     variables = checkpoint.named_variables(model)
     values = {name: variable.value for name, variable in variables.items()}
-    checkpoint.write(str(HERE / "bert_model.ckpt"), values)
+    checkpoint.write(str(path), values)
 
 
 def main() -> None:
@@ -105,12 +109,18 @@ def main() -> None:
     parser.add_argument("--books", type=Path, required=True)
     parser.add_argument("--held_out", default="pg11.txt", help="not trained on")
     parser.add_argument("--work_dir", type=Path, default=ROOT / "output" / "small_bert")
+    parser.add_argument("--output_dir", type=Path, default=HERE)
     parser.add_argument("--steps", type=int, default=6000)
     args = parser.parse_args()
     work = args.work_dir.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    vocab = HERE / "vocab.txt"
-    for path in sorted(args.books.glob("*.txt")):
+    if any(work.iterdir()):
+        sys.exit(f"{work} is not empty, and old records must not get in: remove it")
+    books = sorted(args.books.glob("*.txt"))
+    if args.held_out not in [path.name for path in books] or len(books) < 2:
+        sys.exit(f"{args.books} needs {args.held_out}, or another --held_out, and more books")
+    vocab = work / "vocab.txt"
+    for path in books:
         folder = work / ("held_out" if path.name == args.held_out else "train")
         folder.mkdir(exist_ok=True)
         # Documents longer than an example, so that there are next sentences.
@@ -148,10 +158,14 @@ def main() -> None:
         max_eval_steps=count_records(str(work / "held_out.tfrecord")),
         **LONG,
     )
-    keep_weights(str(work / "long" / f"model.ckpt-{steps}"))
     results = json.loads((work / "long" / "eval_results.json").read_text())
     results["commonest_piece"] = commonest_share(work / "held_out.tfrecord")
-    (HERE / "eval_results.json").write_text(json.dumps(results, indent=1) + "\n")
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    keep_weights(
+        str(work / "long" / f"model.ckpt-{steps}"), args.output_dir.resolve() / "bert_model.ckpt"
+    )
+    shutil.copy(vocab, args.output_dir)
+    (args.output_dir / "eval_results.json").write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))
 
 

@@ -1,0 +1,126 @@
+"""Vectors of sentences per second, beside Hugging Face's BERT on PyTorch, with the same weights.
+
+usage: python benchmarks/sentences.py --model_dir=DIR --texts=FILE [--rounds=5] [--batch_size=32]
+
+FILE has a text in each line. Both tokenize, sort by length, form batches, and average the last
+layer over all tokens, in float32 on all cores; their vectors are compared first. Each has a process
+of its own. Needs torch and transformers, and the extra `benchmark`. `model_dir` has
+bert_model.ckpt, bert_config.json and vocab.txt.
+"""
+
+import argparse
+import functools
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks import timing
+
+MAX_SEQ_LENGTH = 128
+
+
+def ours(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> Callable[[], Any]:
+    """The vectors of all lines by bert_tf."""
+    from bert_tf.data.texts import Text
+    from bert_tf.options import ExtractionOptions
+    from bert_tf.tasks.extraction import Extractor
+
+    extractor = Extractor(
+        ExtractionOptions(
+            bert_config_file=str(model_dir / "bert_config.json"),
+            vocab_file=str(model_dir / "vocab.txt"),
+            init_checkpoint=str(model_dir / "bert_model.ckpt"),
+            layers="-1",
+            pooling="mean",
+            max_seq_length=MAX_SEQ_LENGTH,
+            batch_size=batch_size,
+        )
+    )
+    texts = [Text(line) for line in lines]
+    np.save(folder / "ours.npy", np.stack(extractor.extract(texts)[1])[:, 0])
+    return functools.partial(extractor.extract, texts)
+
+
+def theirs(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> Callable[[], Any]:
+    """The vectors of all lines by the peer."""
+    import torch
+    from tokenizers import BertWordPieceTokenizer
+
+    from benchmarks.squad_torch import peer_of
+
+    model = peer_of(folder).bert.eval()
+    tokenizer = BertWordPieceTokenizer(str(model_dir / "vocab.txt"))
+    tokenizer.enable_truncation(MAX_SEQ_LENGTH)
+
+    def work() -> np.ndarray:
+        encoded = [found.ids for found in tokenizer.encode_batch(lines)]
+        order = sorted(range(len(lines)), key=lambda row: -len(encoded[row]))
+        vectors = np.empty((len(lines), model.config.hidden_size), np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(order), batch_size):
+                rows = order[first : first + batch_size]
+                size = len(encoded[rows[0]])
+                ids = torch.tensor([encoded[r] + [0] * (size - len(encoded[r])) for r in rows])
+                lengths = torch.tensor([[len(encoded[row])] for row in rows])
+                mask = (torch.arange(size) < lengths).float()
+                hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
+                vectors[rows] = ((hidden * mask[:, :, None]).sum(1) / lengths).numpy()
+        return vectors
+
+    np.save(folder / "theirs.npy", work())
+    return work
+
+
+def main() -> None:
+    """Compares, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model_dir", type=Path, required=True)
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch_size", type=int, default=32)
+    args = parser.parse_args()
+    lines = args.texts.read_text(encoding="utf-8").splitlines()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # Only here: PyTorch and TensorFlow do not always get along in one process.
+        from bert_tf import checkpoint
+
+        prefix = str(args.model_dir / "bert_model.ckpt")
+        weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+        np.savez(folder / "weights.npz", **weights)
+        shutil.copy(args.model_dir / "bert_config.json", folder / "config.json")
+        makers = {
+            way.__name__: functools.partial(way, args.model_dir, lines, args.batch_size, folder)
+            for way in (ours, theirs)
+        }
+        seconds = timing.interleaved_processes(makers, args.rounds)
+        vectors = [np.load(folder / f"{way}.npy") for way in makers]
+    vectors = [found / np.linalg.norm(found, axis=1, keepdims=True) for found in vectors]
+    cosine = float((vectors[0] * vectors[1]).sum(1).min())
+    # The original's gelu is the one with tanh, the peer's the one with erf.
+    timing.require(cosine > 0.9999, f"the vectors are the same (smallest cosine {cosine})")
+    figures = {
+        "texts": len(lines),
+        "batch_size": args.batch_size,
+        "smallest cosine": round(cosine, 6),
+        "sentences/s": {
+            way: round(len(lines) / statistics.median(times)) for way, times in seconds.items()
+        },
+        "times faster": round(timing.ratio(seconds["theirs"], seconds["ours"]), 2),
+    }
+    print(figures)
+    timing.write_results(
+        "sentences", figures, "tensorflow", "torch", "transformers", "tokenizers", "numpy"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""How well vectors of sentences say what is alike: Spearman's correlation on STS-B.
+
+usage: python benchmarks/sts.py --model_dir=DIR --data_dir=STS-B [--pooling=mean] [--layers=-1]
+
+`extract_features.py` makes a vector of each sentence of both columns of dev.tsv; the cosine of a
+pair is compared with the score that people gave it. `model_dir` has bert_model.ckpt,
+bert_config.json and vocab.txt. Needs the extra `benchmark`.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from scipy import stats
+
+from benchmarks import timing
+from bert_tf.data.tsv import read_tsv
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
+    """Of the sentences of a column, [N, H]."""
+    flags = {
+        "input_file": args.data_dir / "dev.tsv",
+        "text_column": column,
+        "output_file": Path(folder) / f"{column}.npz",
+        "output_format": "npz",
+        "pooling": args.pooling,
+        "layers": args.layers,
+        "bert_config_file": args.model_dir / "bert_config.json",
+        "vocab_file": args.model_dir / "vocab.txt",
+        "init_checkpoint": args.model_dir / "bert_model.ckpt",
+    }
+    command = [sys.executable, str(ROOT / "extract_features.py")]
+    subprocess.run([*command, *(f"--{name}={value}" for name, value in flags.items())], check=True)
+    return np.load(flags["output_file"])["features"][:, 0]
+
+
+def main() -> None:
+    """Prints and writes the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model_dir", type=Path, required=True)
+    parser.add_argument("--data_dir", type=Path, required=True)
+    parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--layers", default="-1")
+    args = parser.parse_args()
+    header, *rows = read_tsv(str(args.data_dir / "dev.tsv"))
+    place = header.cells.index("score")
+    scores = [float(row.cells[place]) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        a, b = (vectors(args, column, folder) for column in ("sentence1", "sentence2"))
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    found = {
+        "pairs": len(scores),
+        "pooling": args.pooling,
+        "layers": args.layers,
+        "spearman": round(float(stats.spearmanr(cosines, scores).statistic), 4),
+    }
+    print(found)
+    timing.write_results("sts", found, "tensorflow", "numpy", "scipy")
+
+
+if __name__ == "__main__":
+    main()

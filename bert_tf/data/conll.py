@@ -1,0 +1,234 @@
+"""Words with labels, from files in columns, as those of the CoNLL shared tasks.
+
+Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
+Language-Independent Named Entity Recognition": a word on each line, its label in the last column, a
+blank line after each sentence, and `-DOCSTART-` where a document begins.
+
+A label is `O`, or `B-`, `I-`, `E-` or `S-` with the kind of an entity: its first word, another one,
+its last one (BIOES), an only one (BIOES). In IOB1, the scheme of the files of 2003, `B-` stands
+only where an entity follows another one of its kind.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+OUTSIDE = "O"
+DOCUMENT = "-DOCSTART-"
+LAST = -1
+"""Stands for the last column of a row, however many there are."""
+
+# U+00A0 and its like are part of a word.
+_COLUMN = re.compile("[^ \t]+")
+# Files with a single kind of entities may leave its name out.
+_LABEL = re.compile("O|[BIES](-.+)?")
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(slots=True)
+class ConllFile:
+    """The words of a file, one sentence after the other.
+
+    Attributes:
+        path: the file.
+        words: W of them.
+        labels: of the words, as they stand in the file; None where it has none.
+        lines: the line of each word, from 1 on.
+        sentences: the first word of each sentence, and W.
+        documents: the first word of each document, and W.
+        marks: the lines that begin documents.
+        num_lines: of the file.
+    """
+
+    path: str
+    words: list[str] = field(default_factory=list)
+    labels: list[str] | None = None
+    lines: list[int] = field(default_factory=list)
+    sentences: list[int] = field(default_factory=lambda: [0])
+    documents: list[int] = field(default_factory=lambda: [0])
+    marks: list[int] = field(default_factory=list)
+    num_lines: int = 0
+
+    def by_sentence(self, values: Sequence[str]) -> list[list[str]]:
+        """Cuts what there is of each word [W] into sentences."""
+        borders = zip(self.sentences, self.sentences[1:], strict=False)
+        return [list(values[first:last]) for first, last in borders]
+
+    def with_predictions(self, predicted: Sequence[str]) -> str:
+        """The file once more, line by line: word, label if it has labels, predicted label.
+
+        Each line that has columns has the same number of them, as the script of the shared task
+        (conlleval) demands: lines that begin documents get labels, too.
+
+        Args:
+            predicted: a label for each word [W].
+        """
+        columns = [self.words, *([self.labels] if self.labels else []), predicted]
+        lines = [""] * self.num_lines
+        for number in self.marks:
+            lines[number - 1] = " ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1))
+        for number, *row in zip(self.lines, *columns, strict=True):
+            lines[number - 1] = " ".join(row)
+        return "".join(f"{line}\n" for line in lines)
+
+
+def read_conll(
+    path: str, token_column: int = 1, label_column: int = LAST, need_labels: bool = True
+) -> ConllFile:
+    """Reads a file.
+
+    Columns stand between spaces or tabs. A byte order mark at the beginning is dropped.
+
+    Args:
+        path: the file, in UTF-8.
+        token_column: where words are, from 1 on.
+        label_column: where labels are, from 1 on, or `LAST`.
+        need_labels: whether a file without a column of labels is an error.
+
+    Raises:
+        UserError: the file cannot be read or has no words, a row has not the columns of the first
+            one, or something else than a label in the column of labels.
+    """
+    found = ConllFile(path)
+    labels: list[str] = []
+    layout: _Layout | None = None
+    for number, line in enumerate(files.read_lines(path), start=1):
+        found.num_lines = number
+        columns = _COLUMN.findall(line.removeprefix("\ufeff") if number == 1 else line)
+        if not columns or DOCUMENT in columns:
+            _end(found.sentences, found.words)
+            if columns:
+                found.marks.append(number)
+                _end(found.documents, found.words)
+            continue
+        place = f"{path}:{number}"
+        if layout is None:
+            layout = _Layout.of(columns, token_column, label_column, need_labels, place)
+        layout.check(columns, place)
+        found.words.append(columns[layout.token])
+        found.lines.append(number)
+        if layout.label is not None:
+            labels.append(columns[layout.label])
+    if layout is None:
+        raise UserError(f"{path} has no words: it needs a word and its label on each line")
+    _end(found.sentences, found.words)
+    _end(found.documents, found.words)
+    if layout.label is not None:
+        found.labels = labels
+    return found
+
+
+def _end(splits: list[int], words: list[str]) -> None:
+    """Ends a sentence or a document after the words so far, unless it is empty."""
+    if splits[-1] < len(words):
+        splits.append(len(words))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of a file, counted from 0; `label` is None where there are no labels."""
+
+    first: str
+    width: int
+    token: int
+    label: int | None
+
+    @classmethod
+    def of(
+        cls, columns: list[str], token_column: int, label_column: int, need_labels: bool, place: str
+    ) -> "_Layout":
+        """Of a file by its first row."""
+        width = len(columns)
+        if token_column > width:
+            raise UserError(
+                f"{place}: --token_column={token_column}, but the row has {_count(width)}: "
+                f"{_shown(columns)}"
+            )
+        label = width if label_column == LAST else label_column
+        if label > width or label == token_column:
+            if need_labels:
+                wanted = "last" if label_column == LAST else label_column
+                raise UserError(
+                    f"{place}: the row has {_count(width)} and no label (--label_column={wanted}): "
+                    f"{_shown(columns)}. A row is a word, its label, and what else there may be, "
+                    "separated by spaces or tabs"
+                )
+            return cls(place, width, token_column - 1, None)
+        return cls(place, width, token_column - 1, label - 1)
+
+    def check(self, columns: list[str], place: str) -> None:
+        """Refuses a row with other columns than the first one."""
+        if len(columns) != self.width:
+            missing = self.label is not None and len(columns) <= self.label
+            raise UserError(
+                f"{place}: {_count(len(columns))}{' and no label' if missing else ''}, but "
+                f"{_count(self.width)} in {self.first}: {_shown(columns)}. Each word needs the "
+                "same columns; between sentences there is a blank line"
+            )
+        if self.label is not None and not _LABEL.fullmatch(columns[self.label]):
+            raise UserError(
+                f"{place}: {columns[self.label][:_SHOWN_CHARACTERS]!r} in column {self.label + 1} "
+                "is not a label: O, or B-, I-, E- or S- with the kind of an entity, as B-PER. "
+                "--label_column says where labels are; without this column a file has none"
+            )
+
+
+def _count(columns: int) -> str:
+    return "1 column" if columns == 1 else f"{columns} columns"
+
+
+def _shown(columns: list[str]) -> str:
+    return repr(" ".join(columns)[:_SHOWN_CHARACTERS])
+
+
+def to_bio(labels: Sequence[str], sentences: Sequence[int]) -> list[str]:
+    """Labels of IOB1 as labels of BIO: each entity begins with `B-`.
+
+    Labels of BIO and of BIOES stay as they are.
+
+    Args:
+        labels: of all words [W].
+        sentences: the first word of each sentence, and W.
+    """
+    if any(label[0] in "ES" for label in set(labels)):
+        return list(labels)
+    found: list[str] = []
+    begins = set(sentences)
+    before = OUTSIDE
+    for place, label in enumerate(labels):
+        inside = place not in begins and before != OUTSIDE and before[1:] == label[1:]
+        found.append(f"B{label[1:]}" if label[0] == "I" and not inside else label)
+        before = label
+    return found
+
+
+def label_list(labels: Sequence[str]) -> list[str]:
+    """The labels that there are, `O` first, the others in alphabetical order."""
+    return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
+
+
+def read_label_list(path: str) -> list[str]:
+    """Reads a file with a label on each line, the first one that of the model's first output.
+
+    Raises:
+        UserError: it cannot be read, has no label, has one twice or something else.
+    """
+    found: list[str] = []
+    for number, line in enumerate(files.read_lines(path), start=1):
+        if not _LABEL.fullmatch(line):
+            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
+        elif line in found:
+            problem = f"{line} stands there twice"
+        else:
+            found.append(line)
+            continue
+        raise UserError(
+            f"{path}:{number}: {problem}. The training writes this file, with a label on each "
+            "line; take it as it was, or train again"
+        )
+    if not found:
+        raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
+    return found

@@ -1,0 +1,77 @@
+"""Texts and pairs of texts without labels: lines, or columns of a table, one by one."""
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bert_tf import files
+from bert_tf.data.tsv import TsvRow, read_tsv, require_columns
+from bert_tf.errors import UserError
+
+STDIN = "-"
+# The last one in a line counts.
+_PAIR = re.compile(r"(.*) \|\|\| (.*)")
+
+
+class Text(NamedTuple):
+    """A text, or a pair of texts: `text_b` is None where there is no second one."""
+
+    text_a: str
+    text_b: str | None = None
+
+
+def read_lines(path: str) -> Iterator[Text]:
+    """Yields the texts of a file that has one, or a pair `A ||| B`, in each line.
+
+    As the original: spaces around a line are dropped, a blank line is a text without words, and
+    ` ||| ` needs one space on each side, with something or nothing beyond.
+
+    Raises:
+        UserError: the file cannot be read, or a line is not UTF-8.
+    """
+    for line in _lines(path):
+        line = line.strip()
+        pair = _PAIR.fullmatch(line)
+        yield Text(*pair.groups()) if pair else Text(line)
+
+
+def read_columns(
+    path: str, text_column: str, text_pair_column: str | None, has_header: bool
+) -> Iterator[Text]:
+    """Yields the texts of a tab-separated file.
+
+    Args:
+        path: the file.
+        text_column: a name in the header, or a number from 1 on.
+        text_pair_column: the same for the second text; None where there is none.
+        has_header: whether the first row is none of the texts.
+
+    Raises:
+        UserError: the file cannot be read, has no such column, or a row is too short.
+    """
+    rows = read_tsv(path, _lines(path))
+    header = next(rows, None) if has_header else None
+    wanted = {"the text": text_column, "the second text": text_pair_column}
+    columns = {
+        what: _column(name, header, path) for what, name in wanted.items() if name is not None
+    }
+    for row in rows:
+        require_columns(row, columns, path, "texts")
+        yield Text(*(row.cells[column] for column in columns.values()))
+
+
+def _column(name: str, header: TsvRow | None, path: str) -> int:
+    if name.isdecimal():
+        return int(name) - 1
+    names = header.cells if header else []
+    if name not in names:
+        raise UserError(
+            f"{path}:1: there is no column {name!r}. The first row has: {', '.join(names)}. Give "
+            "one of these names, or the number of the column"
+        )
+    return names.index(name)
+
+
+def _lines(path: str) -> Iterator[str]:
+    return files.decoded("<stdin>", sys.stdin.buffer) if path == STDIN else files.read_lines(path)

@@ -1,0 +1,107 @@
+"""Options of `extract_features.py`."""
+
+import dataclasses
+
+from bert_tf.errors import UserError
+from bert_tf.options.fields import check_required, check_values, option
+from bert_tf.options.shared import DeviceOptions, ModelOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtractionOptions(ModelOptions, DeviceOptions):
+    """Options of `extract_features.py`."""
+
+    init_checkpoint: str | None = option(
+        None,
+        "Trained encoder: a prefix (bert_model.ckpt, model.ckpt-N) or a folder.",
+        required=True,
+    )
+    input_file: str | None = option(
+        None,
+        "Texts, one a line; `A ||| B` is a pair. `-` is the standard input. With --text_column a "
+        "file of columns that tabs separate.",
+        required=True,
+    )
+    output_file: str | None = option(None, "File for the features.", required=True)
+    layers: str = option(
+        "-1,-2,-3,-4", "Layers, from 0 on, or from -1 on counted from the last, with commas."
+    )
+    batch_size: int = option(32, "Texts in a batch.", limits=(1, 2**31 - 1))
+    use_one_hot_embeddings: bool = option(
+        False, "Look words up by a matrix product, which is faster on a TPU."
+    )
+    output_format: str = option(
+        "jsonl",
+        "jsonl: the original's, an object a line; npz: arrays that numpy.load opens; tfrecord: a "
+        "tf.train.Example for each text.",
+        new=True,
+        choices=("jsonl", "npz", "tfrecord"),
+    )
+    pooling: str = option(
+        "none",
+        "none: a vector for each token; cls, mean, max: one for each text, that of [CLS], or over "
+        "all tokens.",
+        new=True,
+        choices=("none", "cls", "mean", "max"),
+    )
+    text_column: str | None = option(
+        None, "Column with the text: its name in the first row, or its number from 1 on.", new=True
+    )
+    text_pair_column: str | None = option(
+        None, "Column with the second text of a pair, as --text_column.", new=True
+    )
+    has_header: str = option(
+        "auto",
+        "Whether the first row has names of columns. auto: where a column is given by its name.",
+        new=True,
+        choices=("auto", "yes", "no"),
+    )
+
+    def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
+        """The layers as they are given.
+
+        Args:
+            num_hidden_layers: of the model; None as long as it is not known.
+
+        Raises:
+            UserError: one is no number, or the model has no such layer.
+        """
+        try:
+            found = [int(index) for index in self.layers.split(",")]
+        except ValueError:
+            raise UserError(
+                f"--layers must be whole numbers with commas, as in -1,-2. Received: {self.layers}"
+            ) from None
+        count = num_hidden_layers
+        wrong = [index for index in found if count and not -count <= index < count]
+        if wrong and count:
+            raise UserError(
+                f"--layers={self.layers}: there is no layer {wrong[0]}. The model has {count}: "
+                f"0 to {count - 1}, or -1 (the last) to -{count}; embeddings cannot be chosen"
+            )
+        return found
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file.
+
+        Raises:
+            UserError: a required option is missing, or a value makes no sense.
+        """
+        check_required(self)
+        check_values(self)
+        self.layer_indexes()
+        for name in ("text_column", "text_pair_column"):
+            value = getattr(self, name) or "1"
+            if value.isdecimal() and int(value) < 1:
+                raise UserError(f"--{name}: columns count from 1. Received: {value}")
+        if not self.text_column:
+            for name in ("text_pair_column", "has_header"):
+                if getattr(self, name) not in (None, "auto"):
+                    raise UserError(f"--{name} needs --text_column")
+        named = any(
+            name and not name.isdecimal() for name in (self.text_column, self.text_pair_column)
+        )
+        if named and self.has_header == "no":
+            raise UserError(
+                "--has_header=no: without names in the first row columns are given by numbers"
+            )

@@ -1,0 +1,169 @@
+"""Features of texts by a trained encoder: `extract_features.py`.
+
+Texts are read and worked on some at a time, so that neither input nor output has to fit into
+memory. n texts, S max_seq_length, L layers, H hidden_size.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint, file_names, files, training
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data.packing import pack_batch
+from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExtractionOptions
+from bert_tf.progress import bar, log
+from bert_tf.tasks.engine import Engine
+from bert_tf.tasks.feature_files import FORMATS
+from bert_tf.tasks.start import load_config_and_tokenizer
+
+# Features that wait for those of texts before them.
+_BYTES_TOGETHER = 1 << 28
+_MOST_TEXTS_TOGETHER = 4096
+
+
+def run(options: ExtractionOptions) -> None:
+    """Writes the features of all texts.
+
+    Raises:
+        UserError: a file cannot be read or written, or the checkpoint does not fit; nothing has
+            been written then.
+    """
+    input_file, output_file = options.input_file or "", options.output_file or ""
+    file_names.require_others([output_file], [input_file])
+    file_names.require_writable(output_file)
+    # What cannot be read is to be found before the work; of the standard input it cannot be.
+    total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
+    extractor = Extractor(options)
+    bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
+    if options.pooling == "none":
+        bytes_of_row *= options.max_seq_length
+    together = min(_MOST_TEXTS_TOGETHER, _BYTES_TOGETHER // bytes_of_row)
+    together = max(together, options.batch_size)
+    with (
+        files.replacing(output_file) as temporary,
+        FORMATS[options.output_format](temporary, extractor.layers) as file,
+        bar(total, "texts") as shown,
+    ):
+        texts = enumerate(_read(options))
+        while part := list(itertools.islice(texts, together)):
+            with training.explained_errors():
+                tokens, values = extractor.extract([text for _, text in part])
+            for row, (index, _) in enumerate(part):
+                file.write(index, tokens[row] if tokens else None, values[row])
+            shown.update(len(part))
+    log.info("Features of %d texts: %s", extractor.texts, output_file)
+    if extractor.cut:
+        log.warning(
+            "%d of %d texts are longer than --max_seq_length=%d and were cut",
+            extractor.cut,
+            extractor.texts,
+            options.max_seq_length,
+        )
+
+
+def _read(options: ExtractionOptions) -> Iterator[Text]:
+    path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
+    if not column:
+        return read_lines(path)
+    named = any(name and not name.isdecimal() for name in (column, pair))
+    return read_columns(
+        path, column, pair, {"auto": named, "yes": True}.get(options.has_header, False)
+    )
+
+
+def _outputs_fn(layers: list[int], pooling: str) -> Callable[[Any, Any], dict[str, Any]]:
+    """What is brought back: `values` float32 [B, S, L, H], or [B, L, H] where they are pooled."""
+
+    def outputs_fn(outputs: Any, batch: Any) -> dict[str, Any]:
+        chosen = [outputs["all_encoder_layers"][layer] for layer in layers]
+        values = tf.stack([tf.cast(layer, tf.float32) for layer in chosen], axis=2)
+        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None, None]
+        if pooling == "cls":
+            values = values[:, 0]
+        elif pooling == "mean":
+            values = tf.reduce_sum(values * mask, axis=1) / tf.reduce_sum(mask, axis=1)
+        elif pooling == "max":
+            values = tf.reduce_max(tf.where(mask > 0, values, values.dtype.min), axis=1)
+        return {"values": values}
+
+    return outputs_fn
+
+
+class Extractor:
+    """A trained encoder, loaded once, and what it makes of texts.
+
+    Args:
+        options: of which `input_file`, `output_file` and `output_format` are not looked at.
+
+    Attributes:
+        config: of the model.
+        layers: indexes as they are given in the options.
+        texts: how many were worked on.
+        cut: how many of them were too long.
+
+    Raises:
+        UserError: the checkpoint cannot be read or does not fit, there is no such layer, or there
+            are several processes.
+    """
+
+    def __init__(self, options: ExtractionOptions) -> None:
+        engine = Engine(options)
+        if engine.devices.workers > 1:
+            raise UserError(
+                "extract_features.py works in one process: divide the input file, and start it "
+                "for each part without TF_CONFIG"
+            )
+        self.config, tokenizer = load_config_and_tokenizer(options)
+        self.layers = options.layer_indexes(self.config.num_hidden_layers)
+        self.texts = self.cut = 0
+        self._tokenizer = BatchTokenizer(tokenizer)
+        self._max_seq_length = options.max_seq_length
+        self._is_pooled = options.pooling != "none"
+        prefix = checkpoint.resolve(options.init_checkpoint or "")
+
+        def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
+            one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
+            return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
+
+        with training.explained_errors():
+            model = engine.build_model(build, recompute_layers=False)
+            log.info("%s", checkpoint.restore(model, prefix).describe())
+            outputs_fn = _outputs_fn(self.layers, options.pooling)
+            self._runner = engine.row_runner(model, outputs_fn, options.batch_size)
+
+    def extract(self, texts: Sequence[Text]) -> tuple[list[list[str]] | None, list[np.ndarray]]:
+        """What the encoder makes of texts.
+
+        Returns:
+            The T tokens of each text, and float32 [T, L, H] for each; where features are pooled
+            None, and [L, H].
+        """
+        rows = self._rows(texts)
+        values: list[Any] = [None] * len(texts)
+        lengths = rows["input_mask"].sum(axis=1)
+        for numbers, outputs in self._runner(rows):
+            for row, found in zip(numbers.tolist(), outputs["values"], strict=True):
+                # A copy, so that the padding of its batch can be forgotten.
+                values[row] = found if self._is_pooled else found[: lengths[row]].copy()
+        if self._is_pooled:
+            return None, values
+        names = self._tokenizer.reference.inv_vocab
+        pairs = zip(rows["input_ids"].tolist(), lengths.tolist(), strict=True)
+        return [[names[number] for number in row[:length]] for row, length in pairs], values
+
+    def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
+        encode, size = self._tokenizer.encode, self._max_seq_length
+        a = encode([text.text_a for text in texts])
+        b = encode([text.text_b or "" for text in texts])
+        is_pair = b.lengths > 0
+        self.texts += len(texts)
+        self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
+        vocab = self._tokenizer.reference.vocab
+        return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])

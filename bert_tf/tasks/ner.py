@@ -1,0 +1,328 @@
+"""Labels of words, named entities for instance: what `run_ner.py` runs.
+
+Section 5.3 of the paper: the first piece of each word carries its label, and labels are chosen one
+by one. N windows, W words, S max_seq_length, L labels.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf import checkpoint, files
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.config import BertConfig
+from bert_tf.data import conll
+from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.word_windows import WordWindows
+from bert_tf.errors import UserError
+from bert_tf.evaluation.entities import entity_scores, require_seqeval
+from bert_tf.modeling import BertTokenClassifier
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.options import NerOptions
+from bert_tf.progress import log
+from bert_tf.tasks import finetune
+from bert_tf.tasks.base import Task
+from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tokenization import FullTokenizer
+
+LABELS = "labels.txt"
+LABEL_TEST = "label_test.txt"
+
+# Names that files have; the last ones are those of the shared task of 2003.
+_FILES = {
+    "train": ("train.txt", "eng.train"),
+    "eval": ("dev.txt", "valid.txt", "eng.testa"),
+    "predict": ("test.txt", "eng.testb"),
+}
+# Windows whose rows are made together.
+_ROWS_TOGETHER = 1024
+_SHOWN = 5
+_NO_LABEL = -1
+
+
+class Sentences(Sequence[int]):
+    """The windows of a file's sentences, by their numbers, with what is known about their words.
+
+    Args:
+        file: the words.
+        windows: of the words.
+        labels: in BIO or BIOES [W]; None where there are none.
+        label_ids: int32 [W], `_NO_LABEL` where the model has no such label.
+    """
+
+    def __init__(
+        self,
+        file: conll.ConllFile,
+        windows: WordWindows,
+        labels: list[str] | None,
+        label_ids: np.ndarray,
+    ) -> None:
+        self.file, self.windows = file, windows
+        self.labels, self.label_ids = labels, label_ids
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return range(len(self))[index]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The windows from `first` up to, not including, `last`."""
+
+    sentences: Sentences
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+class WordLabels(Task):
+    """Files of words and labels as a fine-tuning task.
+
+    Args:
+        options: folder, columns, and what a row is.
+        config: the model.
+        tokenizer: fits the model's vocabulary.
+
+    Attributes:
+        labels: L of them, in the order of the model's outputs.
+
+    Raises:
+        UserError: the labels are not known: the training set cannot be read, or, without a
+            training, there is no list of labels beside the checkpoint.
+    """
+
+    result_files = (LABEL_TEST,)
+
+    def __init__(self, options: NerOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
+        self.options = options
+        self.config = config
+        self.tokenizer = BatchTokenizer(tokenizer)
+        # The training set decides the size of the model, so it is read before that is made.
+        self._train = self._read_file("train") if options.do_train else None
+        self.labels = _trained_labels(self._train, options) if self._train else _labels_of(options)
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """Inputs; and a label for each piece, with `label_mask`: whether that counts."""
+        targets = ("label_ids", "label_mask") if split != "predict" else ()
+        length = self.options.max_seq_length
+        return (
+            *sequence_features(length),
+            *(Feature(name, length, per_token=True) for name in targets),
+        )
+
+    def read_examples(self, split: str) -> Sentences:
+        """The sentences of the split's file; there is at least one."""
+        file = self._train if split == "train" and self._train else self._read_file(split)
+        options = self.options
+        windows = WordWindows(
+            file.words,
+            file.sentences,
+            self.tokenizer,
+            options.max_seq_length,
+            file.documents if options.doc_context else None,
+        )
+        count = len(file.sentences) - 1
+        log.info(
+            "%s: %d sentences, %d words%s",
+            file.path,
+            count,
+            len(file.words),
+            f", {len(windows)} windows" if len(windows) > count else "",
+        )
+        if options.doc_context and not file.marks:
+            log.warning(
+                "--doc_context: no line of %s is %s, all of it counts as one document",
+                file.path,
+                conll.DOCUMENT,
+            )
+        sentences = Sentences(file, windows, *self._known_labels(file))
+        self._show(sentences)
+        return sentences
+
+    def _read_file(self, split: str) -> conll.ConllFile:
+        options = self.options
+        folder = options.data_dir or ""
+        paths = [os.path.join(folder, name) for name in _FILES[split]]
+        found = [path for path in paths if files.exists(path)] or paths[:1]
+        if len(found) > 1:
+            log.warning("%s is read, and not %s", found[0], ", ".join(found[1:]))
+        need_labels = split != "predict"
+        return conll.read_conll(found[0], options.token_column, options.label_column, need_labels)
+
+    def _known_labels(self, file: conll.ConllFile) -> tuple[list[str] | None, np.ndarray]:
+        """The labels of a file, and their numbers."""
+        if file.labels is None:
+            return None, np.full(len(file.words), _NO_LABEL, np.int32)
+        labels = conll.to_bio(file.labels, file.sentences)
+        ids = {label: number for number, label in enumerate(self.labels)}
+        label_ids = np.array([ids.get(label, _NO_LABEL) for label in labels], np.int32)
+        unknown = np.flatnonzero(label_ids == _NO_LABEL)
+        if len(unknown):
+            log.warning(
+                "%s:%d: the training had no label %s. It is never predicted: words with such labels"
+                " count as wrong, and not in the loss (%d words: %s)",
+                file.path,
+                file.lines[unknown[0]],
+                labels[unknown[0]],
+                len(unknown),
+                ", ".join(sorted({labels[word] for word in unknown})),
+            )
+        return labels, label_ids
+
+    def _show(self, sentences: Sentences) -> None:
+        """The first windows, with the labels of their words."""
+        windows, reference = sentences.windows, self.tokenizer.reference
+        for row in range(min(_SHOWN, len(windows))):
+            length = int(windows.length[row]) + 2
+            ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
+            first, last = windows.first_word[row : row + 2]
+            log.debug(
+                "Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s",
+                row,
+                " ".join(reference.convert_ids_to_tokens(ids)),
+                " ".join(map(str, ids)),
+                " ".join(sentences.labels[first:last]) if sentences.labels else "-",
+            )
+
+    def portions(self, examples: Any, split: str) -> Iterator[_Part]:
+        """Some windows after the other."""
+        for first in range(0, len(examples), _ROWS_TOGETHER):
+            yield _Part(examples, first, min(first + _ROWS_TOGETHER, len(examples)))
+
+    def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
+        """A row for each window."""
+        sentences, first, last = examples.sentences, examples.first, examples.last
+        windows = sentences.windows
+        inputs = windows.inputs(first, last)
+        if split == "predict":
+            return inputs
+        label_ids = np.full_like(inputs["input_ids"], _NO_LABEL)
+        words = slice(windows.first_word[first], windows.first_word[last])
+        label_ids[windows.places(first, last)] = sentences.label_ids[words]
+        mask = label_ids != _NO_LABEL
+        return {
+            **inputs,
+            "label_ids": np.where(mask, label_ids, 0),
+            "label_mask": mask.astype(np.int32),
+        }
+
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Encoder, and a label for each piece."""
+        return BertTokenClassifier(self.config, len(self.labels), **kwargs)
+
+    def assets(self) -> dict[str, str]:
+        """`labels.txt`: a line for each label, in the order of the model's outputs."""
+        return {LABELS: "".join(f"{label}\n" for label in self.labels)}
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Mean cross entropy of the pieces that have labels [B]; 0 for a row without any."""
+        mask = ops.cast(batch["label_mask"], "float32")  # [B, S]
+        losses = cross_entropy(outputs["logits"], batch["label_ids"])  # [B, S]
+        return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
+
+    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """As `predict_outputs`, and the loss."""
+        found = self.predict_outputs(outputs, batch)
+        return {**found, "per_example_loss": self.loss(outputs, batch)}
+
+    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The likeliest label of each piece, `found` int32 [B, S]."""
+        found = ops.cast(ops.argmax(outputs["logits"], axis=-1), "int32")
+        # The batch may be shorter, and results of all batches are put together.
+        missing = self.options.max_seq_length - ops.shape(found)[1]
+        return {"found": ops.pad(found, [[0, 0], [0, missing]])}
+
+    def decode(self, examples: Sentences, results: Mapping[str, np.ndarray]) -> list[str]:
+        """A label for each word of the file, in order."""
+        found = results["found"][examples.windows.places(0, len(examples))]
+        return [self.labels[number] for number in found.tolist()]
+
+    def metrics(self, examples: Sentences, results: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """`precision`, `recall` and `f1` of entities in [0, 1]."""
+        scores = self._score(examples, self.decode(examples, results))
+        return {name: scores[""][name] for name in ("precision", "recall", "f1")}
+
+    def _score(self, examples: Sentences, predicted: list[str]) -> dict[str, dict[str, float]]:
+        """`entity_scores`, which are shown."""
+        by_sentence = examples.file.by_sentence
+        scores = entity_scores(by_sentence(examples.labels or []), by_sentence(predicted))
+        shown = (
+            f"{kind or 'all'} {found['f1']:.4f} (precision {found['precision']:.4f}, recall "
+            f"{found['recall']:.4f}, {found['support']} entities)"
+            for kind, found in scores.items()
+        )
+        log.info("F1 on %s: %s", examples.file.path, "; ".join(shown))
+        return scores
+
+    def write_predictions(
+        self, examples: Sentences, predictions: list[str], output_dir: str
+    ) -> list[str]:
+        """`label_test.txt`: the lines of the test file, with the labels that were found."""
+        if self.options.do_eval and examples.labels:
+            self._score(examples, predictions)
+        path = os.path.join(output_dir, LABEL_TEST)
+        files.write_text(path, examples.file.with_predictions(predictions))
+        return [path]
+
+
+def _trained_labels(train: conll.ConllFile, options: NerOptions) -> list[str]:
+    """The labels of a training set; those of the training that goes on, if one does."""
+    labels = conll.label_list(conll.to_bio(train.labels or [], train.sentences))
+    if labels == [conll.OUTSIDE]:
+        raise UserError(
+            f"{train.path}: all labels are {conll.OUTSIDE}, there is nothing to learn. "
+            "--label_column says where labels are"
+        )
+    output_dir = options.output_dir or ""
+    path = os.path.join(output_dir, LABELS)
+    if checkpoint.latest(output_dir) and files.exists(path):
+        before = conll.read_label_list(path)
+        if before != labels:
+            raise UserError(
+                f"{train.path} has the labels {', '.join(labels)}, but the training in "
+                f"--output_dir={output_dir} had {', '.join(before)} ({path}). Choose another "
+                "--output_dir, or empty this one to start anew"
+            )
+    return labels
+
+
+def _labels_of(options: NerOptions) -> list[str]:
+    """The labels of the checkpoint that evaluation and prediction read."""
+    folder = options.output_dir or ""
+    if options.resume == "never" or not checkpoint.latest(folder):
+        start = options.init_checkpoint or ""
+        folder = start if files.is_dir(start) else os.path.dirname(start)
+    path = os.path.join(folder, LABELS)
+    if not files.exists(path):
+        raise UserError(
+            f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
+            "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
+            "checkpoints as --init_checkpoint"
+        )
+    return conll.read_label_list(path)
+
+
+def run(options: NerOptions) -> finetune.Results:
+    """Fine-tunes, evaluates and predicts, as the options say.
+
+    Returns:
+        The figures of the evaluation and the files that were written.
+
+    Raises:
+        UserError: options, configuration, vocabulary, checkpoint or data are not right, or seqeval
+            is missing for an evaluation; nothing in `output_dir` has been changed then.
+    """
+    options.check()
+    if options.do_eval:
+        require_seqeval()
+    config, tokenizer = load_config_and_tokenizer(options)
+    return finetune.run(WordLabels(options, config, tokenizer), options)

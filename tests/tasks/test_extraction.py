@@ -1,0 +1,228 @@
+"""extract_features as a user runs it: formats, pooling, columns, and what is not right."""
+
+import dataclasses
+import io
+import json
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExtractionOptions
+from bert_tf.tasks import extraction
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import ROOT
+
+LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return tmp_path
+
+
+def options(tiny, folder, **changes):
+    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
+    return ExtractionOptions(
+        **{
+            **flags,
+            "init_checkpoint": tiny.checkpoint,
+            "input_file": str(folder / "in.txt"),
+            "output_file": str(folder / "out"),
+            "layers": "-1",
+            "max_seq_length": 12,
+            "batch_size": 4,
+            **changes,
+        }
+    )
+
+
+def run(tiny, folder, **changes):
+    given = options(tiny, folder, **changes)
+    given.check()
+    extraction.run(given)
+    return folder / "out"
+
+
+def expected(tiny, layer, lines=LINES, max_seq_length=12):
+    """Tokens and a layer of each text, one text at a time."""
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    model = BertModel(tiny.config)
+    checkpoint.restore(model, tiny.checkpoint)
+    found = []
+    for line in lines:
+        a, _, b = line.strip().rpartition(" ||| ")
+        first, second = (tokenizer.tokenize(text) for text in (a, b))
+        if not a:
+            first, second = tokenizer.tokenize(line), []
+        room = max_seq_length - 2 - bool(second)
+        while len(first) + len(second) > room:
+            (first if len(first) > len(second) else second).pop()
+        tokens = ["[CLS]", *first, "[SEP]"]
+        segments = [0] * len(tokens) + [1] * (len(second) + 1) * bool(second)
+        tokens += [*second, "[SEP]"] if second else []
+        ids = tokenizer.convert_tokens_to_ids(tokens)
+        out = model({"input_ids": np.array([ids]), "segment_ids": np.array([segments])})
+        found.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
+    return found
+
+
+def test_lines_of_json(tiny, folder):
+    path = run(tiny, folder, layers="-1,0")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["linex_index"] for line in lines] == list(range(len(LINES)))
+    for index, number in ((-1, 0), (0, 1)):
+        for line, (tokens, values) in zip(lines, expected(tiny, index), strict=True):
+            assert list(line) == ["linex_index", "features"]
+            assert [feature["token"] for feature in line["features"]] == tokens
+            layers = [feature["layers"][number] for feature in line["features"]]
+            assert {layer["index"] for layer in layers} == {index}
+            np.testing.assert_allclose([layer["values"] for layer in layers], values, atol=2e-5)
+            assert all(value == round(value, 6) for layer in layers for value in layer["values"])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_one_vector_for_a_text(tiny, folder, pooling):
+    path = run(tiny, folder, pooling=pooling)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    pool = {"cls": lambda v: v[0], "mean": lambda v: v.mean(0), "max": lambda v: v.max(0)}
+    for line, (_, values) in zip(lines, expected(tiny, -1), strict=True):
+        assert list(line) == ["linex_index", "layers"]
+        (layer,) = line["layers"]
+        np.testing.assert_allclose(layer["values"], pool[pooling](values), atol=2e-5)
+
+
+@pytest.mark.parametrize("together", [1 << 28, 1])
+def test_arrays(tiny, folder, monkeypatch, together):
+    # However few texts are held at once.
+    monkeypatch.setattr(extraction, "_BYTES_TOGETHER", together)
+    found = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
+    assert found["layers"].tolist() == [1, -2]
+    splits = found["row_splits"].tolist()
+    assert found["features"].dtype == np.float32
+    for row, (tokens, values) in enumerate(expected(tiny, 1)):
+        part = slice(splits[row], splits[row + 1])
+        assert found["tokens"][part].tolist() == tokens
+        np.testing.assert_allclose(found["features"][part, 0], values, atol=2e-5)
+
+
+def test_arrays_of_pooled_texts(tiny, folder):
+    found = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
+    assert sorted(found.files) == ["features", "layers"]
+    assert found["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
+
+
+def test_records(tiny, folder):
+    path = run(tiny, folder, layers="-1,0", output_format="tfrecord")
+    records = [
+        tf.train.Example.FromString(record.numpy()).features.feature
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    for row, (record, (tokens, values)) in enumerate(zip(records, expected(tiny, 0), strict=True)):
+        assert record["index"].int64_list.value[:] == [row]
+        assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
+        found = np.reshape(record["layer_0"].float_list.value, values.shape)
+        np.testing.assert_allclose(found, values, atol=2e-5)
+
+
+@pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"precision": "bfloat16"}])
+def test_ways_to_compute_it(tiny, folder, flags):
+    found = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
+    means = [values.mean(0) for _, values in expected(tiny, -1)]
+    tolerance = 0.05 if "precision" in flags else 2e-5
+    np.testing.assert_allclose(found["features"][:, 0], means, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"text_column": "one", "text_pair_column": "two"},
+        {"text_column": "3", "text_pair_column": "2", "has_header": "yes"},
+    ],
+)
+def test_columns(tiny, folder, flags):
+    rows = [["id", "two", "one"], ["0", "b c", "a"], ["1", "", "the good film"]]
+    (folder / "in.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = np.load(run(tiny, folder, output_format="npz", **flags))
+    lines = ["a ||| b c", "the good film"]
+    assert found["tokens"].tolist() == [
+        t for tokens, _ in expected(tiny, -1, lines) for t in tokens
+    ]
+
+
+def test_columns_without_names(tiny, folder):
+    (folder / "in.txt").write_text("a\tb\nc\tnot\n")
+    found = np.load(run(tiny, folder, output_format="npz", text_column="2"))
+    assert found["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
+
+
+def test_standard_input(tiny, folder, monkeypatch):
+    content = (folder / "in.txt").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    path = run(tiny, folder, input_file="-")
+    assert len(path.read_text().splitlines()) == len(LINES)
+
+
+def test_texts_that_were_cut_are_counted(tiny, folder, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    run(tiny, folder)
+    assert "1 of 6 texts are longer than --max_seq_length=12 and were cut" in caplog.text
+
+
+def test_the_script(tiny, folder):
+    given = dataclasses.asdict(options(tiny, folder))
+    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "out").read_text().splitlines()) == len(LINES)
+
+
+BAD = {
+    "layer 2": ({"layers": "0,2"}, "there is no layer 2. The model has 2: 0 to 1"),
+    "layer -3": ({"layers": "-3"}, "there is no layer -3"),
+    "no number": ({"layers": "last"}, "--layers must be whole numbers"),
+    "no layers": ({"layers": ""}, "--layers must be whole numbers"),
+    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
+    "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
+    "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
+    "column 0": ({"text_column": "0"}, "columns count from 1"),
+    "few columns": ({"text_column": "3"}, "in.txt:1: a row of texts needs at least 3 columns"),
+    "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
+    "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
+    changes, message = BAD[case]
+    (folder / "out").write_text("old")
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(tiny, folder, **changes)
+    assert (folder / "out").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
+
+
+def test_input_that_would_be_written_over(tiny, folder):
+    with pytest.raises(UserError, match="is among the input files too"):
+        run(tiny, folder, output_file=str(folder / "in.txt"))
+    assert (folder / "in.txt").read_text().startswith(LINES[0])
+
+
+def test_a_line_that_is_not_utf8(tiny, folder):
+    (folder / "in.txt").write_bytes(b"good\nb\xe9\n")
+    with pytest.raises(UserError, match=r"in\.txt:2: the file is not UTF-8"):
+        run(tiny, folder)
+    assert not (folder / "out").exists()
