@@ -213,7 +213,7 @@ class _Run:
 
 @contextlib.contextmanager
 def explained_errors(workers: int = 1) -> Iterator[None]:
-    """Turns what TensorFlow raises for memory and for lost workers into errors of the user.
+    """Turns what TensorFlow raises for memory, files and lost workers into errors of the user.
 
     Args:
         workers: how many processes work together.
@@ -231,6 +231,12 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
             "evaluation, prediction and extraction: a lower --eval_batch_size, "
             "--predict_batch_size or --batch_size. "
             f"(TensorFlow says: {wanted})"
+        ) from error
+    except tf.errors.NotFoundError as error:
+        reason = " ".join(error.message.split())[:160]
+        raise UserError(
+            "A file has been removed that was there when the work began; the same command goes on "
+            f"from the last checkpoint. (TensorFlow says: {reason})"
         ) from error
     except tf.errors.DataLossError as error:
         raise UserError(

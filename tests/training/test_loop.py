@@ -202,3 +202,9 @@ def test_a_profile_beyond_the_end_is_announced_and_one_that_breaks_off_is_closed
 def test_a_full_disk_is_not_called_memory():
     with pytest.raises(UserError, match="disk is full"), training.explained_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "x.v2; No space left on device")
+
+
+def test_records_that_are_removed_during_the_work(tmp_path):
+    dataset = tf.data.TFRecordDataset(str(tmp_path / "gone.tf_record"))
+    with pytest.raises(UserError, match="A file has been removed"), training.explained_errors():
+        next(iter(dataset))
