@@ -173,11 +173,7 @@ class BatchTokenizer:
                 return self._cut(words)
         cut = [word if len(word) <= LONGEST_WORD else TOO_LONG for word in words]
         # What are letters beyond ASCII, the compiled code sees in its own way.
-        rest = (
-            []
-            if "".join(words).isascii()
-            else [row for row, word in enumerate(words) if not word.isascii()]
-        )
+        rest = [row for row, word in enumerate(words) if not word.isascii()]
         for row in rest:
             cut[row] = ""
         return _put(ids_of(self._fast, cut), rest, self._cut([words[row] for row in rest]))
