@@ -57,6 +57,7 @@ setup(
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
             "bert-create-vocab = bert_tf.cli:create_vocab",
             "bert-extract-features = bert_tf.cli:extract_features",
+            "bert-predict-masked = bert_tf.cli:predict_masked",
             "bert-run-ner = bert_tf.cli:run_ner",
             "bert-run-pretraining = bert_tf.cli:run_pretraining",
             "bert-run-squad = bert_tf.cli:run_squad",

@@ -109,7 +109,8 @@ def write_results(name: str, figures: Mapping[str, Any], *packages: str) -> None
     """Writes `results/<name>.json`: command, versions, processor, cores, figures."""
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     result = {
-        "command": " ".join(["python", *sys.argv]),
+        # Without the folders of this machine.
+        "command": " ".join(["python", *(re.sub("=.*/", "=", part) for part in sys.argv)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
         "cpu": cpu[1] if cpu else platform.processor(),

@@ -19,6 +19,7 @@ from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
     ExtractionOptions,
+    MaskedWordsOptions,
     NerOptions,
     PretrainingDataOptions,
     PretrainingOptions,
@@ -111,6 +112,17 @@ def extract_features() -> None:
         extraction.run(options)
 
     main(ExtractionOptions, run, sys.argv, extract_features.__doc__ or "")
+
+
+def predict_masked() -> None:
+    """Fills [MASK] in texts with the words that a trained model expects there."""
+
+    def run(options: MaskedWordsOptions) -> None:
+        from bert_tf.tasks import masked_words
+
+        masked_words.run(options)
+
+    main(MaskedWordsOptions, run, sys.argv, predict_masked.__doc__ or "")
 
 
 def main(

@@ -9,6 +9,7 @@ import glob as glob_module
 import gzip
 import os
 import shutil
+import sys
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -297,6 +298,24 @@ def replacing(path: str, unique: bool = False) -> Iterator[str]:
         # Where it may not be removed, the reason why it was not written says more.
         with contextlib.suppress(UserError):
             remove(temporary)
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Gives the standard output, for bytes. When nobody reads it any more, the work just ends.
+
+    Raises:
+        UserError: it cannot be written to (disk full).
+    """
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # Python would try to write the rest once more in the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            reason = error.strerror or error
+            raise UserError(f"Cannot write to the standard output: {reason}") from error
 
 
 def write_text(path: str, text: str) -> None:

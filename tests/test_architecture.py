@@ -58,6 +58,7 @@ ALLOWED = {
     "data/shards": set(),
     "data/squad": set(),
     "data/squad_windows": {"numpy"},
+    "data/masked_texts": {"numpy"},
     "data/conll": set(),
     "data/word_windows": {"numpy"},
     "data/word_segments": {"numpy"},
@@ -68,6 +69,7 @@ ALLOWED = {
     "data/records": {"numpy", "tensorflow"},
     "data/input_pipeline": {"tensorflow"},
     "file_names": set(),
+    "tasks/candidates": set(),
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
     "quiet": {"tensorflow"},

@@ -1,6 +1,8 @@
 """Reading as the TensorFlow file API does, and writing that leaves no half file."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from bert_tf import files
 from bert_tf.errors import UserError
+from tests.oracle import ROOT
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,3 +86,30 @@ def test_other_file_systems_go_through_tensorflow():
     assert "file.txt" in files.list_dir("ram://folder")
     files.remove(path)
     assert not files.exists(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is full, on Linux")
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [
+        ("| head -c 3", 0, ""),
+        ("> /dev/full", 1, "Cannot write to the standard output: No space left on device"),
+        ("", 0, ""),
+    ],
+)
+def test_standard_output(redirection, code, message):
+    """Who reads may have enough; a full disk is an error. In the end nothing is tried again."""
+    script = (
+        "import sys; from bert_tf import errors, files\n"
+        "try:\n"
+        "    with files.standard_output() as file:\n"
+        "        for _ in range(50): file.write(b'bytes' * 1000)\n"
+        "except errors.UserError as error: sys.exit(str(error))"
+    )
+    command = f'set -o pipefail; {sys.executable} -c "$SCRIPT" {redirection}'
+    done = subprocess.run(
+        ["bash", "-c", command], env={"SCRIPT": script}, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.strip()) == (code, message)
+    expected = {"": "bytes" * 50_000, "| head -c 3": "byt"}
+    assert done.stdout == expected.get(redirection, "")

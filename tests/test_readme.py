@@ -1,8 +1,11 @@
 """What the README shows works as it stands there."""
 
 import re
+import shlex
 import subprocess
 import sys
+
+import pytest
 
 from tests.oracle import ROOT
 
@@ -36,12 +39,35 @@ def test_demo():
     assert all((float(percent) > 50) == (sign == "+") for percent, sign in rows)
 
 
+def test_words_for_masks():
+    """The table is what the small BERT of the repository says."""
+    section = README.split("### Words for masks")[1]
+    (command,) = re.findall(r"```\npython (.*?)```", section.split("###")[0], re.S)
+    flags = shlex.split(re.sub(r"--text=\".*?\" ", "", command.replace("\\\n", " ")))
+    flags += ["--input_file=examples/small_bert/sentences.txt", "--top_k=3"]
+    done = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    table = re.findall(r"^\| (.*\[MASK\].*) \| (.*) \|$", section, re.M)
+    assert len(table) == 10
+    for (text, words), block in zip(table, done.stdout.split("\n\n"), strict=False):
+        first, *rows = block.splitlines()
+        assert first == text
+        # A column for each mask. Of two that are as probable, either may be the first.
+        found = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
+        columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in words.split(" / ")]
+        expected = {word: float(percent) for column in columns for word, percent in column}
+        assert len(expected) == 3 * len(columns)
+        values = {word: float(p[:-1]) for row in found for word, p in row.items()}
+        assert values == pytest.approx(expected, abs=0.11)
+
+
 def test_every_flag_that_is_named_exists():
     from bert_tf import options
 
     scripts = (
         options.ClassifierOptions,
         options.ExtractionOptions,
+        options.MaskedWordsOptions,
         options.NerOptions,
         options.PretrainingDataOptions,
         options.PretrainingOptions,

@@ -18,20 +18,25 @@ Result = TypeVar("Result")
 
 
 def map_in_order(
-    function: Callable[[Item], Result], items: Iterable[Item]
+    function: Callable[[Item], Result], items: Iterable[Item], num_threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """`map` by a thread for each core, which work ahead of the caller by a few items.
+    """`map` by threads, which work ahead of the caller by a few items.
 
     Threads suffice for what spends its time in NumPy and TensorFlow, and share their tables. Python
     code of their own, as the reference tokenizer's, they do one after the other.
+
+    Args:
+        function: what to do with an item.
+        items: taken one by one.
+        num_threads: by default one for each core.
     """
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    workers = num_threads or _num_cores()
     waiting: collections.deque = collections.deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * (workers or 1):
+                if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -39,6 +44,12 @@ def map_in_order(
             # After an error, what was not begun is not needed any more.
             for future in waiting:
                 future.cancel()
+
+
+def _num_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

@@ -30,7 +30,7 @@ def read_lines(path: str) -> Iterator[Text]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
-    for line in _lines(path):
+    for line in lines(path):
         line = line.strip()
         pair = _PAIR.fullmatch(line)
         yield Text(*pair.groups()) if pair else Text(line)
@@ -50,7 +50,7 @@ def read_columns(
     Raises:
         UserError: the file cannot be read, has no such column, or a row is too short.
     """
-    rows = read_tsv(path, _lines(path))
+    rows = read_tsv(path, lines(path))
     header = next(rows, None) if has_header else None
     wanted = {"the text": text_column, "the second text": text_pair_column}
     columns = {
@@ -73,5 +73,15 @@ def _column(name: str, header: TsvRow | None, path: str) -> int:
     return names.index(name)
 
 
-def _lines(path: str) -> Iterator[str]:
-    return files.decoded("<stdin>", sys.stdin.buffer) if path == STDIN else files.read_lines(path)
+def lines(path: str) -> Iterator[str]:
+    """Yields the lines of a file, or of the standard input.
+
+    Raises:
+        UserError: the file cannot be read, or a line is not UTF-8.
+    """
+    return files.decoded(shown(path), sys.stdin.buffer) if path == STDIN else files.read_lines(path)
+
+
+def shown(path: str) -> str:
+    """The name of a file in messages."""
+    return "<stdin>" if path == STDIN else path

@@ -67,11 +67,26 @@ def create_initializer(initializer_range: float = 0.02) -> keras.initializers.In
     return keras.initializers.TruncatedNormal(stddev=initializer_range)
 
 
+class FlatDense(keras.layers.Dense):
+    """A dense layer that computes with two dimensions, whatever its input has.
+
+    Product, bias and activation then follow each other, and TensorFlow computes them in one pass;
+    after a product of more dimensions it reshapes first. On a CPU that is up to a third of the
+    time of an encoder.
+    """
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[.., in] -> [.., units]."""
+        shape = ops.shape(inputs)
+        outputs = super().call(ops.reshape(inputs, (-1, shape[-1])), training=training)
+        return ops.reshape(outputs, (*shape[:-1], self.units))
+
+
 def dense_layer(
     units: int, config: BertConfig, *, name: str, dtype: Any, activation: Callable | None = None
 ) -> keras.layers.Dense:
     """A dense layer [.., in] -> [.., units] that starts from the configuration's distribution."""
-    return keras.layers.Dense(
+    return FlatDense(
         units,
         activation=activation,
         kernel_initializer=create_initializer(config.initializer_range),

@@ -11,6 +11,7 @@ from bert_tf.options.fine_tuning import (
     NerOptions,
     SquadOptions,
 )
+from bert_tf.options.masked_words import MaskedWordsOptions
 from bert_tf.options.pretraining import (
     PretrainingDataOptions,
     PretrainingOptions,
@@ -24,6 +25,7 @@ __all__ = [
     "EncoderOptions",
     "ExtractionOptions",
     "FineTuningOptions",
+    "MaskedWordsOptions",
     "ModelOptions",
     "NerOptions",
     "PretrainingDataOptions",

@@ -26,7 +26,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     layers: str = option(
         "-1,-2,-3,-4", "Layers, from 0 on, or from -1 on counted from the last, with commas."
     )
-    batch_size: int = option(32, "Texts in a batch.", limits=(1, 2**31 - 1))
+    batch_size: int = option(32, "Texts in a batch; of short ones more.", limits=(1, 2**31 - 1))
     use_one_hot_embeddings: bool = option(
         False, "Look words up by a matrix product, which is faster on a TPU."
     )

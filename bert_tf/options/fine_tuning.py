@@ -1,13 +1,10 @@
 """Options of the scripts that fine-tune."""
 
 import dataclasses
-import os
 
-from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
-from bert_tf.tokenization import validate_case_matches_checkpoint
 
 # [CLS] question [SEP] window [SEP]
 _SPECIAL_TOKENS_OF_A_WINDOW = 3
@@ -40,11 +37,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
                 sense; the message names the flag.
         """
         check_required(self)
-        path = self.init_checkpoint
-        if path and files.is_dir(path):
-            # The check goes by the folder's name, which stands before the checkpoint's.
-            path = os.path.join(path, "bert_model.ckpt")
-        validate_case_matches_checkpoint(self.do_lower_case, path)
+        self.check_case()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError(
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "

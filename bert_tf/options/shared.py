@@ -1,9 +1,12 @@
 """Options that several scripts share, as mix-ins."""
 
 import dataclasses
+import os
 
+from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.options.fields import option
+from bert_tf.tokenization import validate_case_matches_checkpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,18 @@ class ModelOptions(EncoderOptions):
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
+
+    def check_case(self) -> None:
+        """Checks that `do_lower_case` fits the published model that the checkpoint's path names.
+
+        Raises:
+            UserError: it does not.
+        """
+        path = self.init_checkpoint
+        if path and files.is_dir(path):
+            # The check goes by the folder's name, which stands before the checkpoint's.
+            path = os.path.join(path, "bert_model.ckpt")
+        validate_case_matches_checkpoint(self.do_lower_case, path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoint, training
-from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.input_pipeline import LENGTH_MULTIPLE, Replicas, read_dataset
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.optimization import AdamWeightDecay, create_optimizer
@@ -58,7 +58,7 @@ class Engine:
         )
         self.strategy = devices.strategy
         fixed_shapes = devices.fixed_shapes or options.fixed_shapes
-        compiled = {"auto": devices.compiles and fixed_shapes, "true": True, "false": False}
+        compiled = {"auto": devices.has_gpus and fixed_shapes, "true": True, "false": False}
         # On a TPU everything is compiled anyhow, and must not be asked for it once more.
         self.jit_compile = not devices.fixed_shapes and compiled[options.jit_compile]
         # XLA compiles for each shape anew.
@@ -286,7 +286,12 @@ class Engine:
         return self.strategy.distribute_datasets_from_function(of_process)
 
     def row_runner(
-        self, model: keras.Model, outputs_fn: Callable, batch_size: int
+        self,
+        model: keras.Model,
+        outputs_fn: Callable,
+        features: Sequence[Feature],
+        batch_size: int,
+        grow: bool = True,
     ) -> training.RowRunner:
         """Runs the model over rows in memory; see `RowRunner`."""
         with self.strategy.scope():
@@ -294,9 +299,13 @@ class Engine:
         return training.RowRunner(
             model,
             outputs_fn,
+            features,
             strategy=self.strategy,
             batch_size=batch_size,
+            grow=grow,
             fixed_length=self.options.max_seq_length if self.fixed_shapes else None,
+            # A CPU computes any length equally well.
+            length_multiple=LENGTH_MULTIPLE if self.devices.has_gpus else 1,
             jit_compile=self.jit_compile,
         )
 

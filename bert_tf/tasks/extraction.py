@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, file_names, files, training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
+from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
@@ -136,7 +137,8 @@ class Extractor:
             model = engine.build_model(build, recompute_layers=False)
             log.info("%s", checkpoint.restore(model, prefix).describe())
             outputs_fn = _outputs_fn(self.layers, options.pooling)
-            self._runner = engine.row_runner(model, outputs_fn, options.batch_size)
+            features = sequence_features(options.max_seq_length)
+            self._runner = engine.row_runner(model, outputs_fn, features, options.batch_size)
 
     def extract(self, texts: Sequence[Text]) -> tuple[list[list[str]] | None, list[np.ndarray]]:
         """What the encoder makes of texts.

@@ -3,16 +3,30 @@
 n rows, S max_seq_length, B batch_size, T length of a batch.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
+from bert_tf.data.parallel import map_in_order
+from bert_tf.data.records import Feature
 from bert_tf.training.inference import make_inference_step
 from bert_tf.training.step import Batch
+
+# Tokens of a batch from which on a larger one gains nothing on a CPU.
+_TOKENS_TOGETHER = 2048
+# One computes while the other waits for the slowest part of an operation, or for Python.
+_BATCHES_AT_ONCE = 2
+
+
+class _RowsOfBatch(NamedTuple):
+    """Numbers of rows, the length that they are cut to, and how many there must be."""
+
+    numbers: np.ndarray
+    length: int
+    pad_to: int
 
 
 class RowRunner:
@@ -23,9 +37,13 @@ class RowRunner:
     Args:
         model: takes a batch.
         outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back.
+        features: of a row; integers, `input_mask` among them.
         strategy: where it runs; on several replicas each gets its part of a batch.
         batch_size: rows of a batch.
+        grow: where shapes may differ, more short rows in a batch: never more tokens than
+            `batch_size` rows of S tokens have.
         fixed_length: S where all batches must have the same shape, None where they may differ.
+        length_multiple: lengths of batches are multiples of this, where they may differ.
         jit_compile: by XLA; the shapes must be fixed then.
     """
 
@@ -33,15 +51,22 @@ class RowRunner:
         self,
         model: keras.Model,
         outputs_fn: Callable[[Any, Batch], dict[str, Any]],
+        features: Sequence[Feature],
         *,
         strategy: tf.distribute.Strategy,
         batch_size: int,
+        grow: bool = True,
         fixed_length: int | None = None,
+        length_multiple: int = 1,
         jit_compile: bool = False,
     ) -> None:
         replicas = strategy.num_replicas_in_sync
         self._batch_size = -(-batch_size // replicas) * replicas
+        self._replicas = replicas
+        self._grow = grow
         self._fixed_length = fixed_length
+        self._length_multiple = length_multiple
+        self._features = tuple(features)
         # Parts of replicas must be of one size.
         self._full = fixed_length is not None or replicas > 1
 
@@ -50,19 +75,18 @@ class RowRunner:
                 return batch
             context = tf.distribute.get_replica_context()
             size = self._batch_size // replicas
-            first = context.replica_id_in_sync_group * size
-            return {
-                name: tf.slice(value, [first, 0], [size, tf.shape(value)[1]])
-                for name, value in batch.items()
-            }
+            numbers = context.replica_id_in_sync_group * size + tf.range(size)
+            return {name: tf.gather(value, numbers) for name, value in batch.items()}
 
         rows = self._batch_size if self._full else None
         self._step = make_inference_step(
             lambda batch, training: model(part(batch), training=training),
             lambda outputs, batch: outputs_fn(outputs, part(batch)),
             {
-                name: tf.TensorSpec([rows, fixed_length], tf.int32)
-                for name in ("input_ids", "input_mask", "segment_ids")
+                feature.name: tf.TensorSpec(
+                    [rows, *([fixed_length] if feature.per_token else feature.shape)], tf.int32
+                )
+                for feature in self._features
             },
             strategy,
             jit_compile,
@@ -71,26 +95,52 @@ class RowRunner:
     def __call__(
         self, rows: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Yields results batch by batch, the longest rows first.
+        """Results batch by batch, the longest rows first.
 
         Args:
-            rows: `input_ids`, `input_mask`, `segment_ids`: int32 [n, S].
+            rows: the features, int32 [n, ..]; others are ignored.
 
-        Yields:
+        Returns:
             The numbers of some rows, and what `outputs_fn` gave for each of them.
         """
-        lengths = rows["input_mask"].sum(axis=1)
+        batches = list(self._batches(rows["input_mask"]))
+
+        def run(batch: _RowsOfBatch) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            return batch.numbers, self._run(rows, batch)
+
+        if len(batches) == 1 or self._replicas > 1:
+            return map(run, batches)
+        return map_in_order(run, batches, _BATCHES_AT_ONCE)
+
+    def _batches(self, input_mask: np.ndarray) -> Iterator[_RowsOfBatch]:
+        lengths = input_mask.sum(axis=1)
         order = np.argsort(-lengths, kind="stable")
-        for first in range(0, len(order), self._batch_size):
-            numbers = order[first : first + self._batch_size]
-            length = self._fixed_length
-            if length is None:
-                length = -(-int(lengths[numbers[0]]) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-            missing = self._batch_size - len(numbers) if self._full else 0
-            taken = np.pad(numbers, (0, missing), "edge")
-            batch = {
-                name: tf.constant(rows[name][taken, :length])
-                for name in ("input_ids", "input_mask", "segment_ids")
-            }
-            outputs = self._step(batch)
-            yield numbers, {name: v.numpy()[: len(numbers)] for name, v in outputs.items()}
+        first = 0
+        while first < len(order):
+            length, size = self._shape(int(lengths[order[first]]), input_mask.shape[1])
+            yield _RowsOfBatch(order[first : first + size], length, size if self._full else 0)
+            first += size
+
+    def _run(self, rows: Mapping[str, np.ndarray], batch: _RowsOfBatch) -> dict[str, np.ndarray]:
+        count = len(batch.numbers)
+        numbers = np.pad(batch.numbers, (0, max(batch.pad_to - count, 0)), "edge")
+        inputs = {
+            feature.name: tf.constant(
+                rows[feature.name][numbers, : batch.length]
+                if feature.per_token
+                else rows[feature.name][numbers],
+                tf.int32,
+            )
+            for feature in self._features
+        }
+        return {name: value.numpy()[:count] for name, value in self._step(inputs).items()}
+
+    def _shape(self, longest: int, max_seq_length: int) -> tuple[int, int]:
+        """Length and rows of the batch that begins with a row of so many tokens."""
+        if self._fixed_length is not None:
+            return self._fixed_length, self._batch_size
+        length = min(-(-longest // self._length_multiple) * self._length_multiple, max_seq_length)
+        if self._full or not self._grow:
+            return length, self._batch_size
+        tokens = min(_TOKENS_TOGETHER, self._batch_size * max_seq_length)
+        return length, max(self._batch_size, tokens // length)

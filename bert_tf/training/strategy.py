@@ -50,8 +50,8 @@ class Devices:
         return self.kind == "tpu"
 
     @property
-    def compiles(self) -> bool:
-        """Whether XLA pays by itself: on a CPU it takes longer to compile than it gains."""
+    def has_gpus(self) -> bool:
+        """Whether it runs on GPUs. XLA pays there; a CPU takes longer to compile than it gains."""
         return bool(tf.config.list_physical_devices("GPU"))
 
     def from_chief(self, value: int) -> int:
