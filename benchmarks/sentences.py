@@ -49,8 +49,8 @@ def ours(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> Ca
     return functools.partial(extractor.extract, texts)
 
 
-def theirs(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> Callable[[], Any]:
-    """The vectors of all lines by the peer."""
+def peer(model_dir: Path, folder: Path, batch_size: int) -> Callable[[list[str]], np.ndarray]:
+    """What gives the vectors of lines by the peer, whose weights are in `folder`."""
     import torch
     from tokenizers import BertWordPieceTokenizer
 
@@ -60,10 +60,10 @@ def theirs(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> 
     tokenizer = BertWordPieceTokenizer(str(model_dir / "vocab.txt"))
     tokenizer.enable_truncation(MAX_SEQ_LENGTH)
 
-    def work() -> np.ndarray:
+    def vectors(lines: list[str]) -> np.ndarray:
         encoded = [found.ids for found in tokenizer.encode_batch(lines)]
         order = sorted(range(len(lines)), key=lambda row: -len(encoded[row]))
-        vectors = np.empty((len(lines), model.config.hidden_size), np.float32)
+        found = np.empty((len(lines), model.config.hidden_size), np.float32)
         with torch.inference_mode():
             for first in range(0, len(order), batch_size):
                 rows = order[first : first + batch_size]
@@ -72,11 +72,27 @@ def theirs(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> 
                 lengths = torch.tensor([[len(encoded[row])] for row in rows])
                 mask = (torch.arange(size) < lengths).float()
                 hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
-                vectors[rows] = ((hidden * mask[:, :, None]).sum(1) / lengths).numpy()
-        return vectors
+                found[rows] = ((hidden * mask[:, :, None]).sum(1) / lengths).numpy()
+        return found
 
+    return vectors
+
+
+def theirs(model_dir: Path, lines: list[str], batch_size: int, folder: Path) -> Callable[[], Any]:
+    """The vectors of all lines by the peer."""
+    work = functools.partial(peer(model_dir, folder, batch_size), lines)
     np.save(folder / "theirs.npy", work())
     return work
+
+
+def write_weights(model_dir: Path, folder: Path) -> None:
+    """Writes weights and configuration for `peer_of`."""
+    # Only here: PyTorch and TensorFlow do not always get along in one process.
+    from bert_tf import checkpoint
+
+    prefix = str(model_dir / "bert_model.ckpt")
+    np.savez(folder / "weights.npz", **dict(checkpoint.read(prefix, checkpoint.shapes(prefix))))
+    shutil.copy(model_dir / "bert_config.json", folder / "config.json")
 
 
 def main() -> None:
@@ -90,13 +106,7 @@ def main() -> None:
     lines = args.texts.read_text(encoding="utf-8").splitlines()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Only here: PyTorch and TensorFlow do not always get along in one process.
-        from bert_tf import checkpoint
-
-        prefix = str(args.model_dir / "bert_model.ckpt")
-        weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
-        np.savez(folder / "weights.npz", **weights)
-        shutil.copy(args.model_dir / "bert_config.json", folder / "config.json")
+        write_weights(args.model_dir, folder)
         makers = {
             way.__name__: functools.partial(way, args.model_dir, lines, args.batch_size, folder)
             for way in (ours, theirs)

@@ -11,7 +11,7 @@ from tests.oracle import ROOT
 PACKAGE = ROOT / "bert_tf"
 
 ROWS = [
-    ["cli"],
+    ["cli", "predictor"],
     ["tasks"],
     ["options", "training"],
     ["progress"],

@@ -112,3 +112,22 @@ class Task(abc.ABC):
         Returns:
             Paths of the files.
         """
+
+    @abc.abstractmethod
+    def examples_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What a program gave, one by one, as the examples of the split `predict`.
+
+        Raises:
+            UserError: an input is of another kind than the task takes.
+        """
+
+    @abc.abstractmethod
+    def predictions_of(
+        self, examples: Sequence[Any], results: Mapping[str, np.ndarray]
+    ) -> list[Any]:
+        """What a program gets for each of its inputs.
+
+        Args:
+            examples: of `examples_of`.
+            results: `predict_outputs` of all rows, in order; empty where there are no rows.
+        """

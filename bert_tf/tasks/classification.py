@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -21,6 +21,7 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import Task
+from bert_tf.tasks.prediction import require_texts
 from bert_tf.tasks.start import load_config_and_tokenizer
 from bert_tf.tokenization import FullTokenizer
 
@@ -28,6 +29,13 @@ TEST_RESULTS = "test_results.tsv"
 
 # The original's data sets call the set that one evaluates on "dev", the set to predict "test".
 _FILE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
+
+
+class ClassPrediction(NamedTuple):
+    """The likeliest label of a text, and how likely each one is."""
+
+    label: str
+    probabilities: dict[str, float]
 
 
 class Classification(Task):
@@ -118,6 +126,36 @@ class Classification(Task):
         files.write_text(path, "".join(lines))
         return [path]
 
+    def examples_of(self, inputs: Sequence[Any]) -> list[InputExample]:
+        """Texts, or tuples of two."""
+        require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        # Which label makes no difference.
+        label = next(iter(self.tsv_task.labels), "0")
+        pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
+        return [InputExample("", *texts, label=label) for texts in pairs]
+
+    def predictions_of(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
+    ) -> list[ClassPrediction]:
+        """The labels of the texts."""
+        rows = results["probabilities"].tolist() if len(examples) else []
+        labels = self.tsv_task.labels
+        found = [dict(zip(labels, row, strict=True)) for row in rows]
+        return [ClassPrediction(max(row, key=row.__getitem__), row) for row in found]
+
+
+def make_task(options: ClassifierOptions) -> Classification:
+    """The task that the options describe.
+
+    Raises:
+        UserError: configuration and vocabulary are not right, or there is no such task.
+    """
+    tsv_task = glue.task_named(options.task_name or "")
+    config, tokenizer = load_config_and_tokenizer(options)
+    return Classification(
+        tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length
+    )
+
 
 def run(options: ClassifierOptions) -> finetune.Results:
     """Fine-tunes, evaluates and predicts, as the options say.
@@ -130,9 +168,4 @@ def run(options: ClassifierOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
-    tsv_task = glue.task_named(options.task_name or "")
-    config, tokenizer = load_config_and_tokenizer(options)
-    task = Classification(
-        tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length
-    )
-    return finetune.run(task, options)
+    return finetune.run(make_task(options), options)

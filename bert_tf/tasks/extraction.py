@@ -5,8 +5,9 @@ memory. n texts, S max_seq_length, L layers, H hidden_size.
 """
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -97,8 +98,20 @@ def _outputs_fn(layers: list[int], pooling: str) -> Callable[[Any, Any], dict[st
     return outputs_fn
 
 
+class TextFeatures(NamedTuple):
+    """What the encoder makes of a text.
+
+    Attributes:
+        tokens: T of them; None where features are pooled.
+        values: float32 [T, L, H]; [L, H] where they are pooled.
+    """
+
+    tokens: list[str] | None
+    values: np.ndarray
+
+
 class Extractor:
-    """A trained encoder, loaded once, and what it makes of texts.
+    """A trained encoder, loaded once, and what it makes of texts; for several threads.
 
     Args:
         options: of which `input_file`, `output_file` and `output_format` are not looked at.
@@ -124,6 +137,7 @@ class Extractor:
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.texts = self.cut = 0
+        self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
         self._is_pooled = options.pooling != "none"
@@ -139,6 +153,12 @@ class Extractor:
             outputs_fn = _outputs_fn(self.layers, options.pooling)
             features = sequence_features(options.max_seq_length)
             self._runner = engine.row_runner(model, outputs_fn, features, options.batch_size)
+
+    def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
+        """What `extract` gives, text by text."""
+        with training.explained_errors():
+            tokens, values = self.extract(texts)
+        return list(map(TextFeatures, tokens or [None] * len(texts), values))
 
     def extract(self, texts: Sequence[Text]) -> tuple[list[list[str]] | None, list[np.ndarray]]:
         """What the encoder makes of texts.
@@ -165,7 +185,8 @@ class Extractor:
         a = encode([text.text_a for text in texts])
         b = encode([text.text_b or "" for text in texts])
         is_pair = b.lengths > 0
-        self.texts += len(texts)
-        self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
+        with self._lock:
+            self.texts += len(texts)
+            self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
         vocab = self._tokenizer.reference.vocab
         return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])

@@ -14,6 +14,7 @@ from bert_tf.data.parallel import map_in_order
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
+from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.results import EVAL_FILES, Results, prepare_output_dir, write_metrics
@@ -60,8 +61,9 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
                 options.num_train_epochs,
                 num_train_steps,
             )
+    kept = {**task.assets(), **model_folder.contents(options)} if options.do_train else {}
     if engine.devices.is_chief:
-        written = (*task.record_files.values(), *task.assets(), *task.result_files)
+        written = (*task.record_files.values(), *kept, *task.result_files)
         prepare_output_dir(runner.output_dir, written)
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
@@ -70,7 +72,7 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
 
     results = Results()
     if trainer:
-        runner.train(examples["train"], trainer)
+        runner.train(examples["train"], trainer, kept)
         global_step = num_train_steps
     if "eval" in examples:
         runner.evaluate(examples["eval"], global_step, results)
@@ -106,10 +108,16 @@ class _Runner:
         self.model = model
         self.output_dir = options.output_dir or ""
 
-    def train(self, examples: Sequence[Any], trainer: Trainer) -> None:
-        """Trains from the optimizer's step up to the last."""
+    def train(self, examples: Sequence[Any], trainer: Trainer, kept: Mapping[str, str]) -> None:
+        """Trains from the optimizer's step up to the last.
+
+        Args:
+            examples: to train on.
+            trainer: of the whole training.
+            kept: texts that are to lie beside the checkpoints, by the names of files.
+        """
         if self.is_chief:
-            for name, text in self.task.assets().items():
+            for name, text in kept.items():
                 files.write_text(os.path.join(self.output_dir, name), text)
         path, count = self._write_records(examples, "train")
         step = int(trainer.optimizer.iterations.numpy())

@@ -7,7 +7,7 @@ by one. N windows, W words, S max_seq_length, L labels.
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -28,7 +28,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.start import load_config_and_tokenizer
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 LABELS = "labels.txt"
 LABEL_TEST = "label_test.txt"
@@ -82,6 +82,27 @@ class _Part:
 
     def __len__(self) -> int:
         return self.last - self.first
+
+
+class LabeledWords(NamedTuple):
+    """Words of a text, with a label for each."""
+
+    words: list[str]
+    labels: list[str]
+
+    @property
+    def entities(self) -> list[tuple[str, str]]:
+        """Kind and words of each entity, in order; an `I-` that goes on with none begins one."""
+        found: list[tuple[str, list[str]]] = []
+        before: str | None = None
+        for word, label in zip(self.words, self.labels, strict=True):
+            place, _, kind = label.partition("-")
+            if place == "I" and before == kind:
+                found[-1][1].append(word)
+            elif label != conll.OUTSIDE:
+                found.append((kind, [word]))
+            before = None if label == conll.OUTSIDE else kind
+        return [(kind, " ".join(words)) for kind, words in found]
 
 
 class WordLabels(Task):
@@ -243,6 +264,8 @@ class WordLabels(Task):
 
     def decode(self, examples: Sentences, results: Mapping[str, np.ndarray]) -> list[str]:
         """A label for each word of the file, in order."""
+        if not len(examples):
+            return []
         found = results["found"][examples.windows.places(0, len(examples))]
         return [self.labels[number] for number in found.tolist()]
 
@@ -272,6 +295,34 @@ class WordLabels(Task):
         path = os.path.join(output_dir, LABEL_TEST)
         files.write_text(path, examples.file.with_predictions(predictions))
         return [path]
+
+    def examples_of(self, inputs: Sequence[Any]) -> Sentences:
+        """Tuples of words, or texts, which are cut at spaces and around punctuation."""
+        file = conll.ConllFile("")
+        split = BasicTokenizer(do_lower_case=False).tokenize
+        for number, given in enumerate(inputs):
+            words = split(given) if isinstance(given, str) else given
+            is_tuple = isinstance(words, list | tuple)
+            if not is_tuple or not all(isinstance(word, str) for word in words):
+                raise UserError(
+                    f"Input {number}: expected a text, or a tuple of words. Received: "
+                    f"{repr(given)[:100]}"
+                )
+            file.words += words
+            # Also of an input without words, so that they can be told apart again.
+            file.sentences.append(len(file.words))
+        length = self.options.max_seq_length
+        splits = sorted(set(file.sentences))
+        windows = WordWindows(file.words, splits, self.tokenizer, length)
+        return Sentences(file, windows, *self._known_labels(file))
+
+    def predictions_of(
+        self, examples: Sentences, results: Mapping[str, np.ndarray]
+    ) -> list[LabeledWords]:
+        """The words of each input, with their labels."""
+        file, labels = examples.file, self.decode(examples, results)
+        pairs = zip(file.by_sentence(file.words), file.by_sentence(labels), strict=True)
+        return [LabeledWords(*pair) for pair in pairs]
 
 
 def _trained_labels(train: conll.ConllFile, options: NerOptions) -> list[str]:
@@ -311,6 +362,15 @@ def _labels_of(options: NerOptions) -> list[str]:
     return conll.read_label_list(path)
 
 
+def make_task(options: NerOptions) -> WordLabels:
+    """The task that the options describe.
+
+    Raises:
+        UserError: configuration and vocabulary are not right, or the labels are not known.
+    """
+    return WordLabels(options, *load_config_and_tokenizer(options))
+
+
 def run(options: NerOptions) -> finetune.Results:
     """Fine-tunes, evaluates and predicts, as the options say.
 
@@ -324,5 +384,4 @@ def run(options: NerOptions) -> finetune.Results:
     options.check()
     if options.do_eval:
         require_seqeval()
-    config, tokenizer = load_config_and_tokenizer(options)
-    return finetune.run(WordLabels(options, config, tokenizer), options)
+    return finetune.run(make_task(options), options)

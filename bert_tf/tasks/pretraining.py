@@ -16,6 +16,7 @@ from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.options import PretrainingOptions
 from bert_tf.progress import log
+from bert_tf.tasks import model_folder
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
@@ -81,8 +82,9 @@ def _run(
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
+    kept = model_folder.contents(options) if options.do_train else {}
     if engine.devices.is_chief:
-        prepare_output_dir(output_dir)
+        prepare_output_dir(output_dir, kept)
     engine.require_same(step, "step that it goes on from", "--output_dir")
     engine.require_same(len(paths), "number of files", "--input_file")
     engine.require_same_options()
@@ -90,6 +92,9 @@ def _run(
     declared = features(Recipe(options.max_seq_length, options.max_predictions_per_seq))
     results = Results()
     if trainer:
+        if engine.devices.is_chief:
+            for name, text in kept.items():
+                files.write_text(os.path.join(output_dir, name), text)
         batches = engine.training_dataset(paths, declared, _SHUFFLED_RECORDS, step)
         engine.train(model, trainer, _loss(options.use_next_sentence), batches)
         step = options.num_train_steps

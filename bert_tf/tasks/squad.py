@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
-from bert_tf.data.squad import SquadExample, read_squad_examples
+from bert_tf.data.squad import Paragraph, SquadExample, read_squad_examples
 from bert_tf.data.squad_windows import Windows
 from bert_tf.errors import UserError
 from bert_tf.evaluation import answers, squad
@@ -26,6 +26,7 @@ from bert_tf.options import SquadOptions
 from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import RECORD_FILES, Task
+from bert_tf.tasks.prediction import require_texts
 from bert_tf.tasks.start import load_config_and_tokenizer
 from bert_tf.tokenization import FullTokenizer
 
@@ -69,6 +70,22 @@ class _Part:
 
     def __len__(self) -> int:
         return self.last - self.first
+
+
+class AnswerPrediction(NamedTuple):
+    """The answer to a question; "" where the text has none.
+
+    Attributes:
+        text: of the answer.
+        n_best: the likeliest answers with their probabilities among each other, the likeliest
+            first.
+        null_odds: how much more probable "no answer" is than the best answer, in logits; None
+            without `version_2_with_negative`.
+    """
+
+    text: str
+    n_best: list[tuple[str, float]]
+    null_odds: float | None
 
 
 class Predictions:
@@ -144,13 +161,7 @@ class Squad(Task):
             random.Random(_SHUFFLE_SEED).shuffle(examples)
         elif options.do_eval:
             _require_answers(examples, path, options.version_2_with_negative)
-        windows = Windows(
-            examples,
-            self.tokenizer,
-            options.max_seq_length,
-            options.doc_stride,
-            options.max_query_length,
-        )
+        windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if split == "train" and not len(windows):
             raise UserError(f"{path}: all texts are empty, there is nothing to train on")
@@ -163,6 +174,16 @@ class Squad(Task):
             )
         self._show(windows)
         return Questions(windows)
+
+    def _windows(self, examples: Sequence[SquadExample]) -> Windows:
+        options = self.options
+        return Windows(
+            examples,
+            self.tokenizer,
+            options.max_seq_length,
+            options.doc_stride,
+            options.max_query_length,
+        )
 
     def _show(self, windows: Windows) -> None:
         """The first questions, with the first window of each."""
@@ -215,16 +236,7 @@ class Squad(Task):
     def decode(self, examples: Any, results: Mapping[str, np.ndarray]) -> Predictions:
         """The n-best lists; decides the threshold, too, where that is to be found."""
         options = self.options
-        if not len(examples.windows):
-            results = best_of_nothing()
-        lists = answers.decode(
-            examples.windows,
-            answers.Best(**results),
-            self.tokenizer.reference,
-            answers.AnswerOptions(
-                options.n_best_size, options.max_answer_length, options.version_2_with_negative
-            ),
-        )
+        lists = self._lists(examples, results)
         threshold = options.null_score_diff_threshold
         if isinstance(threshold, str):
             every = Predictions(examples, lists, 0.0)
@@ -232,6 +244,19 @@ class Squad(Task):
             threshold = squad.best_f1_threshold(list(examples), texts, every.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
         return Predictions(examples, lists, threshold)
+
+    def _lists(self, examples: Any, results: Mapping[str, np.ndarray]) -> list[answers.NBest]:
+        options = self.options
+        if not len(examples.windows):
+            results = best_of_nothing()
+        return answers.decode(
+            examples.windows,
+            answers.Best(**results),
+            self.tokenizer.reference,
+            answers.AnswerOptions(
+                options.n_best_size, options.max_answer_length, options.version_2_with_negative
+            ),
+        )
 
     def write_predictions(
         self, examples: Any, predictions: Predictions, output_dir: str
@@ -248,6 +273,30 @@ class Squad(Task):
             return squad.score(list(examples), results.texts)
         found = squad.score_with_negative(list(examples), results.texts, results.null_odds)
         return {**found, "null_score_diff_threshold": results.threshold}
+
+    def examples_of(self, inputs: Sequence[Any]) -> Questions:
+        """Tuples of a question and a text."""
+        require_texts(inputs, [2], "a tuple: question, text")
+        texts: dict[str, Paragraph] = {}
+        examples = []
+        for number, (question, text) in enumerate(inputs):
+            if text not in texts:
+                texts[text] = Paragraph.of(text)
+            examples.append(SquadExample(str(number), question, texts[text]))
+        return Questions(self._windows(examples))
+
+    def predictions_of(
+        self, examples: Any, results: Mapping[str, np.ndarray]
+    ) -> list[AnswerPrediction]:
+        """The answers to the questions."""
+        threshold = self.options.null_score_diff_threshold
+        found = []
+        for n_best in self._lists(examples, results):
+            texts = [answer.text for answer in n_best.answers]
+            pairs = zip(texts, answers.probabilities(n_best.answers), strict=True)
+            text = n_best.text(threshold if isinstance(threshold, float) else 0.0)
+            found.append(AnswerPrediction(text, list(pairs), n_best.null_odds))
+        return found
 
 
 def _require_answers(
@@ -302,6 +351,15 @@ def best_of_nothing() -> dict[str, np.ndarray]:
     return found
 
 
+def make_task(options: SquadOptions) -> Squad:
+    """The task that the options describe.
+
+    Raises:
+        UserError: configuration and vocabulary are not right.
+    """
+    return Squad(options, *load_config_and_tokenizer(options))
+
+
 def run(options: SquadOptions) -> finetune.Results:
     """Fine-tunes, answers and scores, as the options say.
 
@@ -313,5 +371,4 @@ def run(options: SquadOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
-    config, tokenizer = load_config_and_tokenizer(options)
-    return finetune.run(Squad(options, config, tokenizer), options)
+    return finetune.run(make_task(options), options)

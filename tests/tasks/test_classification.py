@@ -58,6 +58,7 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     steps = [0, 5, 10, 11]  # int(18 / 4 * 2.5) = 11
     expected = {"checkpoint", "eval", "eval.tf_record", "eval_results.txt", "predict.tf_record"}
     expected |= {"eval_results.json", "test_results.tsv", "train.tf_record"}
+    expected |= {"bert_config.json", "vocab.txt", "run.json"}
     expected |= {
         f"model.ckpt-{step}.{suffix}"
         for step in steps

@@ -1,0 +1,96 @@
+"""How long a `Predictor` takes for one text after the other, beside Hugging Face on PyTorch.
+
+usage: python benchmarks/predictor.py --model_dir=DIR --texts=FILE [--count=1000] [--rounds=5]
+
+FILE has a text in each line. Both have the same weights, loaded once, in a process of their own,
+and give a vector for one text at a time, in float32 on all cores; their vectors are compared first.
+Needs torch and transformers, and the extra `benchmark`. `model_dir` has bert_model.ckpt,
+bert_config.json and vocab.txt. Memory is that of the process after the first round and the last.
+"""
+
+import argparse
+import functools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks import sentences, timing
+
+
+def ours(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
+    """One line after the other by bert_tf."""
+    from bert_tf.predictor import Predictor
+
+    flags = {"layers": "-1", "pooling": "mean", "max_seq_length": sentences.MAX_SEQ_LENGTH}
+    predictor = Predictor.from_output_dir(str(model_dir), "extract_features", **flags)
+    return functools.partial(one_by_one, lambda t: predictor(t).values[0], lines, folder / "ours")
+
+
+def theirs(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
+    """One line after the other by the peer."""
+    vectors = sentences.peer(model_dir, folder, batch_size=1)
+    return functools.partial(one_by_one, lambda t: vectors([t])[0], lines, folder / "theirs")
+
+
+def one_by_one(vector: Callable[[str], np.ndarray], lines: list[str], path: Path) -> None:
+    """Keeps the vectors, how long each took, and the memory of the process."""
+    found, seconds = [], []
+    for line in lines:
+        start = time.perf_counter()
+        found.append(vector(line))
+        seconds.append(time.perf_counter() - start)
+    megabytes = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+    file = path.with_suffix(".npz")
+    before = dict(np.load(file)) if file.exists() else {"seconds": [], "megabytes": []}
+    np.savez(
+        file,
+        vectors=np.array(found),
+        seconds=[*before["seconds"], seconds],
+        megabytes=[*before["megabytes"], megabytes],
+    )
+
+
+def main() -> None:
+    """Compares, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model_dir", type=Path, required=True)
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.count]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sentences.write_weights(args.model_dir, folder)
+        makers = {
+            way.__name__: functools.partial(way, args.model_dir, lines, folder)
+            for way in (ours, theirs)
+        }
+        totals = timing.interleaved_processes(makers, args.rounds)
+        # The first round is the one that warms up.
+        found = {way: dict(np.load(folder / f"{way}.npz")) for way in makers}
+    vectors = [found[way]["vectors"] for way in makers]
+    vectors = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in vectors]
+    cosine = float((vectors[0] * vectors[1]).sum(1).min())
+    timing.require(cosine > 0.9999, f"the vectors are the same (smallest cosine {cosine})")
+    figures: dict[str, Any] = {"texts": len(lines)}
+    for way, values in found.items():
+        p50, p99 = np.percentile(1000 * values["seconds"][1:], [50, 99]).round(2).tolist()
+        first, last = values["megabytes"][[0, -1]].round().tolist()
+        figures[way] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
+    figures["times faster"] = round(timing.ratio(totals["theirs"], totals["ours"]), 2)
+    print(figures)
+    timing.write_results(
+        "predictor", figures, "tensorflow", "torch", "transformers", "tokenizers", "numpy"
+    )
+
+
+if __name__ == "__main__":
+    main()

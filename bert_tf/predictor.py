@@ -1,0 +1,123 @@
+"""Trained models for programs: loaded once, asked as often as one likes.
+
+from bert_tf.predictor import Predictor
+
+predictor = Predictor.from_output_dir("output/reviews")
+predictor("A film to remember.").label
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bert_tf.data.masked_texts import require_mask
+from bert_tf.data.texts import Text
+from bert_tf.options import (
+    ClassifierOptions,
+    ExtractionOptions,
+    MaskedWordsOptions,
+    NerOptions,
+    SquadOptions,
+)
+from bert_tf.options.fields import check_values
+from bert_tf.tasks import classification, model_folder, ner, squad
+from bert_tf.tasks.extraction import Extractor
+from bert_tf.tasks.masked_words import MaskedWords
+from bert_tf.tasks.prediction import TaskPredictor, require_texts
+
+Answer = Callable[[Sequence[Any]], list[Any]]
+
+
+class Predictor:
+    """A trained model, loaded once, that answers as often as it is asked; several threads may.
+
+    What it takes and gives depends on the script whose work it does:
+
+    | script | an input | a prediction |
+    |---|---|---|
+    | `run_classifier` | a text, or a tuple of two | `classification.ClassPrediction` |
+    | `run_squad` | a tuple: question, text | `squad.AnswerPrediction` |
+    | `run_ner` | a text, or a tuple of words | `ner.LabeledWords` |
+    | `predict_masked` | a text with `[MASK]` | for each mask a list of `candidates.Candidate` |
+    | `extract_features` | a text, or a tuple of two | `extraction.TextFeatures` |
+
+    They are computed as the script computes them: a text that is longer than `max_seq_length` is
+    cut, or goes through several windows where the task has them.
+
+    Args:
+        options: of the script.
+
+    Raises:
+        UserError: files are missing or do not fit together.
+    """
+
+    def __init__(self, options: Any) -> None:
+        makers: dict[type, Callable[[Any], Answer]] = {
+            ClassifierOptions: lambda o: TaskPredictor(classification.make_task(o), o),
+            SquadOptions: lambda o: TaskPredictor(squad.make_task(o), o),
+            NerOptions: lambda o: TaskPredictor(ner.make_task(o), o),
+            MaskedWordsOptions: _masked_words,
+            ExtractionOptions: _features,
+        }
+        check_values(options)
+        self._answer = makers[type(options)](options)
+
+    @classmethod
+    def from_output_dir(
+        cls, output_dir: str, script: str | None = None, **flags: Any
+    ) -> "Predictor":
+        """Loads the newest checkpoint of a training, or a published model.
+
+        Args:
+            output_dir: folder with checkpoints. A training of this package leaves there all that
+                is needed; of another folder the script is to be named, and what it lacks of
+                `bert_config.json` and `vocab.txt` to be passed as `bert_config_file` and
+                `vocab_file`.
+            script: whose work to do; by default the one that trained it, and after
+                `run_pretraining` it is `predict_masked`.
+            flags: of the script, where they are to be others than in the training; those of
+                devices are the script's defaults.
+
+        Raises:
+            UserError: files are missing or do not fit together, or there is no such script or flag.
+        """
+        return cls(model_folder.read_options(output_dir, script, **flags))
+
+    def __call__(self, inputs: Any) -> Any:
+        """Predicts.
+
+        Args:
+            inputs: one, or a list of any number, which is worked on in batches.
+
+        Returns:
+            A prediction for the input, or a list of them in the order of the inputs.
+
+        Raises:
+            UserError: an input is of another kind than the task takes.
+        """
+        if isinstance(inputs, list):
+            return self._answer(inputs)
+        return self._answer([inputs])[0]
+
+
+def _masked_words(options: MaskedWordsOptions) -> Answer:
+    words = MaskedWords(options)
+
+    def answer(inputs: Sequence[Any]) -> list[Any]:
+        require_texts(inputs, [1], "a text with [MASK]")
+        for number, text in enumerate(inputs):
+            require_mask(text, f"Input {number}")
+        return words.fill(inputs)
+
+    return answer
+
+
+def _features(options: ExtractionOptions) -> Answer:
+    extractor = Extractor(options)
+
+    def answer(inputs: Sequence[Any]) -> list[Any]:
+        require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        return extractor.features(
+            [Text(*given) if isinstance(given, tuple) else Text(given) for given in inputs]
+        )
+
+    return answer

@@ -1,0 +1,78 @@
+"""A fine-tuned model that answers as often as it is asked: what `Predictor` is made of."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf import training
+from bert_tf.errors import UserError
+from bert_tf.options import FineTuningOptions
+from bert_tf.tasks.base import Task
+from bert_tf.tasks.engine import Engine
+from bert_tf.tasks.start import restore_weights
+
+
+class TaskPredictor:
+    """The model of a task, from the newest checkpoint of its folder; for several threads.
+
+    Args:
+        task: says what the model is, and what its inputs and outputs mean.
+        options: with the folder.
+
+    Raises:
+        UserError: there is no checkpoint of this model in the folder, or there are several
+            processes.
+    """
+
+    def __init__(self, task: Task, options: FineTuningOptions) -> None:
+        engine = Engine(options)
+        if engine.devices.workers > 1:
+            raise UserError("A Predictor works in one process: start it without TF_CONFIG")
+        self._task = task
+        with training.explained_errors():
+            model = engine.build_model(task.build_model, recompute_layers=False)
+            restore_weights(model, options.output_dir or "", None, do_train=False, resume="must")
+            self._runner = engine.row_runner(
+                model, task.predict_outputs, task.features("predict"), options.predict_batch_size
+            )
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """A prediction for each input, as `Task.examples_of` and `Task.predictions_of` say."""
+        task = self._task
+        examples = task.examples_of(inputs)
+        parts = [task.to_features(p, "predict") for p in task.portions(examples, "predict")]
+        results: dict[str, np.ndarray] = {}
+        if parts:
+            rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            with training.explained_errors():
+                results = self._run(rows)
+        return task.predictions_of(examples, results)
+
+    def _run(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the model gives for each row, in their order."""
+        results: dict[str, np.ndarray] = {}
+        for numbers, outputs in self._runner(rows):
+            for name, values in outputs.items():
+                if name not in results:
+                    shape = (len(rows["input_mask"]), *values.shape[1:])
+                    results[name] = np.empty(shape, values.dtype)
+                results[name][numbers] = values
+        return results
+
+
+def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:
+    """Refuses inputs of another kind than a text, or so many texts in a tuple.
+
+    Args:
+        inputs: what a user gave.
+        numbers: of texts that an input may have; 1 is a text without a tuple.
+        expected: for the message.
+
+    Raises:
+        UserError: it names the first that is of another kind.
+    """
+    for number, given in enumerate(inputs):
+        texts = given if isinstance(given, tuple) else (given,)
+        if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
+            raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")

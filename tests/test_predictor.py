@@ -1,0 +1,255 @@
+"""Predictor: what the scripts predict, from a folder alone, as often as one likes."""
+
+import json
+import os
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions, ExtractionOptions, NerOptions, SquadOptions
+from bert_tf.predictor import Predictor
+from bert_tf.tasks import classification, ner, squad
+from tests.conftest import WORDS
+from tests.oracle import ROOT
+
+SMALL_BERT = str(ROOT / "examples" / "small_bert")
+TRAINING = {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
+CONTEXT = "the good film was not slow it was a fast story the bad plot " * 3
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory):
+    """Folders of a classifier, of questions and of word labels, moved to another place since."""
+    here = tmp_path_factory.mktemp("here")
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAINING}
+    # What the folder has to do without.
+    for name in ("vocab_file", "bert_config_file"):
+        flags[name] = shutil.copy(flags[name], here)
+    mrpc = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
+    classification.run(ClassifierOptions(**flags, **mrpc, output_dir=str(here / "mrpc")))
+
+    questions = [f"what was {word}" for word in WORDS]
+    rows = [
+        {"id": q, "question": q, "answers": [{"text": "fast story", "answer_start": 36}]}
+        for q in questions
+    ]
+    file = here / "questions.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": rows}]}]}))
+    lengths = {"max_query_length": 8, "doc_stride": 5, "n_best_size": 4}
+    files = {"train_file": str(file), "predict_file": str(file)}
+    squad.run(SquadOptions(**flags, **lengths, **files, output_dir=str(here / "squad")))
+
+    rng = random.Random(1)
+    sentences = [rng.choices(WORDS, k=rng.randint(1, 40)) for _ in range(12)]
+    lines = [f"{word} {'B-A' if word == 'film' else 'O'}\n" for s in sentences for word in [*s, ""]]
+    text = "".join("\n" if line.startswith(" ") else line for line in lines)
+    for name in ("train.txt", "test.txt"):
+        (here / name).write_text(text)
+    ner.run(NerOptions(**flags, data_dir=str(here), output_dir=str(here / "ner")))
+
+    there = here.parent / "there"
+    here.rename(there)
+    return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
+
+
+@pytest.fixture(scope="module")
+def classifier(trained):
+    return Predictor.from_output_dir(str(trained.folder / "mrpc"))
+
+
+def test_classes_are_those_of_the_script(tiny, trained, classifier):
+    lines = (tiny.folder / "mrpc" / "test.tsv").read_text().splitlines()[1:]
+    found = classifier([tuple(line.split("\t")[3:]) for line in lines])
+    results = (trained.folder / "mrpc" / "test_results.tsv").read_text().splitlines()
+    expected = np.array([line.split("\t") for line in results], np.float64)
+    given = [[prediction.probabilities[label] for label in "01"] for prediction in found]
+    np.testing.assert_allclose(given, expected, atol=1e-6)
+    assert [p.label for p in found] == [str(row.argmax()) for row in expected]
+
+
+def test_answers_are_those_of_the_script(trained):
+    predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
+    found = predictor([(question, CONTEXT) for question in trained.questions])
+    texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
+    n_best = json.loads((trained.folder / "squad" / "nbest_predictions.json").read_text())
+    for question, prediction in zip(trained.questions, found, strict=True):
+        assert prediction.text == texts[question]
+        assert prediction.null_odds is None
+        expected = n_best[question]
+        assert [text for text, _ in prediction.n_best] == [entry["text"] for entry in expected]
+        probabilities = [probability for _, probability in prediction.n_best]
+        np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
+    # Without a text there is no answer.
+    assert predictor(("what was it", "")).text == "empty"
+    assert predictor([]) == []
+
+
+def test_labels_are_those_of_the_script(trained):
+    predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
+    found = predictor([tuple(words) for words in trained.sentences])
+    assert [words.words for words in found] == trained.sentences
+    lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
+    expected = [line.split()[-1] for line in lines if line]
+    assert [label for words in found for label in words.labels] == expected
+    # A text is cut around punctuation, letters stay as they are.
+    assert predictor("The film, it was good.").words == [
+        "The",
+        "film",
+        ",",
+        "it",
+        "was",
+        "good",
+        ".",
+    ]
+    assert predictor([" ", "film", ""])[1].words == ["film"]
+    assert [words.words for words in predictor(["", ()])] == [[], []]
+    assert predictor([]) == []
+
+
+def test_entities_of_words():
+    words = ["a", "b", "c", "d", "e", "f", "g"]
+    labels = ["B-X", "I-X", "I-Y", "O", "I-X", "B-X", "I-X"]
+    found = ner.LabeledWords(words, labels).entities
+    assert found == [("X", "a b"), ("Y", "c"), ("X", "e"), ("X", "f g")]
+    # One kind without a name.
+    assert ner.LabeledWords(["a", "b"], ["B", "I"]).entities == [("", "a b")]
+
+
+def test_published_models():
+    masked = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
+    text = "She opened the [MASK] and ran into the garden."
+    (candidates,) = masked(text)
+    assert candidates[0].word == "door"
+    assert masked([text, text])[1] == [candidates]
+    features = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1")
+    tokens, values = features("a door")
+    assert tokens == ["[CLS]", "a", "door", "[SEP]"]
+    assert values.shape == (4, 1, 128)
+    pair = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1", pooling="mean")
+    assert pair(("a", "door")).tokens is None
+    np.testing.assert_allclose(pair("a door").values, values.mean(axis=0), atol=1e-6)
+
+
+def test_a_trained_folder_does_the_work_of_other_scripts(trained):
+    folder = str(trained.folder / "mrpc")
+    features = Predictor.from_output_dir(folder, script="extract_features", layers="0")
+    assert features("the film").values.shape == (4, 1, 16)
+    with pytest.raises(UserError, match="no masked-LM head"):
+        Predictor.from_output_dir(folder, script="predict_masked")
+    with pytest.raises(UserError, match="the checkpoint of another model"):
+        Predictor.from_output_dir(folder, script="run_squad", max_query_length=8)
+
+
+def resident_bytes():
+    """Memory of this process, on Linux; elsewhere nothing is measured."""
+    if not os.path.exists("/proc/self/statm"):
+        return 0
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_one_text_after_the_other(classifier):
+    """Neither compiled again, nor more memory: single texts of all lengths, after each other."""
+    rng = random.Random(2)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
+    for text in texts[:200]:
+        classifier(text)
+    step = classifier._answer._runner._step
+    before = resident_bytes()
+    for text in texts:
+        classifier(text)
+    assert step.experimental_get_tracing_count() == 1
+    assert resident_bytes() - before < 30e6
+
+
+def test_threads_get_what_one_gets(classifier):
+    rng = random.Random(3)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]
+    expected = [prediction.probabilities for prediction in classifier(texts)]
+    with ThreadPoolExecutor(8) as pool:
+        found = [prediction.probabilities for prediction in pool.map(classifier, texts)]
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_an_empty_text_and_no_text(classifier):
+    assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
+    assert classifier([]) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "message"),
+    [
+        ("mrpc", 5, "Input 0: expected a text, or a tuple of two. Received: 5"),
+        ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a text, or a tuple of two"),
+        ("squad", "a", "Input 0: expected a tuple: question, text"),
+        ("ner", [("a", 3)], "Input 0: expected a text, or a tuple of words"),
+        ("predict_masked", ["[MASK]", "a door"], r"Input 1: there is no \[MASK\]"),
+        ("extract_features", None, "Input 0: expected a text, or a tuple of two. Received: None"),
+    ],
+)
+def test_inputs_of_another_kind(trained, script, given, message):
+    if script in ("mrpc", "squad", "ner"):
+        predictor = Predictor.from_output_dir(str(trained.folder / script))
+    else:
+        flags = {"layers": "-1"} if script == "extract_features" else {}
+        predictor = Predictor.from_output_dir(SMALL_BERT, script, **flags)
+    with pytest.raises(UserError, match=message):
+        predictor(given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"No such file: .*run.json .*pass script=, one of run_classifier, "),
+        ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
+        ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. It has: batch_s"),
+        ({"script": "predict_masked", "top_k": 0}, "--top_k must be from 1 to 1000"),
+        ({"script": "run_ner"}, "No such file: .*labels.txt"),
+        ({"script": "run_squad"}, "has no checkpoint to go on from"),
+        ({"script": "run_classifier"}, "task"),
+    ],
+)
+def test_folders_that_are_not_enough(changes, message):
+    with pytest.raises(UserError, match=message):
+        Predictor.from_output_dir(SMALL_BERT, **changes)
+
+
+def test_what_a_folder_lacks_is_passed(trained, tmp_path):
+    folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
+    vocab = shutil.move(folder / "vocab.txt", tmp_path / "words.txt")
+    with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file= with"):
+        Predictor.from_output_dir(str(folder))
+    os.remove(folder / "run.json")
+    flags = {"vocab_file": str(vocab), "task_name": "MRPC", "max_seq_length": 24}
+    assert Predictor.from_output_dir(str(folder), "run_classifier", **flags)("a").label in "01"
+    (folder / "run.json").write_text("{")
+    with pytest.raises(UserError, match=r"run.json is damaged"):
+        Predictor.from_output_dir(str(folder))
+
+
+def test_options_are_a_way_too(tiny):
+    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
+    flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
+    assert Predictor(ExtractionOptions(**flags))("good film").tokens == [
+        "[CLS]",
+        "good",
+        "film",
+        "[SEP]",
+    ]
+
+
+def test_a_training_does_not_overwrite_another_vocabulary(tiny, trained, tmp_path):
+    folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
+    (folder / "vocab.txt").write_text("other\n")
+    flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(folder)}
+    before = sorted(os.listdir(folder))
+    with pytest.raises(UserError, match=r"copy/vocab.txt is not the same as --vocab_file=.*tiny"):
+        classification.run(ClassifierOptions(**flags, data_dir=str(tiny.folder / "mrpc")))
+    assert (folder / "vocab.txt").read_text() == "other\n"
+    assert sorted(os.listdir(folder)) == before
