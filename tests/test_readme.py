@@ -41,8 +41,8 @@ def test_demo():
 
 def test_words_for_masks():
     """The table is what the small BERT of the repository says."""
-    section = README.split("### Words for masks")[1]
-    (command,) = re.findall(r"```\npython (.*?)```", section.split("###")[0], re.S)
+    section = README.split("### Words for masks")[1].split("###")[0]
+    (command,) = re.findall(r"```\npython (.*?)```", section, re.S)
     flags = shlex.split(re.sub(r"--text=\".*?\" ", "", command.replace("\\\n", " ")))
     flags += ["--input_file=examples/small_bert/sentences.txt", "--top_k=3"]
     done = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
