@@ -6,11 +6,13 @@ predictor = Predictor.from_output_dir("output/reviews")
 predictor("A film to remember.").label
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf.data.masked_texts import require_mask
 from bert_tf.data.texts import Text
+from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
     ExtractionOptions,
@@ -18,7 +20,6 @@ from bert_tf.options import (
     NerOptions,
     SquadOptions,
 )
-from bert_tf.options.fields import check_values
 from bert_tf.tasks import classification, model_folder, ner, squad
 from bert_tf.tasks.extraction import Extractor
 from bert_tf.tasks.masked_words import MaskedWords
@@ -58,12 +59,15 @@ class Predictor:
             MaskedWordsOptions: _masked_words,
             ExtractionOptions: _features,
         }
-        check_values(options)
+        if type(options) not in makers:
+            known = ", ".join(kind.__name__ for kind in makers)
+            raise UserError(f"A Predictor takes one of {known}. Received: {options!r:.100}")
+        options.check_model()
         self._answer = makers[type(options)](options)
 
     @classmethod
     def from_output_dir(
-        cls, output_dir: str, script: str | None = None, **flags: Any
+        cls, output_dir: str | os.PathLike, script: str | None = None, **flags: Any
     ) -> "Predictor":
         """Loads the newest checkpoint of a training, or a published model.
 
@@ -80,7 +84,7 @@ class Predictor:
         Raises:
             UserError: files are missing or do not fit together, or there is no such script or flag.
         """
-        return cls(model_folder.read_options(output_dir, script, **flags))
+        return cls(model_folder.read_options(os.fspath(output_dir), script, **flags))
 
     def __call__(self, inputs: Any) -> Any:
         """Predicts.

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, ExtractionOptions, NerOptions, SquadOptions
@@ -96,7 +97,7 @@ def test_labels_are_those_of_the_script(trained):
     lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
     expected = [line.split()[-1] for line in lines if line]
     assert [label for words in found for label in words.labels] == expected
-    # A text is cut around punctuation, letters stay as they are.
+    # A text is cut as CoNLL's are, letters stay as they are.
     assert predictor("The film, it was good.").words == [
         "The",
         "film",
@@ -116,6 +117,9 @@ def test_entities_of_words():
     labels = ["B-X", "I-X", "I-Y", "O", "I-X", "B-X", "I-X"]
     found = ner.LabeledWords(words, labels).entities
     assert found == [("X", "a b"), ("Y", "c"), ("X", "e"), ("X", "f g")]
+    labels = ["B-X", "I-X", "E-X", "S-X", "I-X", "E-X", "E-Y"]
+    found = ner.LabeledWords(words, labels).entities
+    assert found == [("X", "a b c"), ("X", "d"), ("X", "e f"), ("Y", "g")]
     # One kind without a name.
     assert ner.LabeledWords(["a", "b"], ["B", "I"]).entities == [("", "a b")]
 
@@ -141,7 +145,7 @@ def test_a_trained_folder_does_the_work_of_other_scripts(trained):
     assert features("the film").values.shape == (4, 1, 16)
     with pytest.raises(UserError, match="no masked-LM head"):
         Predictor.from_output_dir(folder, script="predict_masked")
-    with pytest.raises(UserError, match="the checkpoint of another model"):
+    with pytest.raises(UserError, match=r"another model: it lacks cls/squad.* this model output_"):
         Predictor.from_output_dir(folder, script="run_squad", max_query_length=8)
 
 
@@ -159,11 +163,11 @@ def test_one_text_after_the_other(classifier):
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
     for text in texts[:200]:
         classifier(text)
-    step = classifier._answer._runner._step
     before = resident_bytes()
     for text in texts:
         classifier(text)
-    assert step.experimental_get_tracing_count() == 1
+    # What was traced once cannot be traced again.
+    assert isinstance(classifier._answer._runner._step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
 
@@ -180,6 +184,35 @@ def test_threads_get_what_one_gets(classifier):
 def test_an_empty_text_and_no_text(classifier):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert classifier([]) == []
+
+
+def test_document_context(trained, tmp_path):
+    """The texts of a list are one document, and else each is alone."""
+    predictor = Predictor.from_output_dir(str(trained.folder / "ner"), doc_context=True)
+    windows = predictor._answer._task.examples_of([("film",), ("good", "plot")]).windows
+    assert windows.length.tolist() == [3, 3]
+    plain = Predictor.from_output_dir(trained.folder / "ner")
+    windows = plain._answer._task.examples_of([("film",), ("good", "plot")]).windows
+    assert windows.length.tolist() == [1, 2]
+
+
+def test_the_threshold_that_was_found(trained, tmp_path):
+    folder = shutil.copytree(trained.folder / "squad", tmp_path / "squad")
+    run = json.loads((folder / "run.json").read_text())
+    run["flags"] |= {"null_score_diff_threshold": "auto", "version_2_with_negative": True}
+    (folder / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UserError, match=r"not in .*eval_results.json: pass null_score_diff_thresh"):
+        Predictor.from_output_dir(folder)
+    (folder / "eval_results.json").write_text('{"null_score_diff_threshold": -1e9}')
+    question = (trained.questions[0], CONTEXT)
+    assert Predictor.from_output_dir(folder)(question).text == ""
+    # Whole numbers count.
+    assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
+
+
+def test_options_of_another_kind():
+    with pytest.raises(UserError, match="A Predictor takes one of ClassifierOptions, "):
+        Predictor(None)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +244,16 @@ def test_inputs_of_another_kind(trained, script, given, message):
         ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. It has: batch_s"),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be from 1 to 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, "has no checkpoint to go on from"),
+        ({"script": "run_squad"}, "small_bert has no checkpoint of a training"),
+        ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
+        ({"script": "run_squad", "do_eval": True}, "run_squad has no flag do_eval"),
+        ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
+        ({"script": "predict_masked", "top_k": True}, "top_k must be of type int. Received: True"),
+        ({"script": "predict_masked", "whole_word": "false"}, "whole_word must be of type bool"),
+        (
+            {"script": "predict_masked", "whole_word": True, "max_seq_length": 4},
+            "has no room for --max_word_pieces=3",
+        ),
         ({"script": "run_classifier"}, "task"),
     ],
 )
@@ -228,6 +270,11 @@ def test_what_a_folder_lacks_is_passed(trained, tmp_path):
     os.remove(folder / "run.json")
     flags = {"vocab_file": str(vocab), "task_name": "MRPC", "max_seq_length": 24}
     assert Predictor.from_output_dir(str(folder), "run_classifier", **flags)("a").label in "01"
+    (folder / "run.json").write_text(
+        '{"script": "run_classifier", "flags": {"max_seq_length": null}}'
+    )
+    with pytest.raises(UserError, match=r"run.json is damaged \(max_seq_length must be of ty"):
+        Predictor.from_output_dir(str(folder))
     (folder / "run.json").write_text("{")
     with pytest.raises(UserError, match=r"run.json is damaged"):
         Predictor.from_output_dir(str(folder))
@@ -242,6 +289,18 @@ def test_options_are_a_way_too(tiny):
         "film",
         "[SEP]",
     ]
+
+
+def test_a_training_goes_on_with_copies(tiny, tmp_path):
+    """Empty lines at the end make no other file; what is missing is written again."""
+    config = tmp_path / "config.json"
+    config.write_text(tiny.config.to_json_string() + "\n\n")
+    flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(tmp_path / "out")}
+    flags |= {"data_dir": str(tiny.folder / "mrpc"), "bert_config_file": str(config)}
+    classification.run(ClassifierOptions(**flags))
+    (tmp_path / "out" / "run.json").unlink()
+    classification.run(ClassifierOptions(**flags))
+    assert Predictor.from_output_dir(tmp_path / "out")("a").label in "01"
 
 
 def test_a_training_does_not_overwrite_another_vocabulary(tiny, trained, tmp_path):

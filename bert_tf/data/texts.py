@@ -79,7 +79,11 @@ def lines(path: str) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
-    return files.decoded(shown(path), sys.stdin.buffer) if path == STDIN else files.read_lines(path)
+    if path != STDIN:
+        return files.read_lines(path)
+    if sys.stdin is None:  # Closed by who started the program.
+        raise UserError("There is no standard input: pass the name of a file")
+    return files.decoded(shown(path), sys.stdin.buffer)
 
 
 def shown(path: str) -> str:

@@ -5,6 +5,7 @@ into windows that overlap, and each of its words is labelled in the window where
 context: the place of its first piece is nearest to the middle.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,8 +13,12 @@ import numpy as np
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
 from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization import BasicTokenizer, is_cjk
 
 _SPECIAL_TOKENS = 2
+_LONGEST_TITLE = 3
+# What stands before a word, the word, a genitive and what stands behind.
+_AROUND = re.compile(r"\A([\W_]*)(.*?)((?:(?<=\w)['’]s)?)([\W_]*)\Z", re.S)
 
 
 class WordWindows:
@@ -118,6 +123,29 @@ class WordWindows:
         row = np.repeat(np.arange(last - first), np.diff(begins))
         first_pieces = self.pieces.row_splits[begins[0] : begins[-1]]
         return row, 1 + first_pieces - self.start[first:last][row]
+
+
+def split_words(text: str) -> list[str]:
+    """Words of a text, as the CoNLL sets have them: punctuation around a word stands by itself.
+
+    Inside of a word it stays ("O'Brien"), and so does the dot of what is probably an abbreviation:
+    with other dots in it ("U.N."), of one capital, or, before the last word, capitalized and of two
+    or three letters ("Mr."). `'s` is a word. CJK characters stand by themselves, as in the model's
+    vocabulary.
+    """
+    found = []
+    parts = text.split()
+    for number, part in enumerate(parts, start=1):
+        if any(is_cjk(char) for char in part):
+            found += BasicTokenizer(do_lower_case=False).tokenize(part)
+            continue
+        ((before, word, genitive, after),) = _AROUND.findall(part)
+        is_short = len(word) <= (_LONGEST_TITLE if number < len(parts) else 1)
+        is_title = is_short and word[:1].isupper() and word[1:] == word[1:].lower()
+        if after.startswith(".") and ("." in word or is_title):
+            word, after = f"{word}.", after[1:]
+        found += [*before, *filter(None, (word, genitive)), *after]
+    return found
 
 
 def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> TokenIds:

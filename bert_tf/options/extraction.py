@@ -81,6 +81,11 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
             )
         return found
 
+    def check_model(self) -> None:
+        """Checks what concerns model and inputs alone; not the case, as the original."""
+        check_values(self)
+        self.layer_indexes()
+
     def check(self) -> None:
         """Checks what can be checked without reading a file.
 
@@ -88,8 +93,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
             UserError: a required option is missing, or a value makes no sense.
         """
         check_required(self)
-        check_values(self)
-        self.layer_indexes()
+        self.check_model()
         for name in ("text_column", "text_pair_column"):
             value = getattr(self, name) or "1"
             if value.isdecimal() and int(value) < 1:

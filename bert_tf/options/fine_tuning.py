@@ -126,15 +126,23 @@ class SquadOptions(FineTuningOptions):
         for flag, name in needed.items():
             if getattr(self, flag) and not getattr(self, name):
                 raise UserError(f"--{flag} needs --{name}")
+        self._check_lengths()
+        for flag in ("version_2_with_negative", "do_eval"):
+            if self.null_score_diff_threshold == "auto" and not getattr(self, flag):
+                raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")
+
+    def check_model(self) -> None:
+        """Checks what concerns model and inputs alone."""
+        super().check_model()
+        self._check_lengths()
+
+    def _check_lengths(self) -> None:
         if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS_OF_A_WINDOW:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
                 f"{self.max_query_length} and {_SPECIAL_TOKENS_OF_A_WINDOW} special tokens, to "
                 "have room for the text"
             )
-        for flag in ("version_2_with_negative", "do_eval"):
-            if self.null_score_diff_threshold == "auto" and not getattr(self, flag):
-                raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

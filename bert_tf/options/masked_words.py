@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
+from bert_tf.options.fields import check_required, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
 _DEFAULT_WORD_PIECES = 3
@@ -61,8 +61,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
             UserError: a required option is missing, or a value makes no sense.
         """
         check_required(self)
-        check_values(self)
-        self.check_case()
+        self.check_model()
         if bool(self.input_file) == bool(self.text):
             raise UserError(
                 "Pass either --input_file=FILE, with a text on each line, or --text='Paris is the "
@@ -70,6 +69,10 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
             )
         if not self.output_file:
             raise UserError("--output_file is empty: pass a file, or - for the standard output")
+
+    def check_model(self) -> None:
+        """Checks what concerns model and inputs alone."""
+        super().check_model()
         if not self.whole_word and self.max_word_pieces != _DEFAULT_WORD_PIECES:
             raise UserError("--max_word_pieces needs --whole_word=true")
         if self.whole_word and self.max_word_pieces > self.max_seq_length - _SPECIAL_TOKENS:

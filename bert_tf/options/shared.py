@@ -5,7 +5,7 @@ import os
 
 from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.options.fields import option
+from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
 
@@ -36,6 +36,15 @@ class ModelOptions(EncoderOptions):
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
+
+    def check_model(self) -> None:
+        """Checks what concerns model and inputs alone, without reading a file.
+
+        Raises:
+            UserError: a value makes no sense.
+        """
+        self.check_case()
+        check_values(self)
 
     def check_case(self) -> None:
         """Checks that `do_lower_case` fits the published model that the checkpoint's path names.

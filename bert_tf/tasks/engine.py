@@ -304,6 +304,7 @@ class Engine:
             batch_size=batch_size,
             grow=grow,
             fixed_length=self.options.max_seq_length if self.fixed_shapes else None,
+            full_batches=self.jit_compile or self.devices.fixed_shapes,
             # A CPU computes any length equally well.
             length_multiple=LENGTH_MULTIPLE if self.devices.has_gpus else 1,
             jit_compile=self.jit_compile,

@@ -159,7 +159,8 @@ class Records(FeatureFile):
         example = tf.train.Example()
         entries = example.features.feature
         entries["index"].int64_list.value.append(index)
-        for number, layer in enumerate(self.layers):
+        # A layer that was asked for twice is there once.
+        for layer, number in {layer: n for n, layer in enumerate(self.layers)}.items():
             of_layer = np.ascontiguousarray(values[..., number, :])
             entries[f"layer_{layer}"].float_list.value.extend(of_layer.reshape(-1))
         if tokens is not None:

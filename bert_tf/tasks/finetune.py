@@ -71,8 +71,11 @@ def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
     engine.require_same_options()
 
     results = Results()
+    if engine.devices.is_chief:
+        for name, text in kept.items():
+            files.write_text(os.path.join(runner.output_dir, name), text)
     if trainer:
-        runner.train(examples["train"], trainer, kept)
+        runner.train(examples["train"], trainer)
         global_step = num_train_steps
     if "eval" in examples:
         runner.evaluate(examples["eval"], global_step, results)
@@ -108,17 +111,8 @@ class _Runner:
         self.model = model
         self.output_dir = options.output_dir or ""
 
-    def train(self, examples: Sequence[Any], trainer: Trainer, kept: Mapping[str, str]) -> None:
-        """Trains from the optimizer's step up to the last.
-
-        Args:
-            examples: to train on.
-            trainer: of the whole training.
-            kept: texts that are to lie beside the checkpoints, by the names of files.
-        """
-        if self.is_chief:
-            for name, text in kept.items():
-                files.write_text(os.path.join(self.output_dir, name), text)
+    def train(self, examples: Sequence[Any], trainer: Trainer) -> None:
+        """Trains from the optimizer's step up to the last."""
         path, count = self._write_records(examples, "train")
         step = int(trainer.optimizer.iterations.numpy())
         batches = self.engine.training_dataset(path, self.task.features("train"), count, step)

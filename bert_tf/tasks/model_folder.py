@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import os
+import typing
 from typing import Any
 
 from bert_tf import files
@@ -19,6 +20,7 @@ from bert_tf.options import (
     PretrainingOptions,
     SquadOptions,
 )
+from bert_tf.tasks.results import EVAL_RESULTS_JSON
 
 CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
@@ -34,6 +36,8 @@ SCRIPTS: dict[str, type] = {
 }
 _PRETRAINING = "run_pretraining"
 _TRAININGS = {**SCRIPTS, _PRETRAINING: PretrainingOptions}
+# What a loaded model is not told.
+_OF_A_RUN = {"output_dir", "init_checkpoint", "resume", "do_train", "do_eval", "do_predict"}
 
 
 def contents(options: Any) -> dict[str, str]:
@@ -55,7 +59,8 @@ def contents(options: Any) -> dict[str, str]:
     }
     for name, text in copies.items():
         path = os.path.join(options.output_dir, name)
-        if files.exists(path) and files.read_text(path) != text:
+        # Of lines at the end that are empty the copy has one less.
+        if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
                 f"{path} is not the same as --{flags[name]}={getattr(options, flags[name])}, and a "
                 "training keeps a copy of that there. Choose another --output_dir, or the file "
@@ -82,6 +87,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         UserError: the folder or a file that is needed is not there, or there is no such script or
             flag.
     """
+    if folder.startswith("~/"):
+        folder = os.path.expanduser(folder)
     trained, saved = _read_run(folder)
     script = script or ("predict_masked" if trained == _PRETRAINING else trained)
     known = ", ".join(SCRIPTS)
@@ -94,7 +101,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     if script not in SCRIPTS:
         raise UserError(f"script must be one of {known}. Received: {script!r}")
     kind = SCRIPTS[script]
-    names = {field.name for field in dataclasses.fields(kind)}
+    names = {field.name for field in dataclasses.fields(kind)} - _OF_A_RUN
     unknown = sorted(flags.keys() - names)
     if unknown:
         raise UserError(f"{script} has no flag {unknown[0]}. It has: {', '.join(sorted(names))}")
@@ -107,12 +114,39 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
                 f"No such file: {values[flag]} ({files.describe_absence(values[flag])}). Pass "
                 f"{flag}= with the one that the model was trained with"
             )
+    values |= {name: _checked(kind, name, value) for name, value in flags.items()}
+    if values.get("null_score_diff_threshold") == "auto":
+        values["null_score_diff_threshold"] = _found_threshold(folder)
     if script in ("predict_masked", "extract_features"):
-        values["init_checkpoint"] = folder
-    else:
-        values |= {"output_dir": folder, "init_checkpoint": None, "resume": "must"}
-        values |= {"do_train": False, "do_eval": False, "do_predict": True}
-    return kind(**{**values, **flags})
+        return kind(**{**values, "init_checkpoint": folder})
+    return kind(**{**values, "init_checkpoint": None, "output_dir": folder, "do_predict": True})
+
+
+def _checked(kind: type, name: str, value: Any) -> Any:
+    """The value of a flag, a path as str.
+
+    Raises:
+        UserError: it is of another type.
+    """
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    wanted = typing.get_type_hints(kind)[name]
+    is_float = isinstance(value, int) and isinstance(1.0, wanted)
+    if not (isinstance(value, wanted) or is_float) or (isinstance(value, bool) != (wanted is bool)):
+        shown = getattr(wanted, "__name__", str(wanted))
+        raise UserError(f"{name} must be of type {shown}. Received: {value!r}")
+    return value
+
+
+def _found_threshold(folder: str) -> float:
+    """What `null_score_diff_threshold=auto` found in the evaluation of a training."""
+    path = os.path.join(folder, EVAL_RESULTS_JSON)
+    try:
+        return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
+    except (UserError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            "The training had null_score_diff_threshold=auto, and what that found is not in "
+            f"{path}: pass null_score_diff_threshold= with a number"
+        ) from error
 
 
 def _read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
@@ -122,6 +156,9 @@ def _read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     try:
         run = json.loads(files.read_text(path))
-        return str(run["script"]), dict(run["flags"])
-    except (ValueError, KeyError, TypeError) as error:
+        script, flags = str(run["script"]), dict(run["flags"])
+        kind = _TRAININGS[script]
+        known = {field.name for field in dataclasses.fields(kind)}
+        return script, {name: _checked(kind, name, flags[name]) for name in flags.keys() & known}
+    except (UserError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}): pass script= and remove it") from error

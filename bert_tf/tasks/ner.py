@@ -18,7 +18,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import conll
 from bert_tf.data.records import Feature, sequence_features
-from bert_tf.data.word_windows import WordWindows
+from bert_tf.data.word_windows import WordWindows, split_words
 from bert_tf.errors import UserError
 from bert_tf.evaluation.entities import entity_scores, require_seqeval
 from bert_tf.modeling import BertTokenClassifier
@@ -28,7 +28,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.start import load_config_and_tokenizer
-from bert_tf.tokenization import BasicTokenizer, FullTokenizer
+from bert_tf.tokenization import FullTokenizer
 
 LABELS = "labels.txt"
 LABEL_TEST = "label_test.txt"
@@ -92,16 +92,19 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Kind and words of each entity, in order; an `I-` that goes on with none begins one."""
+        """Kind and words of each entity, in order, in BIO or BIOES.
+
+        An `I-` or `E-` that goes on with none begins one.
+        """
         found: list[tuple[str, list[str]]] = []
         before: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):
             place, _, kind = label.partition("-")
-            if place == "I" and before == kind:
+            if place in ("I", "E") and before == kind:
                 found[-1][1].append(word)
             elif label != conll.OUTSIDE:
                 found.append((kind, [word]))
-            before = None if label == conll.OUTSIDE else kind
+            before = kind if place in ("B", "I") else None
         return [(kind, " ".join(words)) for kind, words in found]
 
 
@@ -297,11 +300,13 @@ class WordLabels(Task):
         return [path]
 
     def examples_of(self, inputs: Sequence[Any]) -> Sentences:
-        """Tuples of words, or texts, which are cut at spaces and around punctuation."""
+        """Tuples of words, or texts, which are cut into words.
+
+        With `doc_context` they are the sentences of a document, one after the other.
+        """
         file = conll.ConllFile("")
-        split = BasicTokenizer(do_lower_case=False).tokenize
         for number, given in enumerate(inputs):
-            words = split(given) if isinstance(given, str) else given
+            words = split_words(given) if isinstance(given, str) else given
             is_tuple = isinstance(words, list | tuple)
             if not is_tuple or not all(isinstance(word, str) for word in words):
                 raise UserError(
@@ -313,7 +318,8 @@ class WordLabels(Task):
             file.sentences.append(len(file.words))
         length = self.options.max_seq_length
         splits = sorted(set(file.sentences))
-        windows = WordWindows(file.words, splits, self.tokenizer, length)
+        documents = [0, len(file.words)] if self.options.doc_context and file.words else None
+        windows = WordWindows(file.words, splits, self.tokenizer, length, documents)
         return Sentences(file, windows, *self._known_labels(file))
 
     def predictions_of(

@@ -1,16 +1,17 @@
 """A fine-tuned model that answers as often as it is asked: what `Predictor` is made of."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
-from bert_tf import training
+from bert_tf import checkpoint, files, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine
-from bert_tf.tasks.start import restore_weights
 
 
 class TaskPredictor:
@@ -32,7 +33,7 @@ class TaskPredictor:
         self._task = task
         with training.explained_errors():
             model = engine.build_model(task.build_model, recompute_layers=False)
-            restore_weights(model, options.output_dir or "", None, do_train=False, resume="must")
+            _restore(model, options.output_dir or "")
             self._runner = engine.row_runner(
                 model, task.predict_outputs, task.features("predict"), options.predict_batch_size
             )
@@ -59,6 +60,20 @@ class TaskPredictor:
                     results[name] = np.empty(shape, values.dtype)
                 results[name][numbers] = values
         return results
+
+
+def _restore(model: keras.Model, folder: str) -> None:
+    prefix, _ = checkpoint.newest_readable(folder)
+    if not prefix:
+        absence = files.describe_absence(os.path.join(folder, "*"))
+        raise UserError(f"{folder} has no checkpoint of a training ({absence})")
+    restored = checkpoint.restore(model, prefix)
+    if restored.new or restored.unused:
+        raise UserError(
+            f"{prefix} is the checkpoint of another model: it lacks "
+            f"{checkpoint.summarize(restored.new) or 'nothing'}, and has beyond this model "
+            f"{checkpoint.summarize(restored.unused) or 'nothing'}"
+        )
 
 
 def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:

@@ -289,12 +289,12 @@ class Squad(Task):
         self, examples: Any, results: Mapping[str, np.ndarray]
     ) -> list[AnswerPrediction]:
         """The answers to the questions."""
-        threshold = self.options.null_score_diff_threshold
+        threshold = float(self.options.null_score_diff_threshold)
         found = []
         for n_best in self._lists(examples, results):
             texts = [answer.text for answer in n_best.answers]
             pairs = zip(texts, answers.probabilities(n_best.answers), strict=True)
-            text = n_best.text(threshold if isinstance(threshold, float) else 0.0)
+            text = n_best.text(threshold)
             found.append(AnswerPrediction(text, list(pairs), n_best.null_odds))
         return found
 

@@ -42,7 +42,8 @@ class RowRunner:
         batch_size: rows of a batch.
         grow: where shapes may differ, more short rows in a batch: never more tokens than
             `batch_size` rows of S tokens have.
-        fixed_length: S where all batches must have the same shape, None where they may differ.
+        fixed_length: S where all batches must be so long, None where they may differ.
+        full_batches: whether they must all have `batch_size` rows.
         length_multiple: lengths of batches are multiples of this, where they may differ.
         jit_compile: by XLA; the shapes must be fixed then.
     """
@@ -57,6 +58,7 @@ class RowRunner:
         batch_size: int,
         grow: bool = True,
         fixed_length: int | None = None,
+        full_batches: bool = False,
         length_multiple: int = 1,
         jit_compile: bool = False,
     ) -> None:
@@ -68,7 +70,7 @@ class RowRunner:
         self._length_multiple = length_multiple
         self._features = tuple(features)
         # Parts of replicas must be of one size.
-        self._full = fixed_length is not None or replicas > 1
+        self._full = full_batches or replicas > 1
 
         def part(batch: Batch) -> Batch:
             if replicas == 1:
@@ -79,7 +81,7 @@ class RowRunner:
             return {name: tf.gather(value, numbers) for name, value in batch.items()}
 
         rows = self._batch_size if self._full else None
-        self._step = make_inference_step(
+        step = make_inference_step(
             lambda batch, training: model(part(batch), training=training),
             lambda outputs, batch: outputs_fn(outputs, part(batch)),
             {
@@ -91,6 +93,8 @@ class RowRunner:
             strategy,
             jit_compile,
         )
+        # Traced now, and never again.
+        self._step = step.get_concrete_function()
 
     def __call__(
         self, rows: Mapping[str, np.ndarray]

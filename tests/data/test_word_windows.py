@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.data.word_windows import WordWindows
+from bert_tf.data.word_windows import WordWindows, split_words
 from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
 
@@ -151,3 +151,27 @@ def test_pieces_are_those_of_the_tokenizer(tmp_path, lower):
     tokens = [token for word in words for token in tokenizer.tokenize(word) or ["[UNK]"]]
     ids = tokenizer.convert_tokens_to_ids(["[CLS]", *tokens, "[SEP]"])
     assert windows.inputs(0, 1)["input_ids"][0, : len(ids)].tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The U.N. said (twice): no.", "The U.N. said ( twice ) : no ."),
+        ("Mr. O'Brien of J. P. Morgan Inc.", "Mr. O'Brien of J. P. Morgan Inc ."),
+        ("Anna's dog, the boys' dog", "Anna 's dog , the boys ' dog"),
+        ('"St. Moritz", e.g., at 10.30', '" St. Moritz " , e.g. , at 10.30'),
+        ("it's Anna’s", "it 's Anna ’s"),
+        ("... _ 's", ". . . _ ' s"),
+        ("北京 in 中国.", "北 京 in 中 国 ."),
+        (" \t\n", ""),
+    ],
+)
+def test_words_of_a_text(text, words):
+    assert split_words(text) == words.split()
+
+
+@given(st.text(st.sampled_from("aB.'’s,_(- \t\u00e9")))
+def test_no_character_of_a_text_is_lost(text):
+    words = split_words(text)
+    assert "".join(words) == "".join(text.split())
+    assert all(words)

@@ -45,7 +45,7 @@ def runner(model, batch_size=4, features=FEATURES, **kwargs):
         {"grow": False},
         {"length_multiple": 8},
         {"fixed_length": MAX_SEQ_LENGTH},
-        {"fixed_length": MAX_SEQ_LENGTH, "jit_compile": True},
+        {"fixed_length": MAX_SEQ_LENGTH, "full_batches": True, "jit_compile": True},
     ],
 )
 def test_every_row_is_computed_once_as_if_alone(model, kwargs):
@@ -85,6 +85,8 @@ def test_batches_of_short_rows_have_more_of_them(model):
     # Longer than the rows it never is.
     assert shapes(model, [23], length_multiple=16) == [(1, 24)]
     fixed = shapes(model, lengths[:5], fixed_length=MAX_SEQ_LENGTH)
+    assert fixed == [(4, 24), (1, 24)]
+    fixed = shapes(model, lengths[:5], fixed_length=MAX_SEQ_LENGTH, full_batches=True)
     assert fixed == [(4, 24), (4, 24)]
 
 
