@@ -19,6 +19,7 @@ from bert_tf.options import ExtractionOptions
 from bert_tf.tasks import extraction
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import ROOT
+from tests.tasks.two_devices import run_on_two_devices
 
 LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
 
@@ -226,3 +227,28 @@ def test_a_line_that_is_not_utf8(tiny, folder):
     with pytest.raises(UserError, match=r"in\.txt:2: the file is not UTF-8"):
         run(tiny, folder)
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("pooling", ["none", "mean"])
+def test_two_devices_give_the_vectors_of_one(tiny, folder, pooling):
+    flags = {"pooling": pooling, "output_format": "npz"}
+    one = dict(np.load(run(tiny, folder, **flags)))
+    # Six texts: the last batch is not full.
+    run_on_two_devices("extract_features", options(tiny, folder, **flags))
+    two = dict(np.load(folder / "out"))
+    assert one.keys() == two.keys()
+    np.testing.assert_allclose(two.pop("features"), one.pop("features"), atol=1e-6)
+    for name, values in one.items():
+        np.testing.assert_array_equal(two[name], values)
+
+
+def test_a_layer_that_is_asked_for_twice(tiny, folder):
+    path = str(run(tiny, folder, layers="-1,-1", output_format="tfrecord", pooling="cls"))
+    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
+    assert len(record.features.feature["layer_-1"].float_list.value) == tiny.config.hidden_size
+
+
+def test_no_standard_input(tiny, folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="There is no standard input: pass the name of a file"):
+        run(tiny, folder, input_file="-")

@@ -1,11 +1,9 @@
 """predict_masked as a user runs it, against a plain computation, and with a real vocabulary."""
 
-import dataclasses
 import io
 import itertools
 import json
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -23,6 +21,7 @@ from bert_tf.tasks import masked_words
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import SIZES
 from tests.oracle import ROOT
+from tests.tasks.two_devices import run_on_two_devices
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
 BEGINS = ["a", "b", "good", "bad", "film", "the", ".", "goods", "über"]
@@ -305,21 +304,7 @@ def test_a_mistake_in_the_standard_input(model, folder, monkeypatch):
 
 def test_two_devices_give_the_words_of_one(model, folder):
     expected = run(model, folder, whole_word=True)
-    given = options(model, folder, whole_word=True, distribution_strategy="mirrored", batch_size=4)
-    arguments = [
-        f"--{field.name}={getattr(given, field.name)}"
-        for field in dataclasses.fields(given)
-        if getattr(given, field.name) != field.default
-    ]
-    code = (
-        "import sys, tensorflow as tf; from bert_tf import cli\n"
-        "(cpu,) = tf.config.list_physical_devices('CPU')\n"
-        "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
-        "tf.config.set_logical_device_configuration(cpu, two)\n"
-        "cli.predict_masked()"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
     lines = (folder / "out").read_text().splitlines()
     for ours, theirs in zip(map(json.loads, lines), expected, strict=True):
         assert_same(ours, theirs)

@@ -1,9 +1,6 @@
 """run_squad as a user runs it: training, answers, scores, and what is not right."""
 
-import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +16,8 @@ from bert_tf.evaluation import squad as scores
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
 from bert_tf.tokenization import FullTokenizer
-from tests.oracle import ROOT, golden
+from tests.oracle import golden
+from tests.tasks.two_devices import run_on_two_devices
 
 TEXT = "the good film was not slow it was a fast story the bad plot"
 
@@ -263,21 +261,7 @@ def test_two_devices_give_the_answers_of_one(tiny, folder):
     flags = {"do_eval": True, "predict_batch_size": 2}
     expected = squad.run(options(tiny, folder, **flags)).metrics
     one = read(folder, "nbest_predictions.json")
-    run = options(tiny, folder, distribution_strategy="mirrored", **flags)
-    arguments = [
-        f"--{field.name}={getattr(run, field.name)}"
-        for field in dataclasses.fields(run)
-        if getattr(run, field.name) != field.default
-    ]
-    code = (
-        "import sys, tensorflow as tf; from bert_tf import cli\n"
-        "(cpu,) = tf.config.list_physical_devices('CPU')\n"
-        "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
-        "tf.config.set_logical_device_configuration(cpu, two)\n"
-        "cli.run_squad()"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    run_on_two_devices("run_squad", options(tiny, folder, **flags))
     two = read(folder, "nbest_predictions.json")
     assert read(folder, "eval_results.json")["f1"] == pytest.approx(expected["f1"])
     for name, entries in one.items():

@@ -1,0 +1,35 @@
+"""Runs a script on two devices, which are parts of the CPU."""
+
+import dataclasses
+import subprocess
+import sys
+
+from tests.oracle import ROOT
+
+_CODE = """
+import sys
+import tensorflow as tf
+from bert_tf import cli
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+getattr(cli, sys.argv.pop(1))()
+"""
+
+
+def run_on_two_devices(script, options):
+    """In a process of its own, as devices are divided before TensorFlow does anything.
+
+    Args:
+        script: its function in `bert_tf.cli`.
+        options: of the script.
+    """
+    given = dataclasses.replace(options, distribution_strategy="mirrored")
+    arguments = [
+        f"--{field.name}={getattr(given, field.name)}"
+        for field in dataclasses.fields(given)
+        if getattr(given, field.name) != field.default
+    ]
+    command = [sys.executable, "-c", _CODE, script, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
