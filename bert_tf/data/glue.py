@@ -1,4 +1,4 @@
-"""Classification sets in TSV files (CoLA, MNLI, MRPC, XNLI): each is a row of a table.
+"""Classification sets in TSV files, those of GLUE and XNLI: each is a row of a table.
 
 To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
 """
@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bert_tf import files
 from bert_tf.data.features import InputExample
@@ -59,12 +60,52 @@ class TsvTask:
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
+_ENTAILMENT = ("entailment", "not_entailment")
 
-# Columns, guids and labels as the original release reads them. CoLA has a header only in its
-# test set, and MNLI's label stands last because dev has four columns more than train.
+
+def _mnli(kind: str) -> dict[str, Split]:
+    """MNLI with one of its two dev and test sets. Dev has four columns more than train."""
+    pair: dict[str, Any] = {"text_a": 8, "text_b": 9, "guid_column": 0}
+    dev, test = f"dev_{kind}", f"test_{kind}"
+    return {
+        "train": Split(file="train.tsv", label=LAST, guid="train", **pair),
+        "dev": Split(file=f"{dev}.tsv", label=LAST, guid=dev, **pair),
+        "test": Split(file=f"{test}.tsv", guid="test", **pair),
+    }
+
+
+def _glue(trained: tuple[int, ...], tested: tuple[int, ...], with_ids: bool) -> dict[str, Split]:
+    """Sets of GLUE that the original does not know: the label stands last, ids stand first.
+
+    Args:
+        trained: columns of the texts in the files to train and evaluate on.
+        tested: the same in the test file.
+        with_ids: whether the files to train and evaluate on have ids.
+    """
+    splits = {}
+    for name, texts in (("train", trained), ("dev", trained), ("test", tested)):
+        splits[name] = Split(
+            file=f"{name}.tsv",
+            text_a=texts[0],
+            text_b=texts[1] if len(texts) > 1 else None,
+            label=None if name == "test" else LAST,
+            guid=name,
+            guid_column=0 if with_ids or name == "test" else None,
+        )
+    return splits
+
+
+# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. CoLA has
+# a header only in its test set. Labels of QNLI and RTE are in the order of the alphabet, as MNLI's.
 TASKS: dict[str, TsvTask] = {
     task.name: task
     for task in (
+        TsvTask(
+            # The diagnostic set, for models that were trained on MNLI.
+            "ax",
+            _NLI_LABELS,
+            {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)},
+        ),
         TsvTask(
             "cola",
             ("0", "1"),
@@ -74,26 +115,8 @@ TASKS: dict[str, TsvTask] = {
                 "test": Split(file="test.tsv", text_a=1, guid="test"),
             },
         ),
-        TsvTask(
-            "mnli",
-            _NLI_LABELS,
-            {
-                "train": Split(
-                    file="train.tsv", text_a=8, text_b=9, label=LAST, guid="train", guid_column=0
-                ),
-                "dev": Split(
-                    file="dev_matched.tsv",
-                    text_a=8,
-                    text_b=9,
-                    label=LAST,
-                    guid="dev_matched",
-                    guid_column=0,
-                ),
-                "test": Split(
-                    file="test_matched.tsv", text_a=8, text_b=9, guid="test", guid_column=0
-                ),
-            },
-        ),
+        TsvTask("mnli", _NLI_LABELS, _mnli("matched")),
+        TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched")),
         TsvTask(
             "mrpc",
             ("0", "1"),
@@ -103,6 +126,11 @@ TASKS: dict[str, TsvTask] = {
                 "test": Split(file="test.tsv", text_a=3, text_b=4, guid="test"),
             },
         ),
+        TsvTask("qnli", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True)),
+        TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True)),
+        TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True)),
+        TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False)),
+        TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True)),
         TsvTask(
             "xnli",
             _NLI_LABELS,

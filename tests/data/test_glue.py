@@ -14,7 +14,8 @@ from bert_tf.errors import UserError
 from tests.data import Words
 from tests.oracle import data, golden
 
-SPLITS = [(task, split) for task in sorted(TASKS) for split in TASKS[task].splits]
+ORIGINAL = ("cola", "mnli", "mrpc", "xnli")
+SPLITS = [(task, split) for task in ORIGINAL for split in TASKS[task].splits]
 
 
 @pytest.fixture
@@ -101,6 +102,9 @@ def test_edge_cases_end_as_in_the_original(write, tmp_path, name):
     [
         ("cola", "CoLA", {"train": 8551, "dev": 1043, "test": 1063}),
         ("mrpc", "MRPC", {"train": 3668, "dev": 408, "test": 1725}),
+        ("rte", "RTE", {"train": 2490, "dev": 277, "test": 3000}),
+        ("sst-2", "SST-2", {"train": 67349, "dev": 872, "test": 1821}),
+        ("wnli", "WNLI", {"train": 635, "dev": 71, "test": 146}),
     ],
 )
 def test_published_sets_are_read_whole(task, folder, counts):
@@ -138,16 +142,48 @@ def test_known_rows_of_mrpc():
     assert test[-1].text_a.startswith("Sobig.F spreads when unsuspecting computer users")
 
 
-def test_another_set_is_another_row():
-    rte = TsvTask(
-        "rte",
-        ("entailment", "not_entailment"),
-        {"dev": Split(file="dev.tsv", text_a=1, text_b=2, label=3, guid="dev", guid_column=0)},
-    )
-    examples = read_examples(rte, "dev", str(data("glue/RTE")))
-    assert len(examples) == 277
-    assert {example.label for example in examples} == set(rte.labels)
-    assert [example.guid for example in examples[:2]] == ["dev-0", "dev-1"]
+def test_known_rows_of_other_sets():
+    sst = str(data("glue/SST-2"))
+    text = "it 's a charming and often affecting journey . "
+    assert read_examples(TASKS["sst-2"], "dev", sst)[0] == InputExample("dev-1", text, None, "1")
+    first = read_examples(TASKS["sst-2"], "test", sst)[0]
+    assert first == InputExample("test-0", "uneasy mishmash of styles and genres .", None, "0")
+    rte = read_examples(TASKS["rte"], "dev", str(data("glue/RTE")))
+    assert (rte[0].guid, rte[0].label) == ("dev-0", "not_entailment")
+    assert rte[0].text_b == "Christopher Reeve had an accident."
+    assert {example.label for example in rte} == {"entailment", "not_entailment"}
+    wnli = read_examples(TASKS["wnli"], "train", str(data("glue/WNLI")))
+    assert (wnli[0].text_b, wnli[0].label) == ("The carrot had a hole.", "1")
+
+
+# Of sets whose files are not here, in the layout of the GLUE benchmark's downloads.
+OTHER_LAYOUTS = [
+    ("qqp", "train", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n7\t1\t2\ta?\tb?\t1\n"),
+    ("qqp", "test", "id\tquestion1\tquestion2\n7\ta?\tb?\n"),
+    ("qnli", "dev", "index\tquestion\tsentence\tlabel\n7\ta?\tb?\tnot_entailment\n"),
+    ("qnli", "test", "index\tquestion\tsentence\n7\ta?\tb?\n"),
+    ("mnli-mm", "dev", "h\n7" + "\t-" * 7 + "\ta?\tb?" + "\t-" * 5 + "\tneutral\n"),
+    ("mnli-mm", "test", "h\n7" + "\t-" * 7 + "\ta?\tb?\n"),
+    ("ax", "test", "index\tsentence1\tsentence2\n7\ta?\tb?\n"),
+]
+
+
+@pytest.mark.parametrize(("task", "split", "content"), OTHER_LAYOUTS)
+def test_layouts_of_glue(write, task, split, content):
+    (example,) = read_examples(TASKS[task], split, write(task, split, content))
+    assert (example.text_a, example.text_b) == ("a?", "b?")
+    assert example.guid.endswith("-7")
+    labels = {"qqp": "1", "qnli": "not_entailment", "mnli-mm": "neutral"}
+    assert example.label == (TASKS[task].labels[0] if split == "test" else labels[task])
+
+
+def test_mismatched_sets_have_files_of_their_own():
+    files = {split: columns.file for split, columns in TASKS["mnli-mm"].splits.items()}
+    assert files == {
+        "train": "train.tsv",
+        "dev": "dev_mismatched.tsv",
+        "test": "test_mismatched.tsv",
+    }
 
 
 def test_a_set_with_numbers_for_labels_is_a_row_too():
@@ -171,8 +207,8 @@ def test_case_does_not_matter_in_names_of_tasks(name):
 
 
 def test_an_unknown_task_is_answered_with_the_known_ones():
-    with pytest.raises(UserError, match=r"'sst-2'.*cola, mnli, mrpc, xnli.*--task_name"):
-        task_named("sst-2")
+    with pytest.raises(UserError, match=r"'sst'.*ax, cola, .*, sst-2, wnli, xnli.*--task_name"):
+        task_named("sst")
 
 
 def test_a_missing_folder_is_named(tmp_path):
