@@ -13,6 +13,8 @@ HAS_TEXT_WHEEL = (
     "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
 )
 
+METRICS = ["scipy>=1.11"]  # correlations, where labels are numbers
+
 NER = ["seqeval>=1.2.2"]  # the figures of run_ner.py, as in the CoNLL shared tasks
 
 TEST = [
@@ -20,6 +22,7 @@ TEST = [
     "pytest-xdist>=3.6",  # tests on two cores
     "hypothesis>=6",  # property tests, where the inputs are open-ended
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
+    *METRICS,
     *NER,
 ]
 
@@ -46,6 +49,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
         "ner": NER,
+        "metrics": METRICS,
         # What the compiled tokenizer is compared with; Spearman's correlation.
         "benchmark": ["tokenizers>=0.20", "scipy>=1.11"],
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster

@@ -35,11 +35,11 @@ class Predictor:
 
     | script | an input | a prediction |
     |---|---|---|
-    | `run_classifier` | a text, or a tuple of two | `classification.ClassPrediction` |
-    | `run_squad` | a tuple: question, text | `squad.AnswerPrediction` |
-    | `run_ner` | a text, or a tuple of words | `ner.LabeledWords` |
-    | `predict_masked` | a text with `[MASK]` | for each mask a list of `candidates.Candidate` |
-    | `extract_features` | a text, or a tuple of two | `extraction.TextFeatures` |
+    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`; for STS-B a number |
+    | `run_squad` | a tuple: question, text | `AnswerPrediction` |
+    | `run_ner` | a text, or a tuple of words | `LabeledWords` |
+    | `predict_masked` | a text with `[MASK]` | for each mask a list of `Candidate` |
+    | `extract_features` | a text, or a tuple of two | `TextFeatures` |
 
     They are computed as the script computes them: a text that is longer than `max_seq_length` is
     cut, or goes through several windows where the task has them.

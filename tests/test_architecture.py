@@ -37,8 +37,9 @@ ALLOWED = {
     "modeling": {"keras"},
     "optimization": {"keras"},
     "evaluation": {"numpy"},
-    # Inside of a function: an extra.
+    # Inside of functions: extras.
     "evaluation/entities": {"seqeval"},
+    "evaluation/metrics": {"numpy", "scipy"},
     "batch_tokenization": {"numpy"},
     # Inside of functions, where it can be.
     "fast_wordpiece": {"tensorflow", "tensorflow_text"},

@@ -1,4 +1,4 @@
-"""Classification sets in TSV files, those of GLUE and XNLI: each is a row of a table.
+"""Sets in TSV files, those of GLUE and XNLI: each is a row of a table.
 
 To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
 """
@@ -130,6 +130,7 @@ TASKS: dict[str, TsvTask] = {
         TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True)),
         TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True)),
         TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False)),
+        TsvTask("sts-b", (), _glue((7, 8), (7, 8), with_ids=True)),
         TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True)),
         TsvTask(
             "xnli",

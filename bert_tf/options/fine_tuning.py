@@ -54,9 +54,9 @@ class ClassifierOptions(FineTuningOptions):
     data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
     task_name: str | None = option(
         None,
-        "Name of the task, in any case: cola, mnli, mrpc or xnli; new are sst-2, qqp, qnli, rte, "
-        "wnli, mnli-mm (evaluated on the mismatched sets) and ax (the diagnostic set, prediction "
-        "only).",
+        "Name of the task, in any case: cola, mnli, mrpc or xnli; new are sst-2, sts-b (numbers), "
+        "qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets) and ax (the diagnostic "
+        "set, prediction only).",
         required=True,
     )
     eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")

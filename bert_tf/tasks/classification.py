@@ -1,4 +1,4 @@
-"""Classes of texts and of pairs of texts: what `run_classifier.py` runs."""
+"""Classes of texts and of pairs of texts, or numbers: what `run_classifier.py` runs."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,11 @@ from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
-from bert_tf.evaluation.metrics import classification_metrics
+from bert_tf.evaluation.metrics import (
+    classification_metrics,
+    regression_metrics,
+    require_scipy,
+)
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions
@@ -144,6 +148,64 @@ class Classification(Task):
         return [ClassPrediction(max(row, key=row.__getitem__), row) for row in found]
 
 
+class Regression(Classification):
+    """A TSV data set whose labels are numbers, STS-B for instance; see `Classification`.
+
+    The head has one output, and the loss is its squared error.
+    """
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """`input_ids`, `input_mask`, `segment_ids`, `label_ids` (numbers), `is_real_example`."""
+        return (
+            *sequence_features(self.max_seq_length),
+            Feature("label_ids", dtype="float32"),
+            Feature("is_real_example"),
+        )
+
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Encoder, and a head with one output."""
+        return BertClassifier(self.config, 1, **kwargs)
+
+    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
+        """Squared error [B]."""
+        return keras.ops.square(outputs["logits"][:, 0] - batch["label_ids"])
+
+    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What `regression_metrics` takes."""
+        return {
+            **self.predict_outputs(outputs, batch),
+            "label_ids": batch["label_ids"],
+            "per_example_loss": self.loss(outputs, batch),
+        }
+
+    def metrics(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """`eval_pearson`, `eval_spearman` and `eval_loss`."""
+        return dict(regression_metrics(**results))
+
+    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` [B]."""
+        return {"values": outputs["logits"][:, 0]}
+
+    def write_predictions(
+        self,
+        examples: Sequence[InputExample],
+        predictions: Mapping[str, np.ndarray],
+        output_dir: str,
+    ) -> list[str]:
+        """`test_results.tsv`: a line for each example with its number."""
+        path = os.path.join(output_dir, TEST_RESULTS)
+        files.write_text(path, "".join(f"{value}\n" for value in predictions["values"]))
+        return [path]
+
+    def predictions_of(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
+    ) -> list[float]:
+        """The numbers of the texts."""
+        return results["values"].tolist() if len(examples) else []
+
+
 def make_task(options: ClassifierOptions) -> Classification:
     """The task that the options describe.
 
@@ -152,9 +214,8 @@ def make_task(options: ClassifierOptions) -> Classification:
     """
     tsv_task = glue.task_named(options.task_name or "")
     config, tokenizer = load_config_and_tokenizer(options)
-    return Classification(
-        tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length
-    )
+    kind = Classification if tsv_task.labels else Regression
+    return kind(tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length)
 
 
 def run(options: ClassifierOptions) -> finetune.Results:
@@ -168,4 +229,7 @@ def run(options: ClassifierOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
-    return finetune.run(make_task(options), options)
+    task = make_task(options)
+    if options.do_eval and isinstance(task, Regression):
+        require_scipy()
+    return finetune.run(task, options)

@@ -34,8 +34,10 @@ class TaskPredictor:
         with training.explained_errors():
             model = engine.build_model(task.build_model, recompute_layers=False)
             _restore(model, options.output_dir or "")
+            # What the model takes; labels, which nobody knows, are none of it.
+            features = [feature for feature in task.features("predict") if feature.per_token]
             self._runner = engine.row_runner(
-                model, task.predict_outputs, task.features("predict"), options.predict_batch_size
+                model, task.predict_outputs, features, options.predict_batch_size
             )
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

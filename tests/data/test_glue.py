@@ -103,6 +103,7 @@ def test_edge_cases_end_as_in_the_original(write, tmp_path, name):
         ("cola", "CoLA", {"train": 8551, "dev": 1043, "test": 1063}),
         ("mrpc", "MRPC", {"train": 3668, "dev": 408, "test": 1725}),
         ("rte", "RTE", {"train": 2490, "dev": 277, "test": 3000}),
+        ("sts-b", "STS-B", {"train": 5749, "dev": 1500, "test": 1379}),
         ("sst-2", "SST-2", {"train": 67349, "dev": 872, "test": 1821}),
         ("wnli", "WNLI", {"train": 635, "dev": 71, "test": 146}),
     ],
@@ -187,9 +188,7 @@ def test_mismatched_sets_have_files_of_their_own():
 
 
 def test_a_set_with_numbers_for_labels_is_a_row_too():
-    sts = TsvTask(
-        "sts-b", (), {"dev": Split(file="dev.tsv", text_a=7, text_b=8, label=LAST, guid="dev")}
-    )
+    sts = TASKS["sts-b"]
     examples = read_examples(sts, "dev", str(data("glue/STS-B")))
     features = convert_examples_to_features(examples, sts.labels, 32, Words())
     scores = [feature.label_id for feature in features]
@@ -207,7 +206,7 @@ def test_case_does_not_matter_in_names_of_tasks(name):
 
 
 def test_an_unknown_task_is_answered_with_the_known_ones():
-    with pytest.raises(UserError, match=r"'sst'.*ax, cola, .*, sst-2, wnli, xnli.*--task_name"):
+    with pytest.raises(UserError, match=r"'sst'.*ax, cola, .*, sts-b, wnli, xnli.*--task_name"):
         task_named("sst")
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import logging
+import random
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, training
 from bert_tf.data import records
-from bert_tf.evaluation.metrics import classification_metrics
+from bert_tf.errors import UserError
+from bert_tf.evaluation.metrics import classification_metrics, regression_metrics
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
+from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification, engine, finetune
+from tests.conftest import WORDS
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 
@@ -372,3 +377,55 @@ def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
     assert metrics["loss"] == pytest.approx(np.mean([batch.mean() for batch in batches]), abs=1e-7)
     assert metrics["eval_loss"] == pytest.approx(losses.mean(), abs=1e-7)
     assert metrics["loss"] != metrics["eval_loss"]
+
+
+def test_numbers_for_labels(tiny, tmp_path):
+    folder = tmp_path / "sts-b"
+    folder.mkdir()
+    rng = random.Random(4)
+    header = "\t".join("abcdefghi")
+    for split, rows in (("train", 40), ("dev", 12), ("test", 7)):
+        lines = [header if split == "test" else f"{header}\tscore"]
+        for row in range(rows):
+            words = rng.choices(WORDS, k=5)
+            # How many words are "good" is what there is to find out.
+            score = f"\t{float(words.count('good'))}" if split != "test" else ""
+            lines.append(f"{row}" + "\t-" * 6 + f"\t{' '.join(words)}\tthe film{score}")
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    flags = {"task_name": "STS-B", "data_dir": str(folder), "learning_rate": 3e-3}
+    steps = {"do_train": True, "do_eval": True, "do_predict": True, "num_train_epochs": 2}
+    found = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
+    assert found.keys() == {"eval_pearson", "eval_spearman", "eval_loss", "loss", "global_step"}
+    out = tmp_path / "out"
+    values = [float(line) for line in (out / "test_results.tsv").read_text().splitlines()]
+    texts = [line.split("\t")[7:9] for line in (folder / "test.tsv").read_text().splitlines()]
+    predictor = Predictor.from_output_dir(out)
+    assert predictor([tuple(pair) for pair in texts[1:]]) == pytest.approx(values, abs=1e-5)
+    # The figures are those of the values.
+    again = options(tiny, tmp_path, **flags, do_eval=True)
+    assert classification.run(again).metrics == found
+    rows = [line.split("\t")[7:] for line in (folder / "dev.tsv").read_text().splitlines()[1:]]
+    scores = np.array([float(score) for *_, score in rows])
+    given = np.array(predictor([(a, b) for a, b, _ in rows]))
+    assert found["eval_loss"] == pytest.approx(np.square(given - scores).mean(), rel=1e-4)
+    assert found["eval_pearson"] == pytest.approx(np.corrcoef(given, scores)[0, 1], abs=1e-4)
+
+
+def test_correlations():
+    numbers = np.float32([1, 2, 3, 4])
+    curve = np.float32([1, 10, 100, 1000])
+    found = regression_metrics(curve, numbers, np.float32([1, 2, 3, 6]))
+    assert found["eval_spearman"] == 1
+    assert found["eval_pearson"] == pytest.approx(np.corrcoef(curve, numbers)[0, 1])
+    assert found["eval_loss"] == 3
+    # Of what is always the same there is none.
+    same = regression_metrics(0 * numbers, numbers, numbers)
+    assert same["eval_pearson"] == same["eval_spearman"] == 0
+
+
+def test_correlations_need_scipy(tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    run = options(tiny, tmp_path, task_name="STS-B", do_eval=True)
+    with pytest.raises(UserError, match=r'scipy.*pip install "\.\[metrics\]"'):
+        classification.run(run)
+    assert not (tmp_path / "out").exists()
