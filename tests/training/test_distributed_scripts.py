@@ -58,7 +58,14 @@ def pretraining(tiny, tmp_path_factory):
     return runs
 
 
-@pytest.mark.parametrize(("devices", "workers"), [(2, 1), (4, 1), (1, 2), (1, 3)])
+# More of them take long on few cores.
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("devices", "workers"),
+    [(2, 1), (1, 2), pytest.param(4, 1, marks=SLOW), pytest.param(1, 3, marks=SLOW)],
+)
 def test_pretraining(pretraining, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(pretraining, name, devices, workers)

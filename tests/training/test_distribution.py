@@ -68,14 +68,15 @@ def assert_equal_to_one_device(runs, name, workers=1):
     assert len(np.unique(reference[:, 0].round(5))) == 13
 
 
-@pytest.mark.parametrize("devices", [2, 4])
+# More of them take long on few cores.
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_mirrored_devices_equal_one(runs, devices):
     name = f"mirrored{devices}"
     runs.run(runs.command(name, devices, distribution_strategy="mirrored"))
     assert_equal_to_one_device(runs, name)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_workers_equal_one_process(runs, workers):
     name = f"workers{workers}"
     done = runs.run(runs.launch(name, workers))
