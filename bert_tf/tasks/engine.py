@@ -131,6 +131,18 @@ class Engine:
             " on each" if replicas > 1 else "",
         )
 
+    def require_one_process(self) -> None:
+        """Refuses several workers, for what does not divide its input among them.
+
+        Raises:
+            UserError: there are several.
+        """
+        if self.devices.workers > 1:
+            raise UserError(
+                "This works in one process: divide the input, and start it for each part without "
+                "TF_CONFIG"
+            )
+
     def require_same(self, value: int, what: str, folder: str) -> None:
         """Waits for all workers, and refuses those whose figure is not the chief's.
 

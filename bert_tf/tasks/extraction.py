@@ -17,7 +17,6 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
-from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.progress import bar, log
@@ -129,11 +128,7 @@ class Extractor:
 
     def __init__(self, options: ExtractionOptions) -> None:
         engine = Engine(options)
-        if engine.devices.workers > 1:
-            raise UserError(
-                "extract_features.py works in one process: divide the input file, and start it "
-                "for each part without TF_CONFIG"
-            )
+        engine.require_one_process()
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.texts = self.cut = 0

@@ -142,11 +142,7 @@ class MaskedWords:
 
     def __init__(self, options: MaskedWordsOptions) -> None:
         engine = Engine(options)
-        if engine.devices.workers > 1:
-            raise UserError(
-                "predict_masked.py works in one process: divide the input file, and start it for "
-                "each part without TF_CONFIG"
-            )
+        engine.require_one_process()
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
             raise UserError(

@@ -28,8 +28,7 @@ class TaskPredictor:
 
     def __init__(self, task: Task, options: FineTuningOptions) -> None:
         engine = Engine(options)
-        if engine.devices.workers > 1:
-            raise UserError("A Predictor works in one process: start it without TF_CONFIG")
+        engine.require_one_process()
         self._task = task
         with training.explained_errors():
             model = engine.build_model(task.build_model, recompute_layers=False)

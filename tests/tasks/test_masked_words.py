@@ -18,6 +18,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.tasks import masked_words
+from bert_tf.tasks.engine import Engine
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import SIZES
 from tests.oracle import ROOT
@@ -401,7 +402,10 @@ def test_the_other_head_may_be_missing(model, folder):
 
 
 def test_several_processes_are_refused(model, folder, monkeypatch):
-    devices = SimpleNamespace(workers=2)
-    monkeypatch.setattr(masked_words, "Engine", lambda _: SimpleNamespace(devices=devices))
+    class OfTwo(Engine):
+        def __init__(self, options):
+            self.devices = SimpleNamespace(workers=2)
+
+    monkeypatch.setattr(masked_words, "Engine", OfTwo)
     with pytest.raises(UserError, match="works in one process"):
         run(model, folder)
