@@ -13,8 +13,6 @@ HAS_TEXT_WHEEL = (
     "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
 )
 
-METRICS = ["scipy>=1.11"]  # correlations, where labels are numbers
-
 NER = ["seqeval>=1.2.2"]  # the figures of run_ner.py, as in the CoNLL shared tasks
 
 TEST = [
@@ -22,7 +20,6 @@ TEST = [
     "pytest-xdist>=3.6",  # tests on two cores
     "hypothesis>=6",  # property tests, where the inputs are open-ended
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
-    *METRICS,
     *NER,
 ]
 
@@ -44,14 +41,15 @@ setup(
         "absl-py>=2",  # flags as the original parses them
         "numpy>=1.26",  # records, metrics, checkpoint arrays
         "tqdm>=4.66",  # the progress bar
+        "scikit-learn>=1.4",  # figures of evaluations
+        "scipy>=1.11",  # correlations
+        "matplotlib>=3.8",  # pictures of an evaluation and of a training
     ],
     extras_require={
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
         "ner": NER,
-        "metrics": METRICS,
-        # What the compiled tokenizer is compared with; Spearman's correlation.
-        "benchmark": ["tokenizers>=0.20", "scipy>=1.11"],
+        "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
     },

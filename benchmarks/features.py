@@ -20,7 +20,7 @@ import tensorflow as tf
 from benchmarks import plain, timing
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample
-from bert_tf.data.packing import convert_examples
+from bert_tf.data.packing import convert_examples, label_ids_of
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.tokenization import FullTokenizer
@@ -55,7 +55,7 @@ def main() -> None:
     def package(rows: list[tuple[str, str]]) -> None:
         examples = [InputExample(str(n), text, label=label) for n, (text, label) in enumerate(rows)]
         batches = map_in_order(
-            lambda some: convert_examples(some, ("0", "1"), length, fast),
+            lambda some: convert_examples(some, label_ids_of(some, ("0", "1")), length, fast),
             chunks(examples, TOGETHER),
         )
         write_records(ours, features, batches)

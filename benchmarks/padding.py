@@ -28,7 +28,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import glue
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.packing import convert_examples
+from bert_tf.data.packing import convert_examples, label_ids_of
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
@@ -63,7 +63,7 @@ def main() -> None:
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     folder = tempfile.TemporaryDirectory()
     path, few = f"{folder.name}/train.tf_record", f"{folder.name}/few.tf_record"
-    batch = convert_examples(examples, task.labels, length, tokenizer)
+    batch = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
     write_records(path, features, [batch])
     write_records(few, features, [{name: rows[:PREDICTED] for name, rows in batch.items()}])
 
@@ -87,17 +87,16 @@ def main() -> None:
 
     def predict(way: dict) -> np.ndarray:
         dataset = read_dataset(few, features, size, row_numbers=True, **way)
-        results = training.run_batches(
+        step = training.make_inference_step(
             inference,
             lambda outputs, batch: {
                 "probabilities": outputs["probabilities"],
                 "losses": cross_entropy(outputs["logits"], batch["label_ids"])[:, None],
             },
-            dataset,
-            strategy=strategy,
-            num_examples=PREDICTED,
-            what="predict",
+            dataset.element_spec,
+            strategy,
         )
+        results = training.run_batches(step, dataset, num_examples=PREDICTED, what="predict")
         return np.concatenate([results["probabilities"], results["losses"]], axis=1)
 
     found = [predict(way) for way in WAYS.values()]

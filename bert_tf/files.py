@@ -324,13 +324,22 @@ def write_text(path: str, text: str) -> None:
     Raises:
         UserError: as `replacing`.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes a file under a temporary name and renames it.
+
+    Raises:
+        UserError: as `replacing`.
+    """
     with replacing(path) as temporary:
         if is_remote(path):
-            with _gfile().GFile(temporary, "w") as file:
-                file.write(text)
+            with _gfile().GFile(temporary, "wb") as file:
+                file.write(content)
             return
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content)
             file.flush()
             # Renamed before its content is on the disk, it would be empty after a power cut.
             os.fsync(file.fileno())

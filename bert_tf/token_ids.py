@@ -33,11 +33,22 @@ class TokenIds:
         """Tokens of each text, int64 [B]."""
         return np.diff(self.row_splits)
 
-    def take(self, rows: np.ndarray) -> "TokenIds":
-        """The texts of these numbers, in this order."""
-        lengths = self.lengths[rows]
+    def take(
+        self,
+        rows: np.ndarray,
+        first: np.ndarray | int = 0,
+        lengths: np.ndarray | None = None,
+    ) -> "TokenIds":
+        """The texts of these numbers, in this order, or a part of each.
+
+        Args:
+            rows: int64 [N], numbers of texts.
+            first: the token that the part begins with [N].
+            lengths: tokens of the part [N]; by default all of the text.
+        """
+        lengths = self.lengths[rows] if lengths is None else lengths
         ends = np.cumsum(lengths)
-        places = np.repeat(self.row_splits[rows] - (ends - lengths), lengths)
+        places = np.repeat(self.row_splits[rows] + first - (ends - lengths), lengths)
         places += np.arange(len(places))
         return TokenIds(
             self.ids[places],

@@ -6,7 +6,7 @@ names of the variables in it are the paths of the Keras variables (see `bert_tf.
 there is no table that maps one to the other.
 """
 
-from bert_tf.checkpoint.folder import latest, names_in, newest_readable, resolve
+from bert_tf.checkpoint.folder import add_newest, latest, names_in, newest_readable, resolve
 from bert_tf.checkpoint.model import (
     Restored,
     named_variables,
@@ -16,11 +16,20 @@ from bert_tf.checkpoint.model import (
     save,
     summarize,
 )
-from bert_tf.checkpoint.tensors import UnreadableCheckpoint, read, shapes, step_of, write
+from bert_tf.checkpoint.tensors import (
+    GLOBAL_STEP,
+    UnreadableCheckpoint,
+    read,
+    shapes,
+    step_of,
+    write,
+)
 
 __all__ = [
+    "GLOBAL_STEP",
     "Restored",
     "UnreadableCheckpoint",
+    "add_newest",
     "latest",
     "named_variables",
     "names_in",

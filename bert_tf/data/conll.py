@@ -168,7 +168,7 @@ class _Layout:
                 f"{_count(self.width)} in {self.first}: {_shown(columns)}. Each word needs the "
                 "same columns; between sentences there is a blank line"
             )
-        if self.label is not None and not _LABEL.fullmatch(columns[self.label]):
+        if self.label is not None and not is_label(columns[self.label]):
             raise UserError(
                 f"{place}: {columns[self.label][:_SHOWN_CHARACTERS]!r} in column {self.label + 1} "
                 "is not a label: O, or B-, I-, E- or S- with the kind of an entity, as B-PER. "
@@ -210,25 +210,6 @@ def label_list(labels: Sequence[str]) -> list[str]:
     return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
 
 
-def read_label_list(path: str) -> list[str]:
-    """Reads a file with a label on each line, the first one that of the model's first output.
-
-    Raises:
-        UserError: it cannot be read, has no label, has one twice or something else.
-    """
-    found: list[str] = []
-    for number, line in enumerate(files.read_lines(path), start=1):
-        if not _LABEL.fullmatch(line):
-            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
-        elif line in found:
-            problem = f"{line} stands there twice"
-        else:
-            found.append(line)
-            continue
-        raise UserError(
-            f"{path}:{number}: {problem}. The training writes this file, with a label on each "
-            "line; take it as it was, or train again"
-        )
-    if not found:
-        raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
-    return found
+def is_label(text: str) -> bool:
+    """Whether a text is a label in BIO or BIOES."""
+    return _LABEL.fullmatch(text) is not None

@@ -34,13 +34,14 @@ class InputExample:
         guid: a name for the example, unique in its split.
         text_a: the text, not tokenized.
         text_b: the second text of a pair; None or empty for single texts.
-        label: the label as it stands in the data; None where there is none.
+        label: the label as it stands in the data; several, where a text may have any number of
+            them; None where there is none.
     """
 
     guid: str
     text_a: str
     text_b: str | None = None
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -228,13 +229,17 @@ def convert_single_example(
         return InputFeatures(zeros, list(zeros), list(zeros), label_id=0, is_real_example=False)
 
     label_id = find_label_id(example, label_list)
+    packed = _packed(example, max_seq_length, tokenizer)
+    if ex_index < _EXAMPLES_SHOWN:
+        _log_example(example, packed, label_list)
+    return InputFeatures(packed.input_ids, packed.input_mask, packed.segment_ids, label_id)
+
+
+def _packed(example: InputExample, max_seq_length: int, tokenizer: Tokenizer) -> PackedSequence:
     tokens_a = tokenizer.tokenize(example.text_a)
     tokens_b = tokenizer.tokenize(example.text_b) if example.text_b else None
     truncate_to_fit(tokens_a, tokens_b, max_seq_length)
-    packed = pack(tokens_a, tokens_b, max_seq_length, tokenizer)
-    if ex_index < _EXAMPLES_SHOWN:
-        _log_example(example, packed, label_id)
-    return InputFeatures(packed.input_ids, packed.input_mask, packed.segment_ids, label_id)
+    return pack(tokens_a, tokens_b, max_seq_length, tokenizer)
 
 
 def convert_examples_to_features(
@@ -264,13 +269,13 @@ def find_label_id(example: InputExample, label_list: Sequence[str]) -> int | flo
         raise UserError(f"Example {example.guid} has no label")
     if not label_list:
         try:
-            return float(example.label)
+            return float(str(example.label))
         except ValueError:
             raise UserError(
                 f"Label {example.label!r} of example {example.guid} is not a number"
             ) from None
     try:
-        return list(label_list).index(example.label)
+        return list(label_list).index(str(example.label))
     except ValueError:
         raise UserError(
             f"Label {example.label!r} of example {example.guid} is not one of "
@@ -286,19 +291,21 @@ def log_examples(
 ) -> None:
     """Logs the first five examples in tokens and in numbers, at the level DEBUG."""
     if _logger.isEnabledFor(logging.DEBUG):
-        shown = examples[:_EXAMPLES_SHOWN]
-        convert_examples_to_features(shown, label_list, max_seq_length, tokenizer)
+        for example in examples[:_EXAMPLES_SHOWN]:
+            _log_example(example, _packed(example, max_seq_length, tokenizer), label_list)
 
 
-def _log_example(example: InputExample, packed: PackedSequence, label_id: int | float) -> None:
+def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequence[str]) -> None:
+    label = example.label
+    known = isinstance(label, str) and label in label_list
     _logger.debug(
         "Example %s\n  tokens: %s\n  input_ids: %s\n  input_mask: %s\n  segment_ids: %s\n"
-        "  label: %s (id = %s)",
+        "  label: %s%s",
         example.guid,
         " ".join(packed.tokens),
         " ".join(map(str, packed.input_ids)),
         " ".join(map(str, packed.input_mask)),
         " ".join(map(str, packed.segment_ids)),
-        example.label,
-        label_id,
+        label,
+        f" (id = {list(label_list).index(str(label))})" if known else "",
     )

@@ -49,14 +49,19 @@ class Split:
 
 @dataclass(frozen=True)
 class TsvTask:
-    """A data set: its name, its labels in the order of their ids, its splits by name.
+    """A data set.
 
-    No labels means that the label is a number, as in STS-B.
+    Attributes:
+        name: as `--task_name`.
+        labels: in the order of their ids; none where the label is a number, as in STS-B.
+        splits: by name.
+        submission: name of the file with predictions that gluebenchmark.com takes.
     """
 
     name: str
     labels: tuple[str, ...]
     splits: Mapping[str, Split]
+    submission: str | None = None
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -105,6 +110,7 @@ TASKS: dict[str, TsvTask] = {
             "ax",
             _NLI_LABELS,
             {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)},
+            "AX.tsv",
         ),
         TsvTask(
             "cola",
@@ -114,9 +120,10 @@ TASKS: dict[str, TsvTask] = {
                 "dev": Split(file="dev.tsv", has_header=False, text_a=3, label=1, guid="dev"),
                 "test": Split(file="test.tsv", text_a=1, guid="test"),
             },
+            "CoLA.tsv",
         ),
-        TsvTask("mnli", _NLI_LABELS, _mnli("matched")),
-        TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched")),
+        TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
+        TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
         TsvTask(
             "mrpc",
             ("0", "1"),
@@ -125,13 +132,14 @@ TASKS: dict[str, TsvTask] = {
                 "dev": Split(file="dev.tsv", text_a=3, text_b=4, label=0, guid="dev"),
                 "test": Split(file="test.tsv", text_a=3, text_b=4, guid="test"),
             },
+            "MRPC.tsv",
         ),
-        TsvTask("qnli", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True)),
-        TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True)),
-        TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True)),
-        TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False)),
-        TsvTask("sts-b", (), _glue((7, 8), (7, 8), with_ids=True)),
-        TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True)),
+        TsvTask("qnli", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "QNLI.tsv"),
+        TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True), "QQP.tsv"),
+        TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "RTE.tsv"),
+        TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False), "SST-2.tsv"),
+        TsvTask("sts-b", (), _glue((7, 8), (7, 8), with_ids=True), "STS-B.tsv"),
+        TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True), "WNLI.tsv"),
         TsvTask(
             "xnli",
             _NLI_LABELS,

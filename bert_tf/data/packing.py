@@ -9,40 +9,79 @@ import numpy as np
 
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
+from bert_tf.data.text_windows import cut_into_windows
 from bert_tf.token_ids import TokenIds
 
+CUT_TOKENS = "cut_tokens"
+"""Beside the features of rows: how many tokens of its texts each row lacks, int64 [B]."""
 
-def convert_examples(
-    examples: Sequence[InputExample],
-    label_list: Sequence[str],
-    max_seq_length: int,
-    tokenizer: BatchTokenizer,
-) -> dict[str, np.ndarray]:
-    """What `features.convert_single_example` gives, for many examples at once.
+
+def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
+    """The labels of examples as numbers.
 
     Args:
         examples: B of them.
         label_list: the labels in the order of their ids; empty when the label is a number.
-        max_seq_length: length of the rows.
-        tokenizer: of the model's vocabulary.
 
     Returns:
-        `input_ids`, `input_mask`, `segment_ids`: int32 [B, S]; `label_ids`: int32, or float32 for
-        numbers [B]; `is_real_example`: int32 [B].
+        int32, or float32 for numbers [B].
 
     Raises:
-        UserError: as `features.convert_single_example`.
+        UserError: as `features.find_label_id`.
     """
     labels = [find_label_id(example, label_list) for example in examples]
-    a = tokenizer.encode([example.text_a for example in examples])
-    pairs = any(example.text_b for example in examples)
-    b = tokenizer.encode([example.text_b or "" for example in examples]) if pairs else None
+    return np.array(labels, np.int32 if label_list else np.float32)
+
+
+def convert_examples(
+    examples: Sequence[InputExample],
+    label_ids: np.ndarray | None,
+    max_seq_length: int,
+    tokenizer: BatchTokenizer,
+    windows: bool = False,
+) -> dict[str, np.ndarray]:
+    """What `features.convert_single_example` gives, for many examples at once.
+
+    Args:
+        examples: of them, in B rows.
+        label_ids: one for each example; None where there are none.
+        max_seq_length: length of the rows.
+        tokenizer: of the model's vocabulary.
+        windows: read long texts in several rows, see `text_windows`, instead of cutting them.
+
+    Returns:
+        `input_ids`, `input_mask`, `segment_ids`: int32 [B, S]; `is_real_example`: int32 [B];
+        `label_ids` [B], if there are any; and `CUT_TOKENS`.
+
+    Raises:
+        UserError: `max_seq_length` has no room for the special tokens.
+    """
+    a, b = encode_texts(examples, tokenizer)
+    rows = np.arange(len(examples))
+    if windows:
+        rows, a, b = cut_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
+    packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
+    total = a.lengths + (b.lengths if b else 0)
+    # Of two special tokens or three, those that a text without a second one has.
+    kept = packed["input_mask"].sum(1) - 2 - (packed["segment_ids"].max(1, initial=0) > 0)
+    labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
-        **pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"]),
-        "label_ids": np.array(labels, np.int32 if label_list else np.float32),
-        "is_real_example": np.ones(len(examples), np.int32),
+        **packed,
+        **labels,
+        "is_real_example": np.ones(len(rows), np.int32),
+        CUT_TOKENS: total - kept,
     }
+
+
+def encode_texts(
+    examples: Sequence[InputExample], tokenizer: BatchTokenizer
+) -> tuple[TokenIds, TokenIds | None]:
+    """Ids of first and of second texts; None where no example has a second one."""
+    a = tokenizer.encode([example.text_a for example in examples])
+    if not any(example.text_b for example in examples):
+        return a, None
+    return a, tokenizer.encode([example.text_b or "" for example in examples])
 
 
 def pack_batch(

@@ -153,7 +153,10 @@ class _LabelModel(_EncoderWithHead):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         x = self.bert(inputs, training=training, dropout_seed=seeds[0])[encoded]
         logits = self.head(self.dropout(x, seeds[1], training=training))
-        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
+        # Of one output, a number, Keras' softmax warns.
+        several = self.num_labels > 1
+        probabilities = ops.softmax(logits, axis=-1) if several else ops.ones_like(logits)
+        return {"logits": logits, "probabilities": probabilities}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -17,6 +17,12 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
+def binary_cross_entropy(logits: Any, labels: Any) -> Any:
+    """Negative log-probability that each label is there or not: both [.., L] -> [.., L]."""
+    logits, labels = ops.cast(logits, "float32"), ops.cast(labels, "float32")
+    return ops.softplus(logits) - labels * logits
+
+
 def masked_lm_loss(logits: Any, label_ids: Any, label_weights: Any) -> tuple[Any, Any]:
     """Mean over the positions that carry weight, sum(w l) / (sum(w) + 1e-5).
 

@@ -4,13 +4,9 @@ A notebook makes the same objects that the command line makes:
 `classification.run(ClassifierOptions(task_name="MRPC", ...))`.
 """
 
+from bert_tf.options.classifier import ClassifierOptions
 from bert_tf.options.extraction import ExtractionOptions
-from bert_tf.options.fine_tuning import (
-    ClassifierOptions,
-    FineTuningOptions,
-    NerOptions,
-    SquadOptions,
-)
+from bert_tf.options.fine_tuning import FineTuningOptions, NerOptions, SquadOptions
 from bert_tf.options.masked_words import MaskedWordsOptions
 from bert_tf.options.pretraining import (
     PretrainingDataOptions,

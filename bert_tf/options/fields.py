@@ -1,6 +1,7 @@
 """What an option is made of, and which values make sense."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -41,8 +42,12 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def check_required(options: Any) -> None:
+def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
     """Refuses options without a value for what the script cannot do without.
+
+    Args:
+        options: of the script.
+        not_needed: names of options that it can do without this time.
 
     Raises:
         UserError: it names all flags that are missing.
@@ -50,7 +55,9 @@ def check_required(options: Any) -> None:
     missing = [
         field
         for field in dataclasses.fields(options)
-        if field.metadata["required"] and not getattr(options, field.name)
+        if field.metadata["required"]
+        and field.name not in not_needed
+        and not getattr(options, field.name)
     ]
     if missing:
         shown = "; ".join(f"--{field.name} ({field.metadata['help']})" for field in missing)

@@ -1,6 +1,7 @@
 """Options of the scripts that fine-tune."""
 
 import dataclasses
+import re
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
@@ -24,6 +25,40 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         limits=(0, 1),
     )
     predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
+    eval_every: str | None = option(
+        None,
+        "Evaluate on the dev set during the training, too: every so many steps (200) or epochs "
+        "(1epoch, 0.5epoch). The best weights are kept as best/model.ckpt in output_dir, and are "
+        "those that are evaluated and predicted with in the end.",
+        new=True,
+    )
+    best_metric: str = option(
+        "auto",
+        "Figure by which --eval_every finds the best weights, without its eval_: accuracy, f1, "
+        "loss and so on. auto: what is usual for the task.",
+        new=True,
+    )
+    early_stopping_patience: int = option(
+        0,
+        "End the training when so many evaluations of --eval_every in a row were not better than "
+        "the best one before. 0: never.",
+        new=True,
+        limits=(0, 2**31 - 1),
+    )
+    num_runs: int = option(
+        1,
+        "Train so many times, with --random_seed and the numbers after it, in the folders run_1, "
+        "run_2 and so on of output_dir; runs.json has mean, deviation and best of their figures.",
+        new=True,
+        limits=(1, 1000),
+    )
+    freeze_layers: int = option(
+        0,
+        "Leave the embeddings and so many of the first layers as they are, which is faster and "
+        "takes less memory.",
+        new=True,
+        limits=(0, 1000),
+    )
 
     def batch_size(self, split: str) -> int:
         """Rows of a batch of `train`, `eval` or `predict`."""
@@ -36,7 +71,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             UserError: a required option is missing, nothing is to be done, or a value makes no
                 sense; the message names the flag.
         """
-        check_required(self)
+        check_required(self, self._not_needed())
         self.check_case()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError(
@@ -45,21 +80,40 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             )
         check_values(self)
         self.profiled_steps()
+        self._check_evaluations()
 
+    def _not_needed(self) -> set[str]:
+        """Names of options that others make superfluous."""
+        return set()
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(FineTuningOptions):
-    """Options of `run_classifier.py`."""
+    def _check_evaluations(self) -> None:
+        if self.eval_every:
+            self.steps_between_evaluations(steps_per_epoch=1.0)
+            if not self.do_train:
+                raise UserError("--eval_every needs --do_train=true")
+        for name in ("early_stopping_patience", "best_metric"):
+            if not self.eval_every and getattr(self, name) not in (0, "auto"):
+                raise UserError(f"--{name} needs --eval_every, which says how often to evaluate")
+        if self.num_runs > 1 and not (self.do_train and self.do_eval):
+            raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
-    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
-    task_name: str | None = option(
-        None,
-        "Name of the task, in any case: cola, mnli, mrpc or xnli; new are sst-2, sts-b (numbers), "
-        "qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets) and ax (the diagnostic "
-        "set, prediction only).",
-        required=True,
-    )
-    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+    def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
+        """What `eval_every` is in steps, at least 1; None where it is not given.
+
+        Raises:
+            UserError: it is neither steps nor epochs.
+        """
+        if not self.eval_every:
+            return None
+        found = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())
+        number = float(found[1]) if found else 0.0
+        in_epochs = bool(found and found[2] and found[2].startswith("epoch"))
+        if not found or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
+            raise UserError(
+                "--eval_every must be a number of steps, as in 200, or of epochs, as in 1epoch or "
+                f"0.5epoch. Received: {self.eval_every}"
+            )
+        return max(1, round(number * steps_per_epoch)) if in_epochs else int(number)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

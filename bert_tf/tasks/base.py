@@ -1,7 +1,7 @@
 """The contract between a fine-tuning task and the runner."""
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -30,12 +30,14 @@ class Task(abc.ABC):
         evaluation_split: the split that is evaluated. Where it is `predict`, evaluation is of the
             predictions, and what serves both is done once.
         record_files: names of the records of each split.
-        result_files: names of what `write_predictions` writes.
+        result_files: names of what `write_predictions` and `write_evaluation` write.
+        best_metrics: figures that may tell the best weights, without `eval_`; the usual one first.
     """
 
     evaluation_split: str = "eval"
     record_files: Mapping[str, str] = RECORD_FILES
     result_files: Sequence[str] = ()
+    best_metrics: Sequence[str] = ()
 
     @abc.abstractmethod
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -63,8 +65,23 @@ class Task(abc.ABC):
         Several threads call it at once.
 
         Returns:
-            An array [n, ..] for each of `features`.
+            An array [n, ..] for each of `features`; beyond them there may be `CUT_TOKENS`.
         """
+
+    def num_rows(self, examples: Sequence[Any]) -> int:
+        """How many rows an epoch of these examples has.
+
+        By default as many as there are examples, as in the original, also where long ones become
+        several rows.
+        """
+        return len(examples)
+
+    def record_settings(self) -> Any:
+        """What the records depend on beside the examples and the vocabulary, for comparison.
+
+        Its `repr` is what counts. None: records are made anew each time.
+        """
+        return None
 
     @abc.abstractmethod
     def build_model(self, **kwargs: Any) -> keras.Model:
@@ -77,6 +94,10 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Loss of each row [B] from the model's outputs."""
+
+    def training_loss(self, examples: Sequence[Any]) -> Callable[[Any, Mapping[str, Any]], Any]:
+        """`loss`, or another one that only the training on these examples has."""
+        return self.loss
 
     def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What evaluation needs of each row: tensors [B, ..], `per_example_loss` [B] among them.
@@ -91,16 +112,37 @@ class Task(abc.ABC):
 
         Args:
             examples: of `evaluation_split`.
-            results: `eval_outputs` of all rows, in order; what `decode` gave where evaluation is of
-                the predictions.
+            results: what `combine` made of the `eval_outputs` of all rows; what `decode` gave where
+                evaluation is of the predictions.
         """
+
+    def write_evaluation(
+        self, examples: Sequence[Any], results: Any, output_dir: str
+    ) -> tuple[Mapping[str, Any], list[str]]:
+        """Writes what an evaluation has beyond figures.
+
+        Args:
+            examples: of `evaluation_split`.
+            results: as in `metrics`.
+            output_dir: where to.
+
+        Returns:
+            More for `eval_results.json`, and paths of files.
+        """
+        return {}, []
 
     @abc.abstractmethod
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What prediction needs of each row: tensors [B, ..]."""
 
+    def combine(
+        self, examples: Sequence[Any], results: Mapping[str, np.ndarray]
+    ) -> Mapping[str, np.ndarray]:
+        """From outputs of all rows, in order, to those of the examples."""
+        return results
+
     def decode(self, examples: Sequence[Any], results: Mapping[str, np.ndarray]) -> Any:
-        """From `predict_outputs` of all rows, in order, to what they say about the examples."""
+        """From what `combine` made of `predict_outputs` to what it says about the examples."""
         return results
 
     @abc.abstractmethod
@@ -129,5 +171,6 @@ class Task(abc.ABC):
 
         Args:
             examples: of `examples_of`.
-            results: `predict_outputs` of all rows, in order; empty where there are no rows.
+            results: what `combine` made of the `predict_outputs` of all rows; empty where there are
+                no rows.
         """

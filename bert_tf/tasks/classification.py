@@ -1,38 +1,40 @@
-"""Classes of texts and of pairs of texts, or numbers: what `run_classifier.py` runs."""
+"""One label of several for each text or pair of texts; and what `run_classifier.py` runs.
 
+B rows of a batch, E examples, L labels.
+"""
+
+import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
+from keras import ops
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.config import BertConfig
-from bert_tf.data import glue
-from bert_tf.data.features import InputExample, log_examples
-from bert_tf.data.packing import convert_examples
-from bert_tf.data.records import Feature, sequence_features
-from bert_tf.errors import UserError
+from bert_tf.data.features import InputExample
+from bert_tf.data.packing import label_ids_of
+from bert_tf.data.records import Feature
+from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.evaluation.metrics import (
     classification_metrics,
-    regression_metrics,
-    require_scipy,
+    classification_report,
+    describe_report,
 )
-from bert_tf.modeling import BertClassifier
+from bert_tf.evaluation.pictures import confusion_matrix_picture
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions
-from bert_tf.tasks import finetune
-from bert_tf.tasks.base import Task
-from bert_tf.tasks.prediction import require_texts
+from bert_tf.progress import log
+from bert_tf.tasks import finetune, text_sources
+from bert_tf.tasks.class_weights import label_weights
+from bert_tf.tasks.multilabel import MultiLabel
+from bert_tf.tasks.regression import Regression
 from bert_tf.tasks.start import load_config_and_tokenizer
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tasks.text_task import TextTask
 
-TEST_RESULTS = "test_results.tsv"
-
-# The original's data sets call the set that one evaluates on "dev", the set to predict "test".
-_FILE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
+CONFUSION_MATRIX = "confusion_matrix.png"
+# More are not to be told apart in a picture.
+_MOST_LABELS_IN_A_PICTURE = 40
 
 
 class ClassPrediction(NamedTuple):
@@ -42,62 +44,42 @@ class ClassPrediction(NamedTuple):
     probabilities: dict[str, float]
 
 
-class Classification(Task):
-    """A TSV data set of `bert_tf.data.glue` as a fine-tuning task.
+class Classification(TextTask):
+    """A set whose texts have one label each."""
 
-    Args:
-        tsv_task: files, columns and labels.
-        data_dir: folder with the files.
-        config: the model.
-        tokenizer: fits the model's vocabulary.
-        max_seq_length: length of the inputs.
-    """
+    @property
+    def result_files(self) -> Sequence[str]:
+        """With the picture of what was taken for what."""
+        return (*super().result_files, CONFUSION_MATRIX)
 
-    result_files = (TEST_RESULTS,)
+    @property
+    def best_metrics(self) -> Sequence[str]:
+        """Of two labels also the figures of the second one."""
+        of_two = ("f1", "precision", "recall") if len(self.data.labels) == 2 else ()
+        of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
+        return ("accuracy", *of_two, *of_all)
 
-    def __init__(
-        self,
-        tsv_task: glue.TsvTask,
-        data_dir: str,
-        config: BertConfig,
-        tokenizer: FullTokenizer,
-        max_seq_length: int,
-    ) -> None:
-        self.tsv_task = tsv_task
-        self.data_dir = data_dir
-        self.config = config
-        self.tokenizer = BatchTokenizer(tokenizer)
-        self.max_seq_length = max_seq_length
+    def label_feature(self) -> Feature:
+        """The place of the label among all."""
+        return Feature("label_ids")
 
-    def features(self, split: str) -> tuple[Feature, ...]:
-        """`input_ids`, `input_mask`, `segment_ids`, `label_ids`, `is_real_example`."""
-        return (
-            *sequence_features(self.max_seq_length),
-            Feature("label_ids"),
-            Feature("is_real_example"),
-        )
-
-    def read_examples(self, split: str) -> list[InputExample]:
-        """The examples of the data set's file for this split; there is at least one."""
-        file_split = _FILE_SPLITS[split]
-        examples = glue.read_examples(self.tsv_task, file_split, self.data_dir)
-        if not examples:
-            path = os.path.join(self.data_dir, self.tsv_task.splits[file_split].file)
-            raise UserError(f"{path} has not one example: there is nothing to {split} on")
-        log_examples(examples, self.tsv_task.labels, self.max_seq_length, self.tokenizer.reference)
-        return examples
-
-    def to_features(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
-        """One row for each example."""
-        return convert_examples(examples, self.tsv_task.labels, self.max_seq_length, self.tokenizer)
-
-    def build_model(self, **kwargs: Any) -> keras.Model:
-        """Encoder and classifier."""
-        return BertClassifier(self.config, len(self.tsv_task.labels), **kwargs)
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        """int32 [E]."""
+        return label_ids_of(examples, self.data.labels)
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Cross entropy [B]."""
         return cross_entropy(outputs["logits"], batch["label_ids"])
+
+    def training_loss(self, examples: Sequence[InputExample]) -> Callable:
+        """With `class_weights` the loss of a row counts as much as its label."""
+        if not self.options.class_weights:
+            return self.loss
+        counts = np.bincount(self.label_ids(examples), minlength=len(self.data.labels))
+        weights = label_weights(self.options.class_weights, self.data.labels, counts)
+        return lambda outputs, batch: (
+            ops.take(weights, batch["label_ids"]) * self.loss(outputs, batch)
+        )
 
     def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What `classification_metrics` takes."""
@@ -111,111 +93,63 @@ class Classification(Task):
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
-        """`eval_accuracy` and `eval_loss`."""
+        """The original's `eval_accuracy` and `eval_loss`, and figures by label."""
         return dict(classification_metrics(**results))
+
+    def write_evaluation(
+        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray], output_dir: str
+    ) -> tuple[Mapping[str, Any], list[str]]:
+        """Figures of each label, and a picture of what was taken for what."""
+        names = ("probabilities", "label_ids", "is_real_example")
+        labels = self.data.labels
+        report = classification_report(*(results[name] for name in names), labels=labels)
+        log.info("%s", describe_report(report))
+        if len(labels) > _MOST_LABELS_IN_A_PICTURE:
+            return report, []
+        path = os.path.join(output_dir, CONFUSION_MATRIX)
+        files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], labels))
+        return report, [path]
 
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """`probabilities` [B, L]."""
         return {"probabilities": outputs["probabilities"]}
 
-    def write_predictions(
-        self,
-        examples: Sequence[InputExample],
-        predictions: Mapping[str, np.ndarray],
-        output_dir: str,
-    ) -> list[str]:
-        """`test_results.tsv`: a line for each example, its probabilities in label order."""
-        lines = ["\t".join(str(p) for p in row) + "\n" for row in predictions["probabilities"]]
-        path = os.path.join(output_dir, TEST_RESULTS)
-        files.write_text(path, "".join(lines))
-        return [path]
+    def columns(
+        self, predictions: Mapping[str, np.ndarray]
+    ) -> tuple[list[str], Iterable[Sequence[Any]]]:
+        """The likeliest label, and the probability of each one."""
+        names = ["label", *(f"probability_{label}" for label in self.data.labels)]
+        pairs = zip(self.answers(predictions), predictions["probabilities"], strict=True)
+        return names, ([label, *row] for label, row in pairs)
 
-    def examples_of(self, inputs: Sequence[Any]) -> list[InputExample]:
-        """Texts, or tuples of two."""
-        require_texts(inputs, [1, 2], "a text, or a tuple of two")
-        # Which label makes no difference.
-        label = next(iter(self.tsv_task.labels), "0")
-        pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
-        return [InputExample("", *texts, label=label) for texts in pairs]
+    def answers(self, predictions: Mapping[str, np.ndarray]) -> list[str]:
+        """The likeliest labels."""
+        best = predictions["probabilities"].argmax(axis=1)
+        return [self.data.labels[int(place)] for place in best]
 
     def predictions_of(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> list[ClassPrediction]:
         """The labels of the texts."""
         rows = results["probabilities"].tolist() if len(examples) else []
-        labels = self.tsv_task.labels
+        labels = self.data.labels
         found = [dict(zip(labels, row, strict=True)) for row in rows]
         return [ClassPrediction(max(row, key=row.__getitem__), row) for row in found]
 
 
-class Regression(Classification):
-    """A TSV data set whose labels are numbers, STS-B for instance; see `Classification`.
-
-    The head has one output, and the loss is its squared error.
-    """
-
-    def features(self, split: str) -> tuple[Feature, ...]:
-        """`input_ids`, `input_mask`, `segment_ids`, `label_ids` (numbers), `is_real_example`."""
-        return (
-            *sequence_features(self.max_seq_length),
-            Feature("label_ids", dtype="float32"),
-            Feature("is_real_example"),
-        )
-
-    def build_model(self, **kwargs: Any) -> keras.Model:
-        """Encoder, and a head with one output."""
-        return BertClassifier(self.config, 1, **kwargs)
-
-    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Squared error [B]."""
-        return keras.ops.square(outputs["logits"][:, 0] - batch["label_ids"])
-
-    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What `regression_metrics` takes."""
-        return {
-            **self.predict_outputs(outputs, batch),
-            "label_ids": batch["label_ids"],
-            "per_example_loss": self.loss(outputs, batch),
-        }
-
-    def metrics(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
-        """`eval_pearson`, `eval_spearman` and `eval_loss`."""
-        return dict(regression_metrics(**results))
-
-    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` [B]."""
-        return {"values": outputs["logits"][:, 0]}
-
-    def write_predictions(
-        self,
-        examples: Sequence[InputExample],
-        predictions: Mapping[str, np.ndarray],
-        output_dir: str,
-    ) -> list[str]:
-        """`test_results.tsv`: a line for each example with its number."""
-        path = os.path.join(output_dir, TEST_RESULTS)
-        files.write_text(path, "".join(f"{value}\n" for value in predictions["values"]))
-        return [path]
-
-    def predictions_of(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
-    ) -> list[float]:
-        """The numbers of the texts."""
-        return results["values"].tolist() if len(examples) else []
+_KINDS = {CLASSIFICATION: Classification, MULTILABEL: MultiLabel, REGRESSION: Regression}
 
 
-def make_task(options: ClassifierOptions) -> Classification:
-    """The task that the options describe.
+def make_task(options: ClassifierOptions) -> TextTask:
+    """The task that the options describe, to be asked; no data are read for it.
 
     Raises:
-        UserError: configuration and vocabulary are not right, or there is no such task.
+        UserError: configuration and vocabulary are not right, there is no such task, or the labels
+            of the model are not known.
     """
-    tsv_task = glue.task_named(options.task_name or "")
     config, tokenizer = load_config_and_tokenizer(options)
-    kind = Classification if tsv_task.labels else Regression
-    return kind(tsv_task, options.data_dir or "", config, tokenizer, options.max_seq_length)
+    data = text_sources.of_checkpoint(options)
+    return _KINDS[data.problem_type](data, options, config, tokenizer)
 
 
 def run(options: ClassifierOptions) -> finetune.Results:
@@ -229,7 +163,9 @@ def run(options: ClassifierOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
-    task = make_task(options)
-    if options.do_eval and isinstance(task, Regression):
-        require_scipy()
-    return finetune.run(task, options)
+    # The model is looked at first: its files are small, and a set may be large.
+    config, tokenizer = load_config_and_tokenizer(options)
+    data = text_sources.of_files(options)
+    # What was found out about the data is kept with the training, for those who use the model.
+    options = dataclasses.replace(options, problem_type=data.problem_type)
+    return finetune.run(_KINDS[data.problem_type](data, options, config, tokenizer), options)

@@ -211,7 +211,12 @@ class Engine:
         return Trainer(optimizer, loss_scale, num_train_steps)
 
     def train(
-        self, model: keras.Model, trainer: Trainer, loss: training.Loss, batches: Any
+        self,
+        model: keras.Model,
+        trainer: Trainer,
+        loss: training.Loss,
+        batches: Any,
+        observer: training.Observer | None = None,
     ) -> None:
         """Trains from the optimizer's step up to the last.
 
@@ -220,6 +225,7 @@ class Engine:
             trainer: of `make_trainer`.
             loss: of a batch.
             batches: of `training_dataset`.
+            observer: see `training.train`.
         """
         options = self.options
         step_options = training.StepOptions(
@@ -245,7 +251,9 @@ class Engine:
             is_chief=self.devices.is_chief,
             workers=self.devices.workers,
         )
-        training.train(step, model, trainer.optimizer, batches, loop_options, trainer.loss_scale)
+        training.train(
+            step, model, trainer.optimizer, batches, loop_options, trainer.loss_scale, observer
+        )
 
     def training_dataset(
         self, paths: str | Sequence[str], features: Sequence[Feature], num_records: int, step: int
@@ -337,30 +345,56 @@ class Engine:
 
         With more examples than there are records, they are taken again from the first on.
         """
+        return self.batch_runner(
+            model,
+            outputs_fn,
+            paths,
+            features,
+            num_examples=num_examples,
+            batch_size=batch_size,
+            what=what,
+        )()
+
+    def batch_runner(
+        self,
+        model: keras.Model,
+        outputs_fn: Callable,
+        paths: str | Sequence[str],
+        features: Sequence[Feature],
+        *,
+        num_examples: int,
+        batch_size: int,
+        what: str,
+    ) -> Callable[[], dict[str, np.ndarray]]:
+        """`run_batches`, to be done as often as one likes while the model is trained."""
         replicas = self.devices.replicas
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
         full = self.fixed_shapes or replicas > 1
-        pad_to = -(-batch_size // replicas) * replicas if full else None
-        with self.strategy.scope():
-            model = training.cast_once(model, self.options.precision)
-        return training.run_batches(
-            model,
-            outputs_fn,
-            self.dataset(
-                paths,
-                features,
-                batch_size,
-                repeat=True,
-                take_records=num_examples,
-                pad_to=pad_to,
-                group_by_length=not self.fixed_shapes,
-                row_numbers=True,
-            ),
-            strategy=self.strategy,
-            num_examples=num_examples,
-            what=what,
-            jit_compile=self.jit_compile,
+        dataset = self.dataset(
+            paths,
+            features,
+            batch_size,
+            repeat=True,
+            take_records=num_examples,
+            pad_to=-(-batch_size // replicas) * replicas if full else None,
+            group_by_length=not self.fixed_shapes,
+            row_numbers=True,
         )
+        # Compiled once, unless weights are cast for it, which have to be cast anew.
+        steps: list[Any] = []
+
+        def run() -> dict[str, np.ndarray]:
+            if not steps or self.options.precision != "float32":
+                with self.strategy.scope():
+                    current = training.cast_once(model, self.options.precision)
+                steps[:] = [
+                    training.make_inference_step(
+                        current, outputs_fn, dataset.element_spec, self.strategy, self.jit_compile
+                    )
+                ]
+            return training.run_batches(steps[0], dataset, num_examples=num_examples, what=what)
+
+        return run
 
 
 def _num_parameters(model: keras.Model) -> int:

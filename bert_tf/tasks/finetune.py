@@ -1,24 +1,25 @@
-"""The one runner of all fine-tuning tasks: read, records, train, evaluate, predict."""
+"""The one way through all fine-tuning tasks: read, records, train, evaluate, predict."""
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from bert_tf import checkpoint, files, training
-from bert_tf.data import records
-from bert_tf.data.parallel import map_in_order
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
-from bert_tf.progress import bar, log
+from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
-from bert_tf.tasks.results import EVAL_FILES, Results, prepare_output_dir, write_metrics
+from bert_tf.tasks.repeated import run_names, write_summary
+from bert_tf.tasks.results import Results, prepare_output_dir
+from bert_tf.tasks.runner import Runner
 from bert_tf.tasks.start import restore_weights
+from bert_tf.tasks.validation import Validation, best_figure, score_of
 
 
 def run(task: Task, options: FineTuningOptions) -> Results:
@@ -29,172 +30,180 @@ def run(task: Task, options: FineTuningOptions) -> Results:
             has been changed then. Or a file cannot be written.
     """
     engine = Engine(options)
+    best_figure(options.best_metric, task.best_metrics)
     with training.explained_errors(engine.devices.workers):
-        return _run(task, options, engine)
+        if options.num_runs == 1:
+            return _run(task, options, engine, {}, options.output_dir or "")
+        return _run_repeatedly(task, options, engine)
 
 
-def _run(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
+def _run_repeatedly(task: Task, options: FineTuningOptions, engine: Engine) -> Results:
+    """Trains with several seeds, each in a folder of its own, on the same records."""
+    output_dir = options.output_dir or ""
+    examples: dict[str, Sequence[Any]] = {}
+    names = run_names(options.num_runs)
+    seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
+    found = []
+    for name, seed in zip(names, seeds, strict=True):
+        folder = os.path.join(output_dir, name)
+        engine.options = dataclasses.replace(
+            options, num_runs=1, random_seed=seed, output_dir=folder
+        )
+        log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
+        found.append(_run(task, engine.options, engine, examples, output_dir))
+        # The models of all runs would not fit into the memory of a device.
+        keras.backend.clear_session()
+    figure = best_figure(options.best_metric, task.best_metrics)
+    scores = [score_of(run.metrics, figure) for run in found]
+    if not engine.devices.is_chief:
+        return Results()
+    return write_summary(output_dir, found, seeds, scores.index(max(scores)))
+
+
+def _run(
+    task: Task,
+    options: FineTuningOptions,
+    engine: Engine,
+    examples: dict[str, Sequence[Any]],
+    records_dir: str,
+) -> Results:
+    """One training, evaluation and prediction.
+
+    Args:
+        task: that is run.
+        options: of this run.
+        engine: the devices.
+        examples: gets the splits that are needed and are not in it.
+        records_dir: folder of the records.
+    """
     keras.utils.set_random_seed(options.random_seed)
     model = engine.build_model(task.build_model, options.recompute_layers)
+    _freeze_layers(model, options.freeze_layers)
     if options.do_train:
         engine.check_training(model)
-    runner = _Runner(task, options, engine, model)
+    output_dir = options.output_dir or ""
     restored = restore_weights(
-        model, runner.output_dir, options.init_checkpoint, options.do_train, options.resume
+        model, output_dir, options.init_checkpoint, options.do_train, options.resume
     )
-
-    splits = ["train"] * options.do_train + [task.evaluation_split] * options.do_eval
-    splits += ["predict"] * options.do_predict
-    examples = {split: task.read_examples(split) for split in dict.fromkeys(splits)}
+    _read_examples(task, options, examples)
+    runner = Runner(task, options, engine, model, examples, records_dir)
     global_step = checkpoint.step_of(restored) if restored else 0
-    num_train_steps, trainer = 0, None
-    if options.do_train:
-        num_train_steps = _num_train_steps(len(examples["train"]), options)
-        if global_step < num_train_steps:
-            num_warmup_steps = int(num_train_steps * options.warmup_proportion)
-            trainer = engine.make_trainer(model, num_train_steps, num_warmup_steps, restored)
-        else:
-            log.warning(
-                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                restored,
-                global_step,
-                options.num_train_epochs,
-                num_train_steps,
-            )
     kept = {**task.assets(), **model_folder.contents(options)} if options.do_train else {}
+    num_train_steps, trainer, validation, row_loss = 0, None, None, task.loss
+    if options.do_train:
+        row_loss = task.training_loss(examples["train"])
+        num_rows = task.num_rows(examples["train"])
+        num_train_steps = _num_train_steps(num_rows, options)
+        every = options.steps_between_evaluations(num_rows / options.train_batch_size)
+        validation = Validation(runner, every, global_step, kept)
+        trainer = _make_trainer(runner, validation, num_train_steps, restored)
     if engine.devices.is_chief:
-        written = (*task.record_files.values(), *kept, *task.result_files)
-        prepare_output_dir(runner.output_dir, written)
+        for folder in {records_dir, output_dir}:
+            written = (*task.record_files.values(), *kept, *task.result_files)
+            prepare_output_dir(folder, written)
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
     engine.require_same(num_train_steps, "number of steps", "the training data")
     engine.require_same_options()
 
-    results = Results()
     if engine.devices.is_chief:
         for name, text in kept.items():
-            files.write_text(os.path.join(runner.output_dir, name), text)
-    if trainer:
-        runner.train(examples["train"], trainer)
-        global_step = num_train_steps
-    if "eval" in examples:
-        runner.evaluate(examples["eval"], global_step, results)
-    if "predict" in examples:
-        with_scores = options.do_eval and task.evaluation_split == "predict"
-        runner.predict(examples["predict"], global_step if with_scores else None, results)
+            files.write_text(os.path.join(output_dir, name), text)
+    if validation:
+        if trainer:
+            _train(runner, trainer, row_loss, validation)
+            global_step = int(trainer.optimizer.iterations.numpy())
+        global_step = _take_best(runner, validation, global_step)
+    results = runner.write_results(global_step)
     # Nobody leaves before the chief has written.
     engine.devices.from_chief(0)
     return results
 
 
-def _num_train_steps(num_examples: int, options: FineTuningOptions) -> int:
-    steps = int(num_examples / options.train_batch_size * options.num_train_epochs)
+def _read_examples(
+    task: Task, options: FineTuningOptions, examples: dict[str, Sequence[Any]]
+) -> None:
+    """Reads the splits that are needed and not there yet."""
+    evaluates = options.do_eval or bool(options.eval_every)
+    splits = ["train"] * options.do_train + [task.evaluation_split] * evaluates
+    splits += ["predict"] * options.do_predict
+    for split in splits:
+        if split not in examples:
+            examples[split] = task.read_examples(split)
+
+
+def _freeze_layers(model: Any, count: int) -> None:
+    """Takes embeddings and the first layers out of the training."""
+    layers = model.bert.encoder.transformer_layers
+    if count > len(layers):
+        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
+    if count:
+        model.bert.embeddings.trainable = False
+        for layer in layers[:count]:
+            layer.trainable = False
+        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
+
+
+def _num_train_steps(num_rows: int, options: FineTuningOptions) -> int:
+    steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
     if steps < 1:
         raise UserError(
-            f"{num_examples} training examples in batches of {options.train_batch_size} for "
+            f"{num_rows} training examples in batches of {options.train_batch_size} for "
             f"{options.num_train_epochs} epochs are not one training step: lower "
             "--train_batch_size or raise --num_train_epochs"
         )
     return steps
 
 
-class _Runner:
-    """The steps of a run over one model."""
-
-    def __init__(
-        self, task: Task, options: FineTuningOptions, engine: Engine, model: keras.Model
-    ) -> None:
-        self.task = task
-        self.options = options
-        self.engine = engine
-        self.is_chief = engine.devices.is_chief
-        self.model = model
-        self.output_dir = options.output_dir or ""
-
-    def train(self, examples: Sequence[Any], trainer: Trainer) -> None:
-        """Trains from the optimizer's step up to the last."""
-        path, count = self._write_records(examples, "train")
-        step = int(trainer.optimizer.iterations.numpy())
-        batches = self.engine.training_dataset(path, self.task.features("train"), count, step)
-        self.engine.train(self.model, trainer, training.mean_loss(self.task.loss), batches)
-
-    def evaluate(self, examples: Sequence[Any], global_step: int, results: Results) -> None:
-        """Evaluates and writes the figures."""
-        found = self._run(examples, "eval", self.task.eval_outputs)
-        losses = found["per_example_loss"]
-        size = self.options.batch_size("eval")
-        batches = np.split(losses, range(size, len(losses), size))
-        metrics = {
-            **self.task.metrics(examples, found),
-            # The mean over batches, in which a short last one counts in full: Estimator's figure.
-            "loss": np.float32(np.mean([batch.mean() for batch in batches])),
-        }
-        self._write_metrics(metrics, len(examples), global_step, results)
-
-    def predict(self, examples: Sequence[Any], scored_at: int | None, results: Results) -> None:
-        """Predicts and writes the task's files.
-
-        Args:
-            examples: to predict.
-            scored_at: step that the model is at, where the predictions are evaluated too.
-            results: gets what was found and written.
-        """
-        found = self._run(examples, "predict", self.task.predict_outputs)
-        if not self.is_chief:
-            return
-        predictions = self.task.decode(examples, found)
-        written = list(self.task.write_predictions(examples, predictions, self.output_dir))
-        log.info("Prediction of %d examples: %s", len(examples), ", ".join(written))
-        if scored_at is not None:
-            metrics = self.task.metrics(examples, predictions)
-            self._write_metrics(metrics, len(examples), scored_at, results)
-        results.files += written
-
-    def _write_metrics(
-        self, metrics: Mapping[str, Any], examples: int, global_step: int, results: Results
-    ) -> None:
-        results.metrics = {**metrics, "global_step": global_step}
-        if self.is_chief:
-            write_metrics(self.output_dir, results.metrics, global_step, examples)
-        results.files += [os.path.join(self.output_dir, name) for name in EVAL_FILES]
-
-    def _write_records(self, examples: Sequence[Any], split: str) -> tuple[str, int]:
-        """Path and number of the records; the chief writes them, the others wait."""
-        path = os.path.join(self.output_dir, self.task.record_files[split])
-        count = 0
-        if self.is_chief:
-            batches = self._features(examples, split)
-            count = records.write_records(path, self.task.features(split), batches)
-        count = self.engine.devices.from_chief(count)
-        if not files.exists(path):
-            raise UserError(
-                f"This worker does not see {path}, which worker 0 has written: --output_dir must "
-                "be in a file system that all workers share"
-            )
-        return path, count
-
-    def _features(self, examples: Sequence[Any], split: str) -> Iterator[Mapping[str, np.ndarray]]:
-        def convert(part: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
-            return len(part), self.task.to_features(part, split)
-
-        portions = list(self.task.portions(examples, split))
-        converted = map_in_order(convert, portions)
-        total = sum(map(len, portions))
-        with contextlib.closing(converted), bar(total, f"{split} features") as shown:
-            for count, rows in converted:
-                yield rows
-                shown.update(count)
-
-    def _run(
-        self, examples: Sequence[Any], split: str, outputs_fn: Callable
-    ) -> dict[str, np.ndarray]:
-        path, count = self._write_records(examples, split)
-        return self.engine.run_batches(
-            self.model,
-            outputs_fn,
-            path,
-            self.task.features(split),
-            num_examples=count,
-            batch_size=self.options.batch_size(split),
-            what=split,
+def _make_trainer(
+    runner: Runner, validation: Validation, num_train_steps: int, restored: str | None
+) -> Trainer | None:
+    """What trains the model; None where that is done already."""
+    options = runner.options
+    step = checkpoint.step_of(restored) if restored else 0
+    if step >= num_train_steps:
+        log.warning(
+            "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
+            restored,
+            step,
+            options.num_train_epochs,
+            num_train_steps,
         )
+        return None
+    if validation.has_lost_patience:
+        log.warning(
+            "Skipping training: it ended at step %d, because the evaluations got no better", step
+        )
+        return None
+    num_warmup_steps = int(num_train_steps * options.warmup_proportion)
+    return runner.engine.make_trainer(runner.model, num_train_steps, num_warmup_steps, restored)
+
+
+def _train(
+    runner: Runner, trainer: Trainer, row_loss: Callable[..., Any], validation: Validation
+) -> None:
+    try:
+        runner.train(trainer, row_loss, validation)
+    except BaseException:
+        # The reason why the training ends says more than why the curve cannot be written.
+        with contextlib.suppress(UserError):
+            _write_curve(runner, validation)
+        raise
+    _write_curve(runner, validation)
+
+
+def _write_curve(runner: Runner, validation: Validation) -> None:
+    if runner.is_chief:
+        validation.write_curve()
+
+
+def _take_best(runner: Runner, validation: Validation, global_step: int) -> int:
+    """With `--eval_every`: the best weights in place of the last; the step that they are from."""
+    if not runner.options.eval_every or not validation.best:
+        return global_step
+    # Nobody reads before the chief has written.
+    runner.engine.devices.from_chief(0)
+    checkpoint.restore(runner.model, validation.best_prefix)
+    step = validation.best["step"]
+    log.info("Going on with the best weights, those of step %d: %s", step, validation.best_prefix)
+    return step

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf import checkpoint, files
+from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import conll
@@ -26,11 +26,11 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import NerOptions
 from bert_tf.progress import log
 from bert_tf.tasks import finetune
+from bert_tf.tasks import labels as label_file
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.start import load_config_and_tokenizer
 from bert_tf.tokenization import FullTokenizer
 
-LABELS = "labels.txt"
 LABEL_TEST = "label_test.txt"
 
 # Names that files have; the last ones are those of the shared task of 2003.
@@ -125,6 +125,7 @@ class WordLabels(Task):
     """
 
     result_files = (LABEL_TEST,)
+    best_metrics = ("f1", "precision", "recall", "loss")
 
     def __init__(self, options: NerOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options
@@ -132,7 +133,10 @@ class WordLabels(Task):
         self.tokenizer = BatchTokenizer(tokenizer)
         # The training set decides the size of the model, so it is read before that is made.
         self._train = self._read_file("train") if options.do_train else None
-        self.labels = _trained_labels(self._train, options) if self._train else _labels_of(options)
+        if self._train:
+            self.labels = _trained_labels(self._train, options)
+        else:
+            self.labels = label_file.of_checkpoint(options, conll.is_label)
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Inputs; and a label for each piece, with `label_mask`: whether that counts."""
@@ -245,7 +249,7 @@ class WordLabels(Task):
 
     def assets(self) -> dict[str, str]:
         """`labels.txt`: a line for each label, in the order of the model's outputs."""
-        return {LABELS: "".join(f"{label}\n" for label in self.labels)}
+        return label_file.contents(self.labels)
 
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Mean cross entropy of the pieces that have labels [B]; 0 for a row without any."""
@@ -339,33 +343,8 @@ def _trained_labels(train: conll.ConllFile, options: NerOptions) -> list[str]:
             f"{train.path}: all labels are {conll.OUTSIDE}, there is nothing to learn. "
             "--label_column says where labels are"
         )
-    output_dir = options.output_dir or ""
-    path = os.path.join(output_dir, LABELS)
-    if checkpoint.latest(output_dir) and files.exists(path):
-        before = conll.read_label_list(path)
-        if before != labels:
-            raise UserError(
-                f"{train.path} has the labels {', '.join(labels)}, but the training in "
-                f"--output_dir={output_dir} had {', '.join(before)} ({path}). Choose another "
-                "--output_dir, or empty this one to start anew"
-            )
+    label_file.require_same(labels, train.path, options, conll.is_label)
     return labels
-
-
-def _labels_of(options: NerOptions) -> list[str]:
-    """The labels of the checkpoint that evaluation and prediction read."""
-    folder = options.output_dir or ""
-    if options.resume == "never" or not checkpoint.latest(folder):
-        start = options.init_checkpoint or ""
-        folder = start if files.is_dir(start) else os.path.dirname(start)
-    path = os.path.join(folder, LABELS)
-    if not files.exists(path):
-        raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
-            "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
-            "checkpoints as --init_checkpoint"
-        )
-    return conll.read_label_list(path)
 
 
 def make_task(options: NerOptions) -> WordLabels:

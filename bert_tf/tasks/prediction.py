@@ -48,7 +48,7 @@ class TaskPredictor:
         if parts:
             rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             with training.explained_errors():
-                results = self._run(rows)
+                results = dict(task.combine(examples, self._run(rows)))
         return task.predictions_of(examples, results)
 
     def _run(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -17,6 +17,8 @@ EVAL_RESULTS_JSON = "eval_results.json"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
 # Where the original's evaluation writes its curves.
 EVAL_FOLDER = "eval"
+# What the original's `eval_results.txt` of a classifier has.
+_FIRST = ("eval_accuracy", "eval_loss", "global_step", "loss")
 
 
 @dataclasses.dataclass
@@ -54,29 +56,41 @@ def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
     files.remove(probe)
 
 
-def write_metrics(output_dir: str, metrics: Mapping[str, Any], step: int, examples: int) -> str:
+def plain_figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures for JSON, in the shortest digits that tell a float32 from others."""
+    return {
+        key: value if isinstance(value, int) else float(str(value))
+        for key, value in sorted(metrics.items())
+    }
+
+
+def write_metrics(
+    output_dir: str,
+    metrics: Mapping[str, Any],
+    step: int,
+    examples: int,
+    more: Mapping[str, Any] | None = None,
+) -> str:
     """Writes the figures of an evaluation to `eval_results.txt`, as JSON, and as curves.
 
     Args:
         output_dir: the folder.
-        metrics: the figures.
+        metrics: the figures. The lines that the original writes for a classifier come first.
         step: that the model is at.
         examples: how many were evaluated.
+        more: what only the JSON file gets.
 
     Returns:
         Path of the file.
     """
+    first = _FIRST if "eval_loss" in metrics else ()
     # str and not a format: it gives the shortest digits that tell the float32 from others.
-    lines = [f"{key} = {metrics[key]!s}" for key in sorted(metrics)]
+    names = sorted(metrics, key=lambda name: (name not in first, name))
+    lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", examples, ", ".join(lines))
     path = os.path.join(output_dir, EVAL_RESULTS)
     files.write_text(path, "\n".join(lines) + "\n")
-    # The shortest digits here too, and not those of the same number in double precision.
-    plain = {
-        key: value if isinstance(value, int) else float(str(value))
-        for key, value in sorted(metrics.items())
-    }
-    text = json.dumps(plain, indent=1) + "\n"
+    text = json.dumps({**plain_figures(metrics), **(more or {})}, indent=1) + "\n"
     files.write_text(os.path.join(output_dir, EVAL_RESULTS_JSON), text)
     with contextlib.closing(Scalars(os.path.join(output_dir, EVAL_FOLDER))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}

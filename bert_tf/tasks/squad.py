@@ -137,6 +137,11 @@ class Squad(Task):
     record_files = MappingProxyType({**RECORD_FILES, "predict": "eval.tf_record"})
     result_files = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 
+    @property
+    def best_metrics(self) -> Sequence[str]:
+        """Those of the official script for the version."""
+        return ("f1", "exact" if self.options.version_2_with_negative else "exact_match")
+
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options
         self.config = config

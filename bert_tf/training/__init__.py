@@ -1,7 +1,7 @@
 """Training, evaluation and prediction on one device or many."""
 
 from bert_tf.training.inference import make_inference_step, run_batches
-from bert_tf.training.loop import LoopOptions, explained_errors, train
+from bert_tf.training.loop import LoopOptions, Observer, explained_errors, train
 from bert_tf.training.memory import estimate_training_bytes
 from bert_tf.training.precision import LossScale, cast_once, set_precision
 from bert_tf.training.rows import RowRunner
@@ -13,6 +13,7 @@ __all__ = [
     "LoopOptions",
     "Loss",
     "LossScale",
+    "Observer",
     "RowRunner",
     "StepOptions",
     "cast_once",

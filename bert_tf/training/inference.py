@@ -13,35 +13,20 @@ from bert_tf.training.step import Batch
 
 
 def run_batches(
-    model: keras.Model,
-    outputs_fn: Callable[[Any, Batch], dict[str, Any]],
-    dataset: Any,
-    *,
-    strategy: tf.distribute.Strategy,
-    num_examples: int,
-    what: str,
-    jit_compile: bool = False,
+    step: Callable[[Any], dict[str, tf.Tensor]], dataset: Any, *, num_examples: int, what: str
 ) -> dict[str, np.ndarray]:
     """Runs a model over a set once, without dropout.
 
     Args:
-        model: takes a batch.
-        outputs_fn: (outputs, batch) -> tensors [B, ..] to bring back; beyond the first, their
-            dimensions are the same in all batches.
+        step: of `make_inference_step`.
         dataset: distributed batches with `row_number`; rows may come in any order, and twice.
-        strategy: where it runs.
         num_examples: rows of the set.
         what: name of the progress bar.
-        jit_compile: by XLA; the shapes must be fixed then.
 
     Returns:
-        What `outputs_fn` gave [num_examples, ..], in the order of the set.
+        What the step gave for each row [num_examples, ..], in the order of the set. Dimensions
+        beyond the first have to be the same in all batches.
     """
-
-    def numbered(outputs: Any, batch: Batch) -> dict[str, Any]:
-        return {**outputs_fn(outputs, batch), ROW_NUMBER: batch[ROW_NUMBER]}
-
-    step = make_inference_step(model, numbered, dataset.element_spec, strategy, jit_compile)
     results: dict[str, np.ndarray] = {}
     done = np.zeros(num_examples, bool)
     with bar(num_examples, what) as shown:
@@ -66,6 +51,8 @@ def make_inference_step(
 ) -> Any:
     """The compiled function: distributed batch -> outputs of all replicas' rows, in order.
 
+    Where batches have a `row_number`, outputs have it, too.
+
     Args:
         model: takes a batch.
         outputs_fn: (outputs, batch) -> tensors [B, ..].
@@ -76,7 +63,8 @@ def make_inference_step(
     several = strategy.num_replicas_in_sync > 1
 
     def compute(batch: Batch) -> dict[str, Any]:
-        return outputs_fn(model(batch, training=False), batch)
+        numbers = {name: batch[name] for name in (ROW_NUMBER,) if name in batch}
+        return {**outputs_fn(model(batch, training=False), batch), **numbers}
 
     if jit_compile and several:
         compute = tf.function(compute, jit_compile=True)

@@ -8,7 +8,7 @@ epochs, as the original does, and it writes the original's checkpoints.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -56,6 +56,28 @@ class LoopOptions:
     workers: int = 1
 
 
+class Observer:
+    """What looks on while a model is trained, and may end that early; this one does neither."""
+
+    def on_step(self, step: int, figures: Mapping[str, float]) -> None:
+        """Called in order after each step, with what `make_train_step` says of it."""
+
+    def is_due(self, step: int, last: bool) -> bool:
+        """Whether `evaluate` is wanted at this step, the last of the training or not.
+
+        All processes have to say the same.
+        """
+        return False
+
+    def evaluate(self, step: int) -> bool:
+        """Called after a step that is due, when its checkpoint is written.
+
+        Returns:
+            Whether the training ends here; the same in all processes.
+        """
+        return False
+
+
 def train(
     train_step: Callable[[Any, Any], dict[str, tf.Tensor]],
     model: keras.Model,
@@ -63,6 +85,7 @@ def train(
     batches: Iterable[Any],
     options: LoopOptions,
     loss_scale: LossScale | None = None,
+    observer: Observer | None = None,
 ) -> None:
     """Trains up to a total number of steps, and writes checkpoints on the way.
 
@@ -77,6 +100,7 @@ def train(
         batches: without end; begins with the batch of the first step to be done.
         options: see there.
         loss_scale: that the step uses.
+        observer: is told of each step, and evaluates the model on the way.
 
     Raises:
         UserError: a checkpoint cannot be written, the memory does not suffice, another worker is
@@ -86,7 +110,7 @@ def train(
     """
     if int(optimizer.iterations.numpy()) >= options.num_train_steps:
         return
-    run = _Run(train_step, model, optimizer, options, loss_scale)
+    run = _Run(train_step, model, optimizer, options, loss_scale, observer or Observer())
     with stop_request() as request, contextlib.closing(run), explained_errors(options.workers):
         run.train(iter(batches), request)
 
@@ -101,11 +125,13 @@ class _Run:
         optimizer: AdamWeightDecay,
         options: LoopOptions,
         loss_scale: LossScale | None,
+        observer: Observer,
     ) -> None:
         self.train_step = train_step
         self.model = model
         self.optimizer = optimizer
         self.options = options
+        self.observer = observer
         self.extra = loss_scale.variables if loss_scale else {}
         self.first = self.step = int(optimizer.iterations.numpy())
         self.progress = TrainingProgress(self.step, options.num_train_steps)
@@ -123,8 +149,11 @@ class _Run:
         if options.is_chief and checkpoint.latest(options.output_dir) is None:
             self._save()
         behind: dict[str, tf.Tensor] = {}
-        stopping = False
-        while self.step < options.num_train_steps and not stopping:
+        stopping = ended = False
+        # What a run that was stopped between a checkpoint and its evaluation has left.
+        if self.step and self.observer.is_due(self.step, last=False):
+            ended = self.observer.evaluate(self.step)
+        while self.step < options.num_train_steps and not stopping and not ended:
             self._start_profile()
             stop = tf.constant(int(request.number is not None))
             figures = self.train_step(next(batches), stop)
@@ -137,11 +166,14 @@ class _Run:
             # All processes see the same sum, so that all stop after the same step.
             stopping = int(figures["stop"]) > 0 if options.workers > 1 else bool(request.number)
             last = self.step == options.num_train_steps
-            if last or stopping or self.step % options.save_checkpoints_steps == 0:
+            due = self.observer.is_due(self.step, last)
+            if last or stopping or due or self.step % options.save_checkpoints_steps == 0:
                 self._look(self.step, behind)
                 behind = {}
                 self._save()
-            self._stop_profile(last)
+            if due and not stopping:
+                ended = self.observer.evaluate(self.step)
+            self._stop_profile(last or ended)
         # Also when the signal came during the last step or its saving.
         if stopping or request.number is not None:
             log.warning("Stopped at step %d; the same command goes on from there", self.step)
@@ -171,6 +203,7 @@ class _Run:
         values = {name: float(value) for name, value in figures.items() if name != "stop"}
         self._require_finite(step, values)
         self.progress.update(step, values)
+        self.observer.on_step(step, values)
         curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
         due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
         if due and self.options.is_chief:

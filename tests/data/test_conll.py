@@ -121,21 +121,9 @@ def test_iob1_becomes_bio():
     assert conll.to_bio(bioes, [0, 6]) == bioes
 
 
-def test_list_of_labels(tmp_path):
+def test_list_of_labels():
     labels = ["I-B", "O", "B-A", "O", "B-B"]
     assert conll.label_list(labels) == ["O", "B-A", "B-B", "I-B"]
-    path = tmp_path / "labels.txt"
-    path.write_text("O\nB-A\nI-A\n")
-    assert conll.read_label_list(str(path)) == ["O", "B-A", "I-A"]
-    for text, message in (
-        ("", "labels.txt has no label"),
-        ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
-        ("O\nB-A\nO\n", "labels.txt:3: O stands there twice"),
-        ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
-    ):
-        path.write_text(text)
-        with pytest.raises(UserError, match=message):
-            conll.read_label_list(str(path))
 
 
 WORD = st.text(st.characters(exclude_characters=" \t\r\n", codec="utf-8"), min_size=1).filter(

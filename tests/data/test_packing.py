@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, pack, truncate_to_fit
-from bert_tf.data.packing import convert_examples, pack_batch
+from bert_tf.data.packing import CUT_TOKENS, convert_examples, label_ids_of, pack_batch
 from bert_tf.errors import UserError
 from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
@@ -22,7 +22,9 @@ def test_arrays_are_those_of_the_original(name):
     conversion = conversions()[name]
     reference, task, examples = inputs_of(conversion)
     tokenizer = BatchTokenizer(reference)
-    found = convert_examples(examples, task.labels, conversion["max_seq_length"], tokenizer)
+    labels = label_ids_of(examples, task.labels)
+    found = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
+    assert (found.pop(CUT_TOKENS) >= 0).all()
     # Without the examples that only fill up the last batch on a TPU.
     assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
     assert found.keys() == set(expected.files)
@@ -65,10 +67,20 @@ def test_a_length_without_room_is_refused():
 
 
 def test_labels_that_are_numbers_and_labels_that_are_not_there():
-    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
-    labels = convert_examples(examples, [], 8, tokenizer)["label_ids"]
+    labels = label_ids_of(examples, [])
     assert labels.dtype == np.float32
     assert labels.tolist() == [2.5, -1.0]
     with pytest.raises(UserError, match=r"Label .2\.5. of example 1 is not one of yes, no"):
-        convert_examples(examples, ["yes", "no"], 8, tokenizer)
+        label_ids_of(examples, ["yes", "no"])
+
+
+def test_how_much_was_cut():
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    texts = [("a", None), ("a a a a", None), ("a a a", "a"), ("a a a", "a a a"), ("", None)]
+    examples = [InputExample("", *pair) for pair in texts]
+    # Room for three tokens of a text, and for two of a pair.
+    assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
+    whole = convert_examples(examples, None, 5, tokenizer, windows=True)
+    assert whole[CUT_TOKENS].tolist() == [0] * len(whole["input_ids"])
+    assert "label_ids" not in whole

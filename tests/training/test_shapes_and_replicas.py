@@ -92,10 +92,11 @@ def test_evaluation_compiles_from_static_shapes_with_a_last_batch_that_is_not_fu
 
     step = training.make_inference_step(model, outputs_fn, dataset.element_spec, STRATEGY, True)
     assert_static(step.get_concrete_function())
-    run = {"strategy": STRATEGY, "num_examples": 11, "what": "eval"}
-    compiled = training.run_batches(model, outputs_fn, dataset, **run, jit_compile=True)
+    run = {"num_examples": 11, "what": "eval"}
+    compiled = training.run_batches(step, dataset, **run)
     grouped = _distributed(path, row_numbers=True, cut_padding=True, group_by_length=True)
-    plain = training.run_batches(model, outputs_fn, grouped, **run)
+    step = training.make_inference_step(model, outputs_fn, grouped.element_spec, STRATEGY)
+    plain = training.run_batches(step, grouped, **run)
     for results in (compiled, plain):
         np.testing.assert_array_equal(results["label_ids"], np.arange(11) % 2)
     np.testing.assert_allclose(compiled["probabilities"], plain["probabilities"], atol=1e-6)

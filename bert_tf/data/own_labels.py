@@ -1,0 +1,245 @@
+"""Labels of a user's own texts: what they are, and what stands in a cell."""
+
+import difflib
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bert_tf.data.tables import beginning, text_of
+from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
+from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+PROBLEM_TYPES = (AUTO, CLASSIFICATION, MULTILABEL, REGRESSION)
+
+_SHOWN_LABELS = 10
+# As many labels that mostly occur once are hardly classes.
+_MANY_LABELS = 50
+# Not what float() takes: "1_0" and digits of other scripts are names.
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+Cell = tuple[str, Any]
+"""Where a label stands, for messages, and what stands there."""
+
+
+def number_of(text: str) -> float | None:
+    """The finite number that a text is; None if it is none."""
+    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
+    return number if abs(number) < float("inf") else None
+
+
+def split_labels(text: str, separator: str) -> list[str]:
+    """The labels of a cell, each once; none for an empty one."""
+    parts = (part.strip() for part in text.split(separator))
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads cells with labels.
+
+    Attributes:
+        problem_type: of `text_sets`.
+        labels: those that there are, in the order of their ids; none for a regression.
+        separator: between the labels of a cell that may have several.
+    """
+
+    problem_type: str
+    labels: tuple[str, ...] = ()
+    separator: str = ","
+
+    def read(self, value: Any, place: str) -> Any:
+        """The label of an example: a text; a tuple of them, in the order of `labels`, for several.
+
+        Raises:
+            UserError: as `names`; or it is not one of the labels.
+        """
+        names = self.names(value, place)
+        if self.problem_type == REGRESSION:
+            return names[0]
+        for name in names:
+            if name not in self.labels:
+                raise UserError(self._unknown(name, place))
+        if self.problem_type == MULTILABEL:
+            return tuple(label for label in self.labels if label in names)
+        return names[0]
+
+    def names(self, value: Any, place: str) -> list[str]:
+        """What stands in a cell, whether it is one of the labels or not.
+
+        Raises:
+            UserError: it is no label, or several where one is needed; or no number, for a
+                regression.
+        """
+        if self.problem_type == MULTILABEL:
+            return self._several(value, place)
+        if isinstance(value, list):
+            raise UserError(
+                f"{place}: a list of labels, but one is needed. Pass --problem_type=multilabel if "
+                "a text can have several"
+            )
+        name = text_of(value, "label", place).strip()
+        if self.problem_type == REGRESSION and number_of(name) is None:
+            raise UserError(_no_number(name, place))
+        if not name:
+            raise UserError(f"{place}: the label is empty. Correct or remove the line")
+        return [_on_one_line(name, place)]
+
+    def _several(self, value: Any, place: str) -> list[str]:
+        if isinstance(value, list):
+            parts = [text_of(part, "label", place).strip() for part in value]
+            if "" in parts:
+                raise UserError(f"{place}: a label in the list is empty. Correct the line")
+            names = list(dict.fromkeys(parts))
+        else:
+            names = split_labels(text_of(value, "label", place), self.separator)
+        return [_on_one_line(name, place) for name in names]
+
+    def _unknown(self, name: str, place: str) -> str:
+        close = difflib.get_close_matches(name, self.labels, n=1)
+        guess = f" Did you mean {close[0]}?" if close else ""
+        return (
+            f"{place}: label {beginning(name)} is not one of {_some(self.labels)}.{guess} "
+            f"{_advice(place)}"
+        )
+
+
+def discover(
+    path: str,
+    cells: Sequence[Cell],
+    problem_type: str = AUTO,
+    labels: Sequence[str] = (),
+    separator: str = ",",
+) -> LabelReader:
+    """Finds out what the labels of a training file are, and logs it.
+
+    Args:
+        path: of the file, for messages.
+        cells: the labels of all rows.
+        problem_type: one of `PROBLEM_TYPES`.
+        labels: those that there may be; none to take those of the file: numbers in their order if
+            all are whole ones, otherwise in that of the alphabet.
+        separator: between the labels of a cell that may have several.
+
+    Raises:
+        UserError: a label is wrong, or there is nothing to learn.
+    """
+    if problem_type == AUTO:
+        problem_type = _problem_type(cells, bool(labels))
+    reader = LabelReader(problem_type, tuple(labels), separator)
+    read = reader.read if labels else reader.names
+    counts: Counter[str] = Counter()
+    for place, value in cells:
+        names = read(value, place)
+        counts.update([names] if isinstance(names, str) else names)
+    if problem_type == REGRESSION:
+        numbers = [float(name) for name in counts]
+        kinds = f"numbers from {min(numbers):g} to {max(numbers):g}"
+    else:
+        reader = LabelReader(problem_type, tuple(labels) or _in_order(counts), separator)
+        _require_something_to_learn(path, reader, counts, len(cells))
+        found = [f"{label} ({counts[label]:,})" for label in reader.labels]
+        number = "1 label" if len(found) == 1 else f"{len(found)} labels"
+        kinds = f"{number}: {_some(found)}"
+    _logger.info("%s: %s; %s with %s", path, count_rows(len(cells)), problem_type, kinds)
+    return reader
+
+
+def count_rows(number: int) -> str:
+    """Rows in words, `5,574 rows`."""
+    return "1 row" if number == 1 else f"{number:,} rows"
+
+
+def _problem_type(cells: Sequence[Cell], has_labels: bool) -> str:
+    """What the labels of a file say that they are for.
+
+    Raises:
+        UserError: they are numbers, and some are none.
+    """
+    if any(isinstance(value, list) for _, value in cells):
+        return MULTILABEL
+    if has_labels:
+        return CLASSIFICATION
+    texts = [_shown(value) for _, value in cells]
+    numbers = [number_of(text) for text in texts]
+    known = [number for number in numbers if number is not None]
+    if all(number.is_integer() for number in known) or len(known) <= len(cells) / 2:
+        return CLASSIFICATION
+    if len(known) < len(cells):
+        wrong = numbers.index(None)
+        examples = ", ".join(
+            dict.fromkeys(t for t, n in zip(texts, numbers, strict=True) if n is not None)
+        )
+        raise UserError(
+            f"{cells[wrong][0]}: label {beginning(texts[wrong])} is not a number, but most labels "
+            f"are ({beginning(examples)}). Correct or remove the line; if all of them are names, "
+            "pass --problem_type=classification"
+        )
+    return REGRESSION
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else ""
+
+
+def _in_order(labels: Counter[str]) -> tuple[str, ...]:
+    numbers = {label: number_of(label) for label in labels}
+    if all(number is not None and number.is_integer() for number in numbers.values()):
+        return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
+    return tuple(sorted(labels))
+
+
+def _require_something_to_learn(
+    path: str, reader: LabelReader, counts: Counter[str], rows: int
+) -> None:
+    labels = reader.labels
+    if reader.problem_type == MULTILABEL:
+        useless = all(counts[label] == rows for label in labels)
+    else:
+        useless = len(labels) < 2
+    if useless:
+        found = f"every row has the label {_some(labels)}" if labels else "no row has a label"
+        raise UserError(f"{path}: {found}, so there is nothing to learn. Is --label_column right?")
+    once = sum(counts[label] == 1 for label in labels)
+    if len(labels) > _MANY_LABELS and once > len(labels) / 2:
+        _logger.warning(
+            "%s: %s of %s labels occur once only. Is --label_column right, or are they numbers "
+            "(--problem_type=regression)?",
+            path,
+            f"{once:,}",
+            f"{len(labels):,}",
+        )
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = len(labels) - _SHOWN_LABELS
+    return ", ".join(labels[:_SHOWN_LABELS]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _on_one_line(name: str, place: str) -> str:
+    # The training writes a list with a label on each line.
+    if len(name.splitlines()) != 1:
+        raise UserError(
+            f"{place}: label {beginning(name)} has a line end inside. Correct the line, or the "
+            "quotes that begin there"
+        )
+    return name
+
+
+def _no_number(name: str, place: str) -> str:
+    point = " Write a decimal point, not a comma." if number_of(name.replace(",", ".")) else ""
+    return f"{place}: label {beginning(name)} is not a number.{point} {_advice(place)}"
+
+
+def _advice(place: str) -> str:
+    if place.endswith(":1"):
+        return "If line 1 has names of columns, pass --has_header=yes"
+    return "Correct or remove the line"

@@ -1,0 +1,254 @@
+'''A task in a Python file of the user, written as a `DataProcessor` of the original release.
+
+    """my_task.py"""
+
+    import json, os
+    from bert_tf.data.features import InputExample
+
+
+    class Reviews:
+        def get_train_examples(self, data_dir):
+            return self._read(os.path.join(data_dir, "reviews.json"))
+
+        def get_dev_examples(self, data_dir):
+            return self._read(os.path.join(data_dir, "reviews_dev.json"))
+
+        def get_labels(self):
+            return ["bad", "good"]
+
+        def _read(self, path):
+            with open(path, encoding="utf-8") as file:
+                reviews = json.load(file)
+            return [
+                InputExample(guid=str(n), text_a=review["text"], label=review["opinion"])
+                for n, review in enumerate(reviews)
+            ]
+
+`get_test_examples` gives texts to predict; a method is needed only where its texts are. No labels
+(None or an empty list) stand for numbers. `problem_type = "multilabel"` in the class says that the
+label of an example is a list of them.
+'''
+
+import contextlib
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from bert_tf import files
+from bert_tf.data.features import InputExample
+from bert_tf.data.own_labels import number_of
+from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet
+from bert_tf.errors import UserError
+
+_METHODS = {
+    "train": "get_train_examples",
+    "eval": "get_dev_examples",
+    "predict": "get_test_examples",
+}
+_GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
+_SHOWN_CHARACTERS = 200
+_SHOWN_LABELS = 10
+
+
+class ModuleSet(TextSet):
+    """Texts that a user's class gives.
+
+    Args:
+        task: an object with the methods of the class in the module's docstring.
+        path: of its file, for messages.
+        data_dir: what its methods get.
+
+    Raises:
+        UserError: its labels are no list of different texts, or do not fit its problem type.
+    """
+
+    def __init__(self, task: Any, path: str, data_dir: str) -> None:
+        self._task, self._path, self._data_dir = task, path, data_dir
+        self.name = f"task {type(task).__name__}"
+        with _user_code(path):
+            labels = task.get_labels()
+        self.labels = _checked_labels(labels, path)
+        usual = CLASSIFICATION if self.labels else REGRESSION
+        self.problem_type = getattr(task, "problem_type", None) or usual
+        allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
+        if self.problem_type not in allowed:
+            given = f"{len(self.labels)} labels" if self.labels else "no labels"
+            raise UserError(
+                f"{path}: problem_type is {self.problem_type!r}, but get_labels() gives {given}. "
+                f"With these it is {' or '.join(allowed)}"
+            )
+
+    def read(self, split: str) -> list[InputExample]:
+        """What the method for the split gives; texts to predict have no label.
+
+        Raises:
+            UserError: there is no such method, it fails, or an example is wrong.
+        """
+        method = _METHODS[split]
+        if not hasattr(self._task, method):
+            raise UserError(
+                f"{self._path}: class {type(self._task).__name__} has no {method}(data_dir), which "
+                f"gives the {_GUIDS[split]} set. Write it, or leave out the step that needs it"
+            )
+        with _user_code(self._path):
+            found = getattr(self._task, method)(self._data_dir)
+            found = None if found is None else list(found)
+        if found is None:
+            raise UserError(
+                f"{self._path}: {method}(data_dir) gives None. Return a list of examples"
+            )
+        return [self._example(given, split, number) for number, given in enumerate(found)]
+
+    def describe(self, split: str) -> str:
+        """The method that gives the split."""
+        return f"{_METHODS[split]}() of {self._path}"
+
+    def _example(self, given: Any, split: str, number: int) -> InputExample:
+        guid = getattr(given, "guid", None)
+        guid = f"{_GUIDS[split]}-{number}" if guid is None else str(guid)
+        place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
+        text_a, text_b = getattr(given, "text_a", None), getattr(given, "text_b", None)
+        if not isinstance(text_a, str):
+            raise UserError(f"{place} has no text: its text_a is {_short(text_a)}")
+        if not isinstance(text_b, str | None):
+            raise UserError(f"{place}: its text_b is {_short(text_b)}, and neither a text nor None")
+        label: Any = None
+        if split != "predict":
+            label = self._label(getattr(given, "label", None), place)
+        return InputExample(guid, text_a, text_b, label)
+
+    def _label(self, label: Any, place: str) -> Any:
+        if label is None:
+            raise UserError(f"{place} has no label")
+        if self.problem_type == REGRESSION:
+            # NumPy's numbers, too.
+            text = label.strip() if isinstance(label, str) else str(label)
+            if number_of(text) is None:
+                raise UserError(f"{place}: its label {_short(label)} is not a finite number")
+            return text
+        several = self.problem_type == MULTILABEL
+        if several and not isinstance(label, list | tuple | set | frozenset):
+            raise UserError(f"{place}: its label {_short(label)} is not a list of labels")
+        labels = list(label) if several else [label]
+        for each in labels:
+            if not isinstance(each, str) or each not in self.labels:
+                shown = ", ".join(self.labels[:_SHOWN_LABELS])
+                more = ", ..." if len(self.labels) > _SHOWN_LABELS else ""
+                raise UserError(
+                    f"{place}: its label {_short(each)} is not one of get_labels(): {shown}{more}"
+                )
+        return tuple(each for each in self.labels if each in labels) if several else label
+
+
+def load_task_module(path: str, data_dir: str) -> ModuleSet:
+    """Loads the class of a user's Python file.
+
+    Args:
+        path: the file.
+        data_dir: what the methods of the class get.
+
+    Raises:
+        UserError: there is no such file, it is not Python, it fails, or has not exactly one class
+            of this kind; the message has the line.
+    """
+    with files.open_binary(path) as file:
+        source = file.read()
+    try:
+        code = compile(source, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = f":{error.lineno}" if error.lineno else ""
+        raise UserError(f"{path}{line}: not Python: {error.msg}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not Python: {_one_line(error)}") from error
+    stem = os.path.splitext(os.path.basename(path))[0]
+    # A name that no other module has: the file may be called json.py.
+    module = types.ModuleType(f"bert_tf_user_task_{stem}")
+    module.__file__ = path
+    # Data classes and pickles look for their module there.
+    sys.modules[module.__name__] = module
+    with _user_code(path):
+        exec(code, module.__dict__)
+    cls = _class_of(module, path)
+    with _user_code(path):
+        task = cls()
+    return ModuleSet(task, path, data_dir)
+
+
+def _class_of(module: types.ModuleType, path: str) -> type:
+    """The one class of the module that gives examples, apart from those that it is made of."""
+    methods = _METHODS.values()
+    found = {
+        value: name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+        if any(hasattr(value, method) for method in methods)
+    }
+    last = [cls for cls in found if not any(cls in other.__mro__[1:] for other in found)]
+    if len(last) != 1:
+        names = ", ".join(cls.__name__ for cls in last)
+        shown = f"{len(last)} classes ({names}) have" if last else "no class has"
+        raise UserError(
+            f"{path}: {shown} one of {', '.join(methods)}. There must be exactly one such class"
+        )
+    if not hasattr(last[0], "get_labels"):
+        raise UserError(
+            f"{path}: class {last[0].__name__} has no get_labels(). Write it: a list of texts, or "
+            "None where labels are numbers"
+        )
+    return last[0]
+
+
+@contextlib.contextmanager
+def _user_code(path: str) -> Iterator[None]:
+    """Runs code of the user's file: it may import what lies beside it, and its errors are theirs.
+
+    Raises:
+        UserError: an error, with the line of the file where it came from.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path.append(folder)
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == path
+        ]
+        place = f"{path}:{lines[-1]}" if lines else path
+        message = _one_line(error)
+        raise UserError(
+            f"{place}: {type(error).__name__}{': ' if message else ''}{message}"
+        ) from error
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
+
+
+def _short(value: Any) -> str:
+    return " ".join(repr(value).split())[:_SHOWN_CHARACTERS]
+
+
+def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
+    if labels is None:
+        return ()
+    if not isinstance(labels, list | tuple):
+        raise UserError(f"{path}: get_labels() gives {_short(labels)}. Return a list of texts")
+    for number, label in enumerate(labels):
+        # The training writes a list with a label on each line.
+        if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
+            raise UserError(
+                f"{path}: get_labels() gives the label {_short(label)}, not a text of one line"
+            )
+        if label in labels[:number]:
+            raise UserError(f"{path}: get_labels() gives {label!r} twice. Return different labels")
+    return tuple(labels)

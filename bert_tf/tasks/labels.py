@@ -1,0 +1,100 @@
+"""`labels.txt`: the labels of a model in the order of its outputs, beside its checkpoints."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from bert_tf import checkpoint, files
+from bert_tf.errors import UserError
+from bert_tf.options import FineTuningOptions
+
+LABELS = "labels.txt"
+
+_SHOWN_CHARACTERS = 60
+
+
+def contents(labels: Sequence[str]) -> dict[str, str]:
+    """The file, by its name."""
+    return {LABELS: "".join(f"{label}\n" for label in labels)}
+
+
+def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
+    """Reads a file with a label on each line, the first one that of the model's first output.
+
+    Args:
+        path: the file.
+        is_label: whether a line can be a label.
+
+    Raises:
+        UserError: it cannot be read, has no label, has one twice or something else.
+    """
+    found: list[str] = []
+    for number, line in enumerate(files.read_lines(path), start=1):
+        if not is_label(line):
+            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
+        elif line in found:
+            problem = f"{line} stands there twice"
+        else:
+            found.append(line)
+            continue
+        raise UserError(
+            f"{path}:{number}: {problem}. The training writes this file, with a label on each "
+            "line; take it as it was, or train again"
+        )
+    if not found:
+        raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
+    return found
+
+
+def require_same(
+    labels: Sequence[str],
+    source: str,
+    options: FineTuningOptions,
+    is_label: Callable[[str], bool] = bool,
+) -> None:
+    """Refuses labels other than those of the training in `output_dir`, if one goes on there.
+
+    Args:
+        labels: of the training to come.
+        source: where they are from, for the message.
+        options: with the folder.
+        is_label: see `read`.
+
+    Raises:
+        UserError: they are others.
+    """
+    output_dir = options.output_dir or ""
+    path = os.path.join(output_dir, LABELS)
+    if not checkpoint.latest(output_dir) or not files.exists(path):
+        return
+    before = read(path, is_label)
+    if before != list(labels):
+        raise UserError(
+            f"{source} has the labels {', '.join(labels)}, but the training in "
+            f"--output_dir={output_dir} had {', '.join(before)} ({path}). Choose another "
+            "--output_dir, or empty this one to start anew"
+        )
+
+
+def folder_of_checkpoint(options: FineTuningOptions) -> str:
+    """The folder of the checkpoint that an evaluation or a prediction reads."""
+    folder = options.output_dir or ""
+    if options.resume == "never" or not checkpoint.latest(folder):
+        start = options.init_checkpoint or ""
+        folder = start if files.is_dir(start) else os.path.dirname(start)
+    return folder
+
+
+def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = bool) -> list[str]:
+    """The labels of the checkpoint that an evaluation or a prediction reads.
+
+    Raises:
+        UserError: there is no such list beside it, or it is not right.
+    """
+    path = os.path.join(folder_of_checkpoint(options), LABELS)
+    if not files.exists(path):
+        raise UserError(
+            f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
+            "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
+            "checkpoints as --init_checkpoint"
+        )
+    return read(path, is_label)

@@ -1,0 +1,440 @@
+"""Files of users that are wrong, and what they hear about them: by a set alone, and by a script.
+
+A case is what lies in `--data_dir`, the flags, and the split that cannot be read.
+"""
+
+import csv
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bert_tf.data.own_set import Columns, OwnSet, find_files
+
+BY_NUMBER = {"label_column": "1", "text_column": "2"}
+BY_NAME = {"label_column": "label", "text_column": "text"}
+_SET_FLAGS = ("problem_type", "label_separator")
+_FILE_FLAGS = ("train_file", "eval_file", "predict_file")
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A case.
+
+    Attributes:
+        name: of the case.
+        files: name in `--data_dir` -> content; None for a folder.
+        message: a regular expression that is found in the message.
+        split: what cannot be read; the others can, as far as the labels are known.
+        flags: without `--data_dir`.
+    """
+
+    name: str
+    files: Mapping[str, bytes | None]
+    message: str
+    split: str = "train"
+    flags: Mapping[str, str] = field(default_factory=lambda: BY_NUMBER)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
+    """Puts files into a folder."""
+    for name, content in files.items():
+        if content is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_bytes(content)
+
+
+def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> OwnSet:
+    """What the script makes of its flags."""
+    given = dict(flags)
+    paths = find_files(str(folder), **{name: given.pop(name, None) for name in _FILE_FLAGS})
+    options: dict = {name: given.pop(name) for name in _SET_FLAGS if name in given}
+    if "labels" in given:
+        options["labels"] = given.pop("labels").split(",")
+    if "dev_fraction" in given:
+        options["dev_fraction"] = float(given.pop("dev_fraction"))
+    columns = Columns(**{name.removesuffix("_column"): value for name, value in given.items()})
+    return OwnSet(paths, columns, **options)
+
+
+TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"
+NAMED = b"label\ttext\n" + TRAIN
+SCORES = b"0.5\tA good film\n1\tA bad plot\n2.25\tNot fast\n3\tThe story\n"
+JSON = b'{"label": "ham", "text": "a"}\n{"label": "spam", "text": "b"}\n'
+_LONG = b"x" * (10 << 20)
+
+
+def _train(name: str, content: bytes, message: str, flags: Mapping = BY_NUMBER) -> BadFile:
+    return BadFile(name, {"train.tsv": content}, message, flags=flags)
+
+
+def _other(split: str, name: str, file: str, content: bytes, message: str, **flags: str) -> BadFile:
+    """A file beside a training file that is right."""
+    return BadFile(name, {"train.tsv": TRAIN, file: content}, message, split, BY_NUMBER | flags)
+
+
+def _json(name: str, content: bytes, message: str, **flags: str) -> BadFile:
+    return BadFile(name, {"train.jsonl": content}, message, flags=BY_NAME | flags)
+
+
+_ROWS = [
+    _train(
+        "too few cells", TRAIN + b"ham only\n", r"train\.tsv:5: 1 column, but 2 in .*'ham only'"
+    ),
+    _train("too many cells", TRAIN + b"ham\ta\tb\n", r"train\.tsv:5: 3 columns, but 2 .*--quoted"),
+    _train(
+        "a tab in quotes", TRAIN + b'ham\t"a\tb"\n', r"train\.tsv:5: 3 columns.*pass --quoted=yes"
+    ),
+    _train(
+        "a blank line inside", NAMED + b"\nham\ta\n", r"train\.tsv:6: the line is empty", BY_NAME
+    ),
+    _train("NUL", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: a NUL byte at position 7"),
+    _train("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: a CR without a LF .*Remove it"),
+    _train("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: a CR without .* tr '\\r' '\\n'"),
+    _train("UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"),
+    _train("UTF-16 without mark", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: a NUL byte"),
+    _train("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin-1"),
+    _train(
+        "10 MB in one cell", TRAIN + b"ham\t" + _LONG, r"train\.tsv:5: a cell of more than 131072"
+    ),
+    _train("empty", b"", r"train\.tsv has not one row"),
+    _train("blank lines alone", b"\n\r\n\n", r"train\.tsv has not one row"),
+    _train(
+        "names alone", b"label\ttext\n", r"train\.tsv has not one row beside the names", BY_NAME
+    ),
+    BadFile("a folder", {"train.tsv": None}, r"train\.tsv is a folder, a file was expected"),
+    BadFile(
+        "damaged gzip",
+        {"train.tsv.gz": gzip.compress(TRAIN * 99)[:-20]},
+        r"train\.tsv\.gz is not a",
+    ),
+    BadFile("no gzip", {"train.tsv.gz": TRAIN}, r"train\.tsv\.gz is not a complete gzip file"),
+    BadFile(
+        "unclosed quote",
+        {"train.csv": b'label,text\nham,a\nspam,"b\nham,c\nspam,d\n'},
+        r'train\.csv:3: the quote \("\) that opens here is not closed.*--quoted=no',
+        flags=BY_NAME,
+    ),
+    BadFile(
+        "unclosed quote behind a closed one",
+        {"train.csv": b'label,text\nham,a\n"spam\n","b\nham,c\n'},
+        r"train\.csv:4: the quote",
+        flags=BY_NAME,
+    ),
+    BadFile(
+        "unclosed quote before much text",
+        {"train.csv": b'label,text\nham,"a\n' + b"ham,b\n" * (csv.field_size_limit() // 4)},
+        r"train\.csv:2: the quote",
+        flags=BY_NAME,
+    ),
+    BadFile(
+        "text behind a quote",
+        {"train.csv": b'label,text\nham,"a" b\nspam,c\n'},
+        r"train\.csv:2: in the row that begins here something follows a closing quote",
+        flags=BY_NAME,
+    ),
+    BadFile(
+        "a comma in a text",
+        {"train.csv": b"label,text\nham,a\nspam,b, c\n"},
+        r"train\.csv:3: 3 columns, but 2 in the first row: 'spam,b, c'.* must stand in quotes",
+        flags=BY_NAME,
+    ),
+]
+
+_COLUMNS = [
+    _train(
+        "names twice",
+        b"label\ttext\ttext\nham\ta\tb\n",
+        r"train\.tsv:1: columns 2 and 3 are both called 'text'",
+        BY_NAME,
+    ),
+    _train(
+        "no such name",
+        b"Label\tSMS\nham\ta\n",
+        r"train\.tsv:1: there is no column 'text' \(--text_column\), only 'Label', 'SMS'",
+        BY_NAME,
+    ),
+    _train(
+        "a name nearly right",
+        b"Label\tText\nham\ta\n",
+        r"'text' .* Did you mean --text_column=Text\?",
+        BY_NAME,
+    ),
+    _train(
+        "no column of labels",
+        b"text\tn\na\t1\n",
+        r"train\.tsv:1: there is no column 'label'",
+        BY_NAME,
+    ),
+    _train(
+        "names, and none in the file",
+        TRAIN,
+        r"train\.tsv:1: there is no column 'text'.* pass numbers of columns",
+        BY_NAME,
+    ),
+    _train("names in quotes", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
+    _train(
+        "a name without header",
+        TRAIN,
+        r"--text_column=text is a name, but --has_header=no",
+        BY_NAME | {"has_header": "no"},
+    ),
+    _train(
+        "column 0",
+        TRAIN,
+        r"train\.tsv:1: --text_column=0, but the row has columns 1 to 2",
+        {"text_column": "0", "label_column": "1"},
+    ),
+    _train(
+        "column 3 of 2",
+        TRAIN,
+        r"train\.tsv:1: --text_pair_column=3, but the row has columns 1 to 2",
+        BY_NUMBER | {"text_pair_column": "3"},
+    ),
+    _train(
+        "one column twice",
+        TRAIN,
+        r"train\.tsv: --text_column=2 and --text_pair_column=2 are the same",
+        BY_NUMBER | {"text_pair_column": "2"},
+    ),
+    _train(
+        "one column by name and number",
+        NAMED,
+        r"--text_column=text and --label_column=2 are the same",
+        {"text_column": "text", "label_column": "2"},
+    ),
+    _train(
+        "commas in a TSV",
+        b"label,text\nham,a\nspam,b\n",
+        r"train\.tsv:1: .* Is this a CSV\? Then call it \.csv",
+        BY_NAME,
+    ),
+    _train(
+        "semicolons in a TSV",
+        b"ham;a\nspam;b\n",
+        r"train\.tsv:1: --text_column=2, but the row has column 1 only.*Is this a CSV\?",
+    ),
+    _train("no label column", TRAIN, r"--label_column", {"text_column": "2"}),
+    _train(
+        "duplicate ids",
+        b"1\tham\ta\n2\tspam\tb\n1\tham\tc\n",
+        r"train\.tsv:3: id '1' stands in .*train\.tsv:1, too",
+        {"id_column": "1", "label_column": "2", "text_column": "3"},
+    ),
+    _train(
+        "an empty id",
+        b"1\tham\ta\n\tspam\tb\n",
+        r"train\.tsv:2: the id is empty",
+        {"id_column": "1", "label_column": "2", "text_column": "3"},
+    ),
+]
+
+_LABELS = [
+    _train("an empty label", TRAIN + b" \ta\n", r"train\.tsv:5: the label is empty"),
+    _train(
+        "one label only",
+        b"ham\ta\nham\tb\n",
+        r"train\.tsv: every row has the label ham, so .*--label_column",
+    ),
+    _train(
+        "not one of --labels",
+        TRAIN + b"spma\ta\n",
+        r"train\.tsv:5: label 'spma' is not one of ham, spam\. Did you mean spam\?",
+        BY_NUMBER | {"labels": "ham,spam"},
+    ),
+    _train(
+        "--labels twice",
+        TRAIN,
+        r"--labels.* twice",
+        BY_NUMBER | {"labels": "ham,ham"},
+    ),
+    _train(
+        "NaN among scores",
+        SCORES + b"nan\ta\n",
+        r"train\.tsv:5: label 'nan' is not a number, but most labels are",
+    ),
+    _train("no score", SCORES + b"\ta\n", r"train\.tsv:5: label '' is not a number"),
+    _train(
+        "inf",
+        SCORES + b"inf\ta\n",
+        r"train\.tsv:5: label 'inf' is not a number",
+        BY_NUMBER | {"problem_type": "regression"},
+    ),
+    _train(
+        "a number too large",
+        SCORES + b"1e999\ta\n",
+        r"train\.tsv:5: label '1e999' is not a number",
+        BY_NUMBER | {"problem_type": "regression"},
+    ),
+    _train(
+        "a decimal comma",
+        SCORES + b"1,5\ta\n",
+        r"train\.tsv:5: label '1,5' .* Write a decimal point",
+        BY_NUMBER | {"problem_type": "regression"},
+    ),
+    _train(
+        "a regression of names",
+        TRAIN,
+        r"train\.tsv:1: label 'ham' is not a number.*has_header",
+        BY_NUMBER | {"problem_type": "regression", "has_header": "no"},
+    ),
+    _train(
+        "a regression with --labels",
+        SCORES,
+        r"--problem_type=regression has numbers and no labels",
+        BY_NUMBER | {"problem_type": "regression", "labels": "a,b"},
+    ),
+    _train(
+        "no labels at all",
+        b"\ta\n,\tb\n",
+        r"train\.tsv: no row has a label",
+        BY_NUMBER | {"problem_type": "multilabel", "has_header": "no"},
+    ),
+    _train(
+        "an empty separator",
+        TRAIN,
+        r"--label_separator",
+        BY_NUMBER | {"problem_type": "multilabel", "label_separator": ""},
+    ),
+    BadFile(
+        "a line end in a label",
+        {"train.csv": b'"ham\n",a\n"sp\nam",b\n'},
+        r"train\.csv:3: label 'sp\\nam' has a line end inside",
+    ),
+    _other(
+        "eval",
+        "a label only in dev",
+        "dev.tsv",
+        b"ham\ta\nSpam\tb\n",
+        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. Did you mean spam\?",
+    ),
+    _other(
+        "eval",
+        "an unknown label in a compressed dev",
+        "dev.tsv.gz",
+        gzip.compress(b"ham\ta\neggs\tb\n"),
+        r"dev\.tsv\.gz:2: label 'eggs' is not one of ham, spam\.",
+    ),
+    _other(
+        "eval", "no label in dev", "valid.csv", b"ham,a\n,b\n", r"valid\.csv:2: the label is empty"
+    ),
+    _other("eval", "dev is ragged", "dev.tsv", b"ham\ta\nspam\n", r"dev\.tsv:2: 1 column, but 2"),
+]
+
+_JSON = [
+    _json("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: not JSON"),
+    _json("a list on a line", JSON + b'["ham", "a"]\n', r"train\.jsonl:3: .* is not an object"),
+    _json(
+        "a missing key",
+        JSON + b'\n{"text": "a"}\n',
+        r"train\.jsonl:4: there is no key 'label' \(--label_column\), only 'text'",
+    ),
+    _json(
+        "a null text",
+        JSON + b'{"label": "ham", "text": null}\n',
+        r"train\.jsonl:3: the text is missing",
+    ),
+    _json(
+        "a null label",
+        JSON + b'{"label": null, "text": "a"}\n',
+        r"train\.jsonl:3: the label is missing",
+    ),
+    _json(
+        "an object as text",
+        JSON + b'{"label": "ham", "text": {"a": 1}}\n',
+        r"train\.jsonl:3: the text is '\{\"a\": 1\}'\. Write",
+    ),
+    _json(
+        "NaN as label", JSON + b'{"label": NaN, "text": "a"}\n', r"train\.jsonl:3: the label is nan"
+    ),
+    _json(
+        "Infinity as score",
+        b'{"label": 0.5, "text": "a"}\n{"label": 1, "text": ""}\n{"label": Infinity, "text": ""}\n',
+        r"train\.jsonl:3: label 'inf' is not a number",
+    ),
+    _json(
+        "half of a character",
+        JSON + b'{"label": "ham", "text": "\\ud83d"}\n',
+        r"train\.jsonl:3: the text has half of a character",
+    ),
+    _json(
+        "numbers of columns",
+        JSON,
+        r"train\.jsonl:1: there is no key '2' .*Keys of JSON have no numbers",
+        text_column="2",
+    ),
+    _json(
+        "lists for one label",
+        JSON + b'{"label": ["ham"], "text": "a"}\n',
+        r"train\.jsonl:3: a list of labels, but one is needed",
+        problem_type="classification",
+    ),
+    BadFile(
+        "an element of a list",
+        {"train.json": b'[{"label": "ham", "text": "a"},\n{"label": "spam"}]'},
+        r"train\.json: element 2: there is no key 'text'",
+        flags=BY_NAME,
+    ),
+]
+
+_FILES = [
+    BadFile(
+        "two training files",
+        {"train.tsv": TRAIN, "train.csv": TRAIN},
+        r"has train\.csv and train\.tsv\. .*--train_file",
+    ),
+    BadFile(
+        "two dev files",
+        {"train.tsv": TRAIN, "dev.tsv": TRAIN, "valid.tsv": TRAIN},
+        r"has dev\.tsv and valid\.tsv\. .*--eval_file",
+        "eval",
+    ),
+    _train(
+        "no such training file",
+        TRAIN,
+        r"--train_file=tran\.tsv: no such file here nor in .*has: train\.tsv",
+        BY_NUMBER | {"train_file": "tran.tsv"},
+    ),
+    BadFile(
+        "nothing to learn from",
+        {"test.tsv": b"a\tb\n"},
+        r"no training file to take the labels from|labels\.txt|There is no file to train on",
+        "predict",
+    ),
+    BadFile(
+        "nothing to evaluate on",
+        {"train.tsv": TRAIN},
+        r"There is no file to evaluate on: pass --eval_file, or --dev_fraction=0\.2",
+        "eval",
+        BY_NUMBER | {"dev_fraction": "0"},
+    ),
+    _train(
+        "a part that is all",
+        TRAIN,
+        r"--dev_fraction",
+        BY_NUMBER | {"dev_fraction": "1"},
+    ),
+    _train(
+        "too few rows to keep some",
+        b"ham\ta\nspam\tb\n",
+        r"train\.tsv: 2 rows, too few to keep some",
+        BY_NUMBER | {"dev_fraction": "0.9"},
+    ),
+    _other("predict", "no text to predict", "test.tsv", b"", r"test\.tsv has not one row"),
+    _other(
+        "predict",
+        "text to predict in another column",
+        "test.tsv",
+        b"just a text\n",
+        r"test\.tsv:1: --text_column=2, but the row has column 1 only",
+    ),
+    BadFile(
+        "nothing to predict",
+        {"train.tsv": TRAIN},
+        r"There is no (test set|file to predict).*test\.tsv",
+        "predict",
+    ),
+]
+
+BAD_FILES = [*_ROWS, *_COLUMNS, *_LABELS, *_JSON, *_FILES]

@@ -1,0 +1,370 @@
+"""A user's own files: what is found out about them, what is read, and what is refused."""
+
+import gzip
+import json
+import logging
+import os
+
+import pytest
+
+from bert_tf.data.features import InputExample
+from bert_tf.data.own_set import Columns, OwnSet, find_files
+from bert_tf.errors import UserError
+from tests.data.bad_tables import BAD_FILES, BY_NAME, BY_NUMBER, TRAIN, set_of_flags, write_files
+from tests.oracle import data
+
+ALL = {"dev_fraction": "0"}
+
+
+@pytest.fixture
+def make(tmp_path, caplog):
+    """Writes files, `train_tsv=...`, and gives the set."""
+    caplog.set_level(logging.INFO, "bert_tf")
+
+    def make(flags, **contents: str | bytes) -> OwnSet:
+        for name, content in contents.items():
+            raw = content.encode() if isinstance(content, str) else content
+            (tmp_path / name.replace("_", ".")).write_bytes(raw)
+        return set_of_flags(tmp_path, flags)
+
+    return make
+
+
+def pairs(examples):
+    return [(example.label, example.text_a) for example in examples]
+
+
+@pytest.mark.parametrize("case", BAD_FILES, ids=lambda case: case.name)
+def test_what_is_wrong_is_said_on_one_line(tmp_path, case):
+    write_files(tmp_path, case.files)
+    with pytest.raises(UserError, match=case.message) as caught:
+        set_of_flags(tmp_path, case.flags).read(case.split)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_cases_have_names_of_their_own():
+    assert len({case.name for case in BAD_FILES}) == len(BAD_FILES) >= 35
+
+
+# ---- Ways to write the same texts ----------------------------------------------------------
+
+SAME = [("ham", "A good film, it was"), ("spam", 'A "bad" plot'), ("ham", "Not; fast")]
+SAME_TSV = "".join(f"{label}\t{text}\n" for label, text in SAME)
+SAME_CSV = 'ham,"A good film, it was"\nspam,"A ""bad"" plot"\nham,Not; fast\n'
+SAME_QUOTED = "".join(f'"{x}"\t"{y.replace(chr(34), chr(34) * 2)}"\n' for x, y in SAME)
+SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label, text in SAME)
+
+
+@pytest.mark.parametrize(
+    ("flags", "file"),
+    [
+        (BY_NUMBER, {"train_tsv": SAME_TSV}),
+        (BY_NUMBER, {"train_tsv": "Class\tMessage\n" + SAME_TSV}),
+        (BY_NUMBER, {"train_txt": "\ufeffClass\tMessage\r\n" + SAME_TSV}),
+        (BY_NAME, {"train_tsv": " label\ttext \n" + SAME_TSV.replace("\n", "\r\n")}),
+        (BY_NUMBER, {"train_csv": SAME_CSV}),
+        (BY_NAME, {"train_csv": "label,text\n" + SAME_CSV}),
+        (BY_NUMBER | {"has_header": "yes"}, {"train_csv": "label,text\n" + SAME_CSV}),
+        (BY_NAME, {"train_csv": "label;text\n" + SAME_QUOTED.replace("\t", ";")}),
+        (BY_NAME, {"train_jsonl": SAME_JSON}),
+        (BY_NAME, {"train_json": json.dumps([json.loads(x) for x in SAME_JSON.splitlines()])}),
+        (BY_NAME, {"train_ndjson_gz": gzip.compress(SAME_JSON.encode())}),
+        (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + SAME_QUOTED}),
+    ],
+)
+def test_the_same_texts_in_another_way(make, flags, file):
+    made = make(flags | ALL, **file)
+    assert (made.problem_type, made.labels) == ("classification", ("ham", "spam"))
+    assert pairs(made.read("train")) == SAME
+    assert [example.guid for example in made.read("train")] == ["train-0", "train-1", "train-2"]
+
+
+def test_pairs_and_ids(make):
+    flags = {"id_column": "id", "text_column": "a", "text_pair_column": "b", "label_column": "y"}
+    made = make(flags | ALL, train_csv='b,a,y,id\n"two\nlines",one,1,x7\n4,3,0,x8\n')
+    assert made.read("train") == [
+        InputExample("x7", "one", "two\nlines", "1"),
+        InputExample("x8", "3", "4", "0"),
+    ]
+
+
+def test_cells_of_json_that_are_no_texts(make):
+    rows = [
+        '{"text": 1, "label": true}',
+        '{"text": 1.0, "label": false}',
+        '{"text": "", "label": true}',
+    ]
+    made = make(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    assert pairs(made.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+
+
+# ---- Names of columns ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "flags", "is_header"),
+    [
+        (["y\tx", "ham\ta", "ham\tb", "spam\tc"], {}, True),
+        (["ham\ta", "ham\tb", "spam\tc"], {}, False),
+        (["y\tx", "ham\ta", "spam\tb"], {}, False),
+        (["y\tx", "ham\ta", "spam\tb"], {"labels": "ham,spam"}, True),
+        (["ham\tx", "spam\ta", "spam\tb"], {"labels": "ham,spam"}, False),
+        (["y\tx", "1\ta", "2\tb"], {}, True),
+        (["3\tx", "1\ta", "1\tb"], {}, False),
+        (["0.3\tx", "0.1\ta", "0.1\tb"], {}, False),
+        (["score\tx", "0.1\ta", "0.2\tb"], {}, True),
+        (["kinds\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, True),
+        (["a\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
+        (["\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
+    ],
+)
+def test_whether_the_first_row_has_names_is_guessed_by_its_label(
+    make, caplog, rows, flags, is_header
+):
+    made = make(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
+    assert len(made.read("train")) == len(rows) - is_header
+    guess = f"the first row is taken for names of columns: {rows[0].replace(chr(9), ', ')} (--has"
+    assert caplog.text.count(guess) == is_header
+
+
+def test_names_that_are_asked_for_are_no_news(make, caplog):
+    make(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
+    assert "taken for" not in caplog.text
+
+
+NAMED = b"Label\tSMS\n" + TRAIN
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "rows"),
+    [
+        (NAMED, "Label\tSMS\nham\ta\n", 1),
+        (NAMED, "?\tSMS\n?\ta\n", 1),
+        (NAMED, "?\ta b\n?\tc\n", 2),
+        (TRAIN, "?\tYes\n?\tc d\n?\te f\n", 3),
+        (None, "?\ttext\n?\tc d\n?\te f\n", 2),
+        (None, "?\ttext\n?\tc\n?\te f\n", 3),
+        (None, "?\tthe text\n?\tc d\n?\te f\n", 3),
+    ],
+)
+def test_names_of_columns_above_texts_to_predict(make, train, test, rows):
+    training = {"train_tsv": train} if train else {}
+    made = make(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
+    examples = made.read("predict")
+    assert len(examples) == rows
+    assert {example.label for example in examples} == {None}
+    assert examples[0].guid == "test-0"
+
+
+def test_a_number_can_be_a_name(make):
+    flags = {"text_column": "1", "label_column": "0"}
+    made = make(flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n")
+    assert pairs(made.read("train")) == [("ham", "a"), ("spam", "b")]
+
+
+def test_the_file_to_predict_needs_no_labels(make):
+    made = make(BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n")
+    assert made.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
+
+
+# ---- Labels --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem_type", "labels"),
+    [
+        (["10", "2", "-1", "2"], "classification", ("-1", "2", "10")),
+        (["1.0", "0.0", "1.0"], "classification", ("0.0", "1.0")),
+        (["b", " a", "B "], "classification", ("B", "a", "b")),
+        (["1.5", "2", "-.25e1"], "regression", ()),
+        (["1.5", "a", "b"], "classification", ("1.5", "a", "b")),
+        (["1_0", "2"], "classification", ("1_0", "2")),
+    ],
+)
+def test_what_labels_are(make, cells, problem_type, labels):
+    rows = "".join(f"{cell}\ta\n" for cell in cells)
+    made = make(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
+    assert (made.problem_type, tuple(made.labels)) == (problem_type, labels)
+    assert [example.label for example in made.read("train")] == [c.strip() for c in cells]
+
+
+def test_labels_that_are_given_keep_their_order(make):
+    made = make(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
+    assert made.labels == ("spam", "eggs", "ham")
+
+
+def test_numbers_can_be_classes(make):
+    flags = BY_NUMBER | {"problem_type": "classification"}
+    assert make(flags, train_tsv="0.5\ta\n1\tb\n2.5\tc\n").labels == ("0.5", "1", "2.5")
+    assert make(BY_NUMBER | {"labels": "0.5,1,2.5"}).problem_type == "classification"
+
+
+def test_several_labels_in_json(make, caplog):
+    rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
+    content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
+    made = make(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
+    assert (made.problem_type, made.labels) == ("multilabel", ("1", "a", "b", "c"))
+    labels = [example.label for example in made.read("train")]
+    assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
+    assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
+
+
+def test_several_labels_in_a_cell(make):
+    flags = BY_NUMBER | {"problem_type": "multilabel", "labels": "b,a"}
+    made = make(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
+    assert [e.label for e in made.read("train")] == [("b", "a"), ()]
+    assert [e.label for e in made.read("eval")] == [("b",)]
+    assert made.read("eval")[0].guid == "dev-0"
+
+
+def test_labels_may_come_from_elsewhere(make):
+    made = make(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
+    assert (made.labels, len(made.read("eval"))) == (("ham", "spam"), 4)
+    made = make(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
+    assert (made.labels, made.read("eval")[0].label) == ((), "1")
+
+
+def test_what_is_found_is_logged(make, caplog):
+    rows = "".join(f"{n}\ta\n" for n in range(1200)) * 2
+    make(BY_NUMBER, train_tsv=rows)
+    assert "2,400 rows; classification with 1200 labels: 0 (2), 1 (2), " in caplog.text
+    assert "9 (2) and 1,190 more" in caplog.text
+    assert "occur once" not in caplog.text
+    make(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
+    assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5" in caplog.text
+
+
+def test_labels_that_are_hardly_classes(make, caplog):
+    make(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
+    assert "59 of 60 labels occur once only. Is --label_column right" in caplog.text
+
+
+def test_texts_without_words_are_counted(make, caplog):
+    make(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
+    assert caplog.text.count("2 rows without a word as text, the first one is ") == 1
+    assert "train.tsv:2. The model" in caplog.text
+
+
+# ---- Rows for evaluation -------------------------------------------------------------------
+
+
+def test_some_rows_are_kept_for_evaluation(make, caplog):
+    rows = "".join(f"{'spam' if n % 5 == 0 else 'ham'}\ttext {n}\n" for n in range(100))
+    made = make(BY_NUMBER, train_tsv=rows)
+    train, held_out = made.read("train"), made.read("eval")
+    assert (len(train), len(held_out)) == (80, 20)
+    assert sum(example.label == "spam" for example in held_out) == 4
+    for part in (train, held_out):
+        numbers = [int(example.guid.removeprefix("train-")) for example in part]
+        assert numbers == sorted(numbers)
+    assert sorted(pairs(train + held_out)) == sorted(
+        tuple(x.split("\t")) for x in rows.splitlines()
+    )
+    again = make(BY_NUMBER)
+    assert (again.read("eval"), again.read("train")) == (held_out, train)
+    said = "no dev set: 20 of the 100 rows of "
+    assert caplog.text.count(said) == 2
+    assert "train.tsv are kept for evaluation (--dev_fraction=0.2), 80 to train on" in caplog.text
+    assert again.describe("eval") == again.describe("train")
+
+
+@pytest.mark.parametrize("content", ["a\tx\nb\ty\n", "0.5\tx\n1\ty\n", "a\tx\na\ty\na\tz\nb\tw\n"])
+def test_few_rows_are_divided_as_they_come(make, content):
+    made = make(BY_NUMBER, train_tsv=content)
+    assert len(made.read("eval")) == 1
+    assert len(made.read("train")) == content.count("\n") - 1
+
+
+def test_all_rows_are_trained_on_where_there_is_a_dev_set(make):
+    made = make(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
+    assert (len(made.read("train")), pairs(made.read("eval"))) == (4, [("ham", "a")])
+    assert made.describe("eval").endswith("dev.tsv")
+    assert len(make(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
+
+
+def test_predicting_divides_nothing(make, caplog):
+    assert len(make(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
+    assert "no dev set" not in caplog.text
+
+
+def test_sms_messages():
+    path = str(data("sms/SMSSpamCollection"))
+    columns = Columns(text="2", label="1")
+    made = OwnSet(find_files(os.path.dirname(path)), columns)
+    assert made.labels == ("ham", "spam")
+    train, held_out = made.read("train"), made.read("eval")
+    assert (len(train), len(held_out)) == (4459, 1115)
+    assert sum(example.label == "spam" for example in train + held_out) == 747
+    by_name = OwnSet({"train": path}, Columns(text="SMS", label="Label"), dev_fraction=0)
+    assert len(by_name.read("train")) == 5574
+
+
+# ---- Which files ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["train.tsv", "dev.csv.gz", "test.json"], ["train.tsv", "dev.csv.gz", "test.json"]),
+        (["train.txt", "validation.tsv", "README.md"], ["train.txt", "validation.tsv", None]),
+        (["eval.tsv"], [None, "eval.tsv", None]),
+        (["Train.CSV"], ["Train.CSV", None, None]),
+        (["SMS", ".hidden", "readme", "LICENSE.txt", "a.md"], ["SMS", None, None]),
+        (["a.tsv", "b.tsv"], [None, None, None]),
+        (["a.tsv", "test.tsv"], [None, None, "test.tsv"]),
+        ([], [None, None, None]),
+    ],
+)
+def test_files_are_found_by_their_names(tmp_path, names, found):
+    write_files(tmp_path, dict.fromkeys(names, b"") | {"more": None})
+    expected = {
+        split: str(tmp_path / name)
+        for split, name in zip(("train", "eval", "predict"), found, strict=True)
+        if name
+    }
+    assert find_files(str(tmp_path)) == expected
+
+
+def test_files_that_are_named(tmp_path, monkeypatch):
+    write_files(tmp_path, {"data": None, "here.tsv": b"", "both.tsv": b""})
+    write_files(tmp_path / "data", {"both.tsv": b"", "there.tsv": b"", "test.tsv": b""})
+    monkeypatch.chdir(tmp_path)
+    found = find_files("data", train_file="there.tsv", eval_file="both.tsv")
+    assert found == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
+    assert find_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
+    absolute = str(tmp_path / "here.tsv")
+    assert find_files("", train_file=absolute) == {"train": absolute}
+    # The only file of a folder is not one to train on if it is one to predict.
+    write_files(tmp_path, {"pool": None})
+    write_files(tmp_path / "pool", {"texts.tsv": b""})
+    assert find_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
+
+
+@pytest.mark.parametrize(
+    ("data_dir", "message"),
+    [
+        ("", "Pass --data_dir"),
+        ("missing", r"There is no folder --data_dir=missing \(.* has: a.tsv\)"),
+        ("a.tsv", "--data_dir=a.tsv is a file. Pass it as --train_file"),
+    ],
+)
+def test_folders_that_are_none(tmp_path, monkeypatch, data_dir, message):
+    write_files(tmp_path, {"a.tsv": b""})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        find_files(data_dir)
+
+
+@pytest.mark.parametrize("flag", ["has_header", "quoted", "problem_type"])
+def test_choices_that_there_are_not(make, flag):
+    with pytest.raises(UserError, match=f"--{flag}=maybe: pass one of auto, "):
+        make(BY_NUMBER | {flag: "maybe"}, train_tsv=TRAIN)
+
+
+def test_splits_that_there_are_not(make):
+    made = make(BY_NUMBER | {"labels": "a,b"})
+    for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):
+        for ask in (made.read, made.describe):
+            with pytest.raises(UserError, match=f"pass --{flag}_file"):
+                ask(split)

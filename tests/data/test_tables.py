@@ -1,0 +1,190 @@
+"""Tables of users: what counts as a row, and at which line an error is found."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.data.tables import read_table, text_of
+from bert_tf.errors import UserError
+
+ROWS = [["label", "text"], ["ham", "One, two; three"], ["spam", "Four"]]
+TSV = "label\ttext\nham\tOne, two; three\nspam\tFour\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return write
+
+
+def cells(path, quoted="auto"):
+    return [row.cells for row in read_table(path, quoted).rows]
+
+
+def lines(path, quoted="auto"):
+    return [row.line for row in read_table(path, quoted).rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", TSV),
+        ("a", TSV),
+        ("a.txt", "\ufeff" + TSV),
+        ("a.tsv", TSV.replace("\n", "\r\n")),
+        ("a.tsv", TSV.replace("\n", "\r\n", 1)),
+        ("a.tsv", TSV.removesuffix("\n")),
+        ("a.tsv", TSV + "\n\r\n\n"),
+        ("a.csv", TSV),
+        ("a.csv", 'label,text\nham,"One, two; three"\nspam,Four\n'),
+        ("A.CSV", '\ufeff"label";"text"\r\n"ham";"One, two; three"\n"spam";"Four"\n\n'),
+        ("a.tsv.gz", gzip.compress(TSV.encode())),
+        ("a.csv.gz", gzip.compress(TSV.encode())),
+    ],
+)
+def test_ways_to_write_the_same_table(write, name, content):
+    path = write(name, content)
+    assert cells(path) == ROWS
+    assert lines(path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.json"])
+@pytest.mark.parametrize("content", ["", "\n", "\ufeff\r\n\n"])
+def test_files_without_rows(write, name, content):
+    assert cells(write(name, content)) == []
+
+
+def test_quotes_are_characters_unless_they_are_wanted(write):
+    path = write("a.tsv", '"a\tb"\n"c ""d"""\te\n')
+    assert cells(path) == [['"a', 'b"'], ['"c ""d"""', "e"]]
+    assert cells(write("b.tsv", '"a\tb"\n"c ""d"""\n'), "yes") == [["a\tb"], ['c "d"']]
+    assert cells(write("a.csv", '"a,b"\n'), "no") == [['"a', 'b"']]
+
+
+def test_a_quote_inside_of_a_cell_opens_nothing(write):
+    path = write("a.csv", 'a,b\n"c\n",  "d\n')
+    assert cells(path) == [["a", "b"], ["c\n", '  "d']]
+
+
+def test_rows_that_go_on_keep_the_line_where_they_begin(write):
+    path = write("a.csv", 'a,b\n"one\ntwo\r\n\n3",x\n4,"y\rz"\n')
+    assert cells(path) == [["a", "b"], ["one\ntwo\r\n\n3", "x"], ["4", "y\rz"]]
+    assert lines(path) == [1, 2, 6]
+
+
+@pytest.mark.parametrize(
+    ("first", "delimiter"),
+    [("a;b;c, d", ";"), ('"a;b;c;d",e', ","), ("a\tb", "\t"), ("a", ","), ('a,"b;;\nc"', ",")],
+)
+def test_the_delimiter_of_a_csv_is_that_of_its_first_line(write, first, delimiter):
+    expected = next(csv.reader(io.StringIO(first), delimiter=delimiter))
+    assert cells(write("a.csv", first)) == [expected]
+
+
+def test_blank_lines_are_texts_where_there_is_a_single_column(write):
+    path = write("a.tsv", "one\n\ntwo\n\n\n")
+    assert cells(path) == [["one"], [""], ["two"]]
+    assert lines(path) == [1, 2, 3]
+
+
+def test_json_lines(write):
+    path = write("a.jsonl", '\ufeff\n{"text": "a\\nb", "n": 1}\r\n \n{"n": null, "l": ["x"]}')
+    table = read_table(path)
+    assert table.is_json
+    assert [(row.line, row.cells) for row in table.rows] == [
+        (2, {"text": "a\nb", "n": 1}),
+        (4, {"n": None, "l": ["x"]}),
+    ]
+    assert table.place(table.rows[1]) == f"{path}:4"
+
+
+def test_one_json_list(write):
+    path = write("a.json", json.dumps([{"a": 1}, {"a": 2}], indent=1))
+    table = read_table(path)
+    assert [row.cells for row in table.rows] == [{"a": 1}, {"a": 2}]
+    assert table.place(table.rows[1]) == f"{path}: element 2"
+    assert cells(write("b.json", '{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
+
+
+LONG = csv.field_size_limit() + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "quoted", "message"),
+    [
+        ("a.tsv", "a\tb\nc\td\te\n", "auto", r":2: 3 columns, but 2 in the first row: 'c\\td\\te'"),
+        ("a.tsv", "a\tb\nc\n", "auto", ":2: 1 column, but 2 .*--quoted=yes .*call a .*commas .csv"),
+        ("a.csv", "a,b\n\n\nc,d,e\n", "auto", ":2: the line is empty"),
+        ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separated by ','.*in quotes"),
+        ("a.tsv", "\na\tb\n", "auto", ":1: the line is empty"),
+        ("a.tsv", "a\tb\rc\td\r", "auto", r":1: a CR without a LF .* tr '\\r' '\\n' < a.tsv >"),
+        ("a.tsv", "a\tb\nc\rd\te\n", "auto", ":2: a CR without a LF.* Remove it"),
+        ("a.csv", 'a,b\n"c\nd",e\rf\n', "auto", ":3: a CR without a LF"),
+        ("a.jsonl", '{"a": 1}\r{"a": 2}\r', "auto", ":1: a CR without a LF"),
+        ("a.tsv", "a\tb\nc\t\0d\n", "auto", ":2: a NUL byte at position 3 .* utf-16le"),
+        ("a.csv", 'a,b\n"c\n\0",d\n', "auto", ":3: a NUL byte at position 1"),
+        ("a.tsv", "a\tb\n".encode("utf-16"), "auto", ":1: the file is not UTF-8 .* UTF-16"),
+        ("a.csv", b"a,b\nc,\xe9\n", "auto", r":2: the file is not UTF-8 \(byte 0xe9 .* iconv"),
+        ("a.tsv", f"a\tb\nc\t{'x' * LONG}\n", "auto", ":2: a cell of more than 131072"),
+        ("a.csv", f'a,b\n"c\nd",{"x" * LONG}\n', "auto", ":2: a cell of more than 131072"),
+        ("a.csv", 'a,b\n"c\n","d\n\n', "auto", r":3: the quote \(\"\) that opens here is not"),
+        ("a.csv", 'a,b\nc,"' + "xxx\n" * LONG, "auto", r":2: the quote \(\"\) that opens here"),
+        ("a.csv", 'a,b\nc,"d" e\n', "auto", ":2: in the row that begins .*--quoted=no"),
+        ("a.tsv", 'a\tb\n"c\td\n', "yes", ":2: the quote"),
+        ("a.jsonl", '{"a": 1}\n{"a"\n', "auto", ":2: not JSON .*position 5"),
+        ("a.jsonl", '{"a": 1}\n\n["a"]\n', "auto", r""":3: '\["a"\]' is not an object"""),
+        ("a.json", '[{"a": 1},\n{"a" 2}]\n', "auto", ":2: not JSON .*one list of objects"),
+        ("a.json", '[{"a": 1}, 2]\n', "auto", ": element 2: '2' is not an object"),
+        ("a.jsonl", "[" * 100000, "auto", ":1: not JSON .nested too deep"),
+        ("a.jsonl", '{"a": ' + "1" * 5000 + "}", "auto", ":1: not JSON"),
+        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], "auto", " is not a complete gzip file"),
+        ("a.tsv.gz", b"a\tb\n", "auto", " is not a complete gzip file"),
+    ],
+)
+def test_what_is_wrong_is_found_at_its_line(write, name, content, quoted, message):
+    path = write(name, content)
+    with pytest.raises(UserError) as caught:
+        read_table(path, quoted)
+    assert "\n" not in str(caught.value)
+    caught.match(f"{path}{message}")
+
+
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]))] * 3), max_size=6))
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
+def test_what_the_csv_module_writes_comes_back(tmp_path_factory, delimiter, name, rows):
+    rows = [["a", "b", "c"], *([cell.replace("\0", "") for cell in row] for row in rows)]
+    path = tmp_path_factory.getbasetemp() / name
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    assert cells(str(path), "yes") == rows
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("x ", "x "), (1, "1"), (1.0, "1"), (-2.5, "-2.5"), (1e300, "1e+300"), (True, "true")],
+)
+def test_cells_of_json_as_texts(value, text):
+    assert text_of(value, "text", "a:1") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "a:1: the text is missing"),
+        (float("nan"), "a:1: the text is nan"),
+        (["x"], r"""a:1: the text is '\["x"\]'"""),
+        ("\ud800", "a:1: the text has half of a character"),
+    ],
+)
+def test_cells_of_json_that_are_no_texts(value, message):
+    with pytest.raises(UserError, match=message):
+        text_of(value, "text", "a:1")

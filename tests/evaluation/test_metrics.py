@@ -1,0 +1,292 @@
+"""Figures of evaluations, against counts by hand and formulas of our own."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.evaluation import metrics
+from tests.oracle import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_escapes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def rows(right, predicted, labels, real=None):
+    """Outputs of a model that predicts these."""
+    return {
+        "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
+        "label_ids": np.int32(right),
+        "is_real_example": np.int32(real or [1] * len(right)),
+    }
+
+
+def figures(right, predicted, labels, real=None):
+    given = rows(right, predicted, labels, real)
+    found = metrics.classification_metrics(
+        per_example_loss=np.ones(len(right), np.float32), **given
+    )
+    assert {type(figure) for figure in found.values()} == {np.float32}
+    return found
+
+
+def test_two_labels():
+    # Of label 1: 3 found, 2 of them right; 4 there are.
+    found = figures([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
+    wanted = {
+        "eval_accuracy": 5 / 8,
+        "eval_loss": 1,
+        "eval_f1": 4 / 7,
+        "eval_precision": 2 / 3,
+        "eval_recall": 2 / 4,
+        "eval_f1_macro": (4 / 7 + 6 / 9) / 2,
+        "eval_f1_micro": 5 / 8,
+        "eval_precision_macro": (2 / 3 + 3 / 5) / 2,
+        "eval_recall_macro": (2 / 4 + 3 / 4) / 2,
+        "eval_matthews": (2 * 3 - 1 * 2) / np.sqrt(3 * 4 * 4 * 5),
+    }
+    assert list(found) == list(wanted)
+    assert found == pytest.approx(wanted)
+    # The shortest digits are what a file gets.
+    assert str(found["eval_precision"]) == "0.6666667"
+
+
+def test_three_labels_one_of_which_is_never_there():
+    found = figures([0, 0, 1, 1], [0, 1, 1, 1], 3)
+    assert "eval_f1" not in found
+    assert found["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
+    assert found["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert found["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert found["eval_f1_micro"] == found["eval_accuracy"] == 0.75
+
+
+def test_rows_that_fill_up_a_batch_do_not_count():
+    given = rows([1, 0, 1, 0, 0], [1, 0, 0, 1, 1], 2, real=[1, 1, 1, 0, 0])
+    losses = np.float32([1, 2, 6, 100, 100])
+    found = metrics.classification_metrics(per_example_loss=losses, **given)
+    assert found["eval_loss"] == 3
+    assert found["eval_accuracy"] == pytest.approx(2 / 3)
+    assert found["eval_precision"] == 1
+    assert found["eval_recall"] == 0.5
+    report = metrics.classification_report(**given, labels=["no", "yes"])
+    assert report["confusion_matrix"] == [[1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("right", "predicted", "labels", "accuracy", "macro"),
+    [
+        ([0, 0, 0], [0, 0, 0], 1, 1, 1),
+        ([0, 0, 0], [0, 0, 0], 2, 1, 1 / 2),
+        ([1, 1, 1], [1, 1, 1], 2, 1, 1 / 2),
+        ([0, 1], [1, 1], 2, 1 / 2, (0 + 2 / 3) / 2),
+        ([0, 0], [1, 1], 2, 0, 0),
+        ([2], [2], 3, 1, 1 / 3),
+        # Nearly as many labels as rows, which scikit-learn takes for numbers.
+        (list(range(30)), list(range(30)), 40, 1, 30 / 40),
+    ],
+)
+def test_degenerate_cases(right, predicted, labels, accuracy, macro):
+    found = figures(right, predicted, labels)
+    assert found["eval_accuracy"] == found["eval_f1_micro"] == accuracy
+    assert found["eval_f1_macro"] == pytest.approx(macro)
+    if len(set(right)) == 1 or len(set(predicted)) == 1:
+        assert found["eval_matthews"] == 0
+
+
+def test_all_wrong():
+    found = figures([0, 0, 1, 1], [1, 1, 0, 0], 2)
+    assert found["eval_matthews"] == -1
+    assert {name for name, figure in found.items() if figure} == {"eval_loss", "eval_matthews"}
+
+
+def test_a_model_that_computes_no_numbers():
+    given = rows([0, 1], [0, 1], 2) | {"probabilities": np.full((2, 2), np.nan, np.float32)}
+    losses = np.full(2, np.nan, np.float32)
+    found = metrics.classification_metrics(per_example_loss=losses, **given)
+    assert np.isnan(found["eval_loss"])
+    assert found["eval_accuracy"] == 0.5
+
+
+def test_report():
+    given = rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
+    report = metrics.classification_report(**given, labels=["a", "b", "c"])
+    assert report["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [0, 1, 0]]
+    assert list(report["labels"]) == ["a", "b", "c"]
+    assert report["labels"]["a"] == pytest.approx(
+        {"precision": 1, "recall": 2 / 3, "f1": 4 / 5, "support": 3}
+    )
+    assert report["labels"]["b"] == pytest.approx(
+        {"precision": 1 / 3, "recall": 1, "f1": 1 / 2, "support": 1}
+    )
+    assert report["labels"]["c"] == {"precision": 0, "recall": 0, "f1": 0, "support": 1}
+    assert json.loads(json.dumps(report)) == report
+
+
+LABELS = st.integers(0, 4)
+
+
+@given(st.lists(st.tuples(LABELS, LABELS, st.booleans()), min_size=1), st.integers(5, 7))
+def test_any_classification(found, labels):
+    right, predicted, real = (list(column) for column in zip(*found, strict=True))
+    real[0] = True
+    scores = figures(right, predicted, labels, real)
+    names = [str(label) for label in range(labels)]
+    report = metrics.classification_report(**rows(right, predicted, labels, real), labels=names)
+    matrix = np.array(report["confusion_matrix"])
+    assert matrix.sum() == sum(real)
+    assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
+    assert scores["eval_f1_micro"] == pytest.approx(scores["eval_accuracy"])
+    both = matrix.sum(axis=0) + matrix.sum(axis=1)
+    f1 = 2 * np.diag(matrix) / np.maximum(both, 1)
+    assert [report["labels"][name]["f1"] for name in names] == pytest.approx(f1)
+    assert [report["labels"][name]["support"] for name in names] == matrix.sum(axis=1).tolist()
+    assert scores["eval_f1_macro"] == pytest.approx(f1.mean())
+    assert 0 <= scores["eval_f1_macro"] <= 1
+    assert -1 <= scores["eval_matthews"] <= 1
+
+
+def test_correlations_and_distance():
+    right = np.float32([1, 2, 3, 4])
+    found = metrics.regression_metrics(
+        np.float32([1, 10, 100, 1000]), right, np.float32([1, 2, 3, 6])
+    )
+    assert found == pytest.approx(
+        {
+            "eval_pearson": np.corrcoef([1, 10, 100, 1000], right)[0, 1],
+            "eval_spearman": 1,
+            "eval_loss": 3,
+            "eval_mean_absolute_error": (0 + 8 + 97 + 996) / 4,
+        }
+    )
+    assert {type(figure) for figure in found.values()} == {np.float32}
+    turned = metrics.regression_metrics(-right, right, right)
+    assert turned["eval_pearson"] == turned["eval_spearman"] == -1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2, 2, 2], [np.nan, 1, 2], [np.inf, -np.inf, 2], [np.inf] * 3, [np.nan] * 3],
+)
+def test_without_a_correlation(values):
+    right = np.float32([1, 2, 3])
+    values = np.float32(values)
+    for found in (
+        metrics.regression_metrics(values, right, np.square(values)),
+        metrics.regression_metrics(right, 0 * right, right),
+        metrics.regression_metrics(right[:1], right[:1], right[:1]),
+    ):
+        assert found["eval_pearson"] == found["eval_spearman"] == 0
+    found = metrics.regression_metrics(values, right, right)["eval_mean_absolute_error"]
+    assert np.isfinite(found) == np.isfinite(values).all()
+
+
+def test_numbers_that_are_nearly_the_same_or_very_large():
+    right = np.float32([1, 2, 3])
+    near = metrics.regression_metrics(1e6 + right * 1e-8, right, right)
+    assert np.isfinite(near["eval_pearson"])
+    large = metrics.regression_metrics(np.float32([-3e38, 0, 3e38]), -right * 1e38, right)
+    assert large["eval_pearson"] == pytest.approx(-1)
+
+
+def sets(right, predicted, real=None):
+    return {
+        "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
+        "label_ids": np.int32(right),
+        "is_real_example": np.int32(real or [1] * len(right)),
+    }
+
+
+def test_several_labels():
+    right = [[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]]
+    predicted = [[1, 0, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
+    given = sets(right, predicted, real=[1, 1, 1, 0])
+    losses = np.float32([1, 2, 6, 100])
+    found = metrics.multilabel_metrics(per_example_loss=losses, **given)
+    # Three of four that were found are right, and none of three is missing.
+    assert found == pytest.approx(
+        {
+            "eval_accuracy": 2 / 3,
+            "eval_loss": 3,
+            "eval_f1_micro": 6 / 7,
+            "eval_f1_macro": (2 / 3 + 1 + 1) / 3,
+            "eval_precision_micro": 3 / 4,
+            "eval_recall_micro": 1,
+        }
+    )
+    assert {type(figure) for figure in found.values()} == {np.float32}
+    report = metrics.multilabel_report(**given, labels=["a", "b", "c"])
+    assert list(report) == ["labels"]
+    assert list(report["labels"]) == ["a", "b", "c"]
+    assert report["labels"]["a"] == pytest.approx(
+        {"precision": 1 / 2, "recall": 1, "f1": 2 / 3, "support": 1}
+    )
+    assert json.loads(json.dumps(report)) == report
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5])
+def test_no_row_has_a_label(labels):
+    nothing = np.zeros((3, labels), int)
+    for predicted, accuracy in ((nothing, 1), (nothing + 1, 0)):
+        given = sets(nothing, predicted)
+        found = metrics.multilabel_metrics(per_example_loss=np.ones(3), **given)
+        assert found.pop("eval_accuracy") == accuracy
+        assert found.pop("eval_loss") == 1
+        assert set(found.values()) == {0}
+        names = [str(label) for label in range(labels)]
+        report = metrics.multilabel_report(**given, labels=names)
+        assert [report["labels"][name]["support"] for name in names] == [0] * labels
+
+
+@given(st.integers(1, 4), st.lists(st.integers(0, 255), min_size=1))
+def test_any_sets(labels, codes):
+    bits = np.array([[code >> place & 1 for place in range(8)] for code in codes])
+    right, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
+    given = sets(right, predicted)
+    found = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **given)
+    hits, guessed, there = (right & predicted), predicted.sum(axis=0), right.sum(axis=0)
+    assert found["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
+    assert found["eval_precision_micro"] == pytest.approx(hits.sum() / max(guessed.sum(), 1))
+    assert found["eval_recall_micro"] == pytest.approx(hits.sum() / max(there.sum(), 1))
+    f1 = 2 * hits.sum(axis=0) / np.maximum(guessed + there, 1)
+    assert found["eval_f1_macro"] == pytest.approx(f1.mean())
+
+
+def test_table():
+    scores = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 12345}
+    few = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
+    assert metrics.describe_report(few).split("\n") == [
+        "label      precision  recall      f1  support",
+        "no            1.0000  0.5000  0.6667        2",
+        "好            1.0000  0.5000  0.6667    12345",
+        "two lines     1.0000  0.5000  0.6667    12345",
+    ]
+    for count, last in ((20, "19 "), (21, "and 1 more label"), (150, "and 130 more labels")):
+        table = metrics.describe_report({"labels": {str(n): scores for n in range(count)}})
+        lines = table.split("\n")
+        assert len(lines) == min(count, 20) + 1 + (count > 20)
+        assert lines[-1].startswith(last)
+    long = metrics.describe_report({"labels": {"x" * 500: scores}})
+    assert max(map(len, long.split("\n"))) < 80
+
+
+def test_one_line():
+    assert metrics.one_line(" a \n\t b", 20) == "a b"
+    assert metrics.one_line("0123456789", 10) == "0123456789"
+    assert metrics.one_line("01234 6789", 7) == "01234…"
+
+
+@pytest.mark.parametrize("module", ["metrics", "pictures"])
+def test_libraries_are_imported_where_they_are_needed(module):
+    code = f"import sys, bert_tf.evaluation.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert f"bert_tf.evaluation.{module}" in done.stdout.split(), done.stderr
+    assert not {"sklearn", "scipy", "matplotlib"} & set(done.stdout.split())

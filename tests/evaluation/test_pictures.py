@@ -1,0 +1,175 @@
+"""Pictures can be read by other programs, and show something, whatever they are given."""
+
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.evaluation import pictures
+from tests.oracle import ROOT
+
+ODD_LABELS = [
+    "$a_b$",
+    "$",
+    "x_1^",
+    "\\alpha{",
+    "\\",
+    "电影很好看",
+    "two\nlines",
+    "a label with a very long name",
+    "",
+    "_hidden",
+    "\N{GRINNING FACE}\N{VARIATION SELECTOR-16}",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "\x00\t\x1b\ud800",
+    "سلام שלום",
+    "한국어 हिन्दी ไทย",
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_escapes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def pixels(png):
+    """[height, width, 3]; not all of one colour."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    found = tf.io.decode_png(png, channels=3).numpy()
+    assert len(np.unique(found @ [65536, 256, 1])) > 2
+    # Nothing is cut off: there is an empty margin.
+    edges = (found[0], found[-1], found[:, 0], found[:, -1])
+    assert all((edge == 255).all() for edge in edges)
+    return found
+
+
+def matrix(labels):
+    return (
+        np.arange(labels**2).reshape(labels, labels) % 7 + 50 * np.eye(labels, dtype=int)
+    ).tolist()
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
+def test_matrices_of_any_size(labels):
+    found = pixels(
+        pictures.confusion_matrix_picture(matrix(labels), [f"label {n}" for n in range(labels)])
+    )
+    assert found.shape[0] < 2200
+    assert found.shape[1] < 2200
+
+
+def test_larger_matrices_are_larger_pictures():
+    sizes = [
+        pixels(pictures.confusion_matrix_picture(matrix(labels), ["x"] * labels)).shape[0]
+        for labels in (1, 2, 8, 16)
+    ]
+    assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("counts", [[[0, 0], [0, 0]], [[0, 0], [3, 0]], [[10**9, 1], [0, 10**9]]])
+def test_unusual_counts(counts):
+    pixels(pictures.confusion_matrix_picture(counts, ["no", "yes"]))
+
+
+def test_labels_are_drawn_as_they_are():
+    pixels(pictures.confusion_matrix_picture(matrix(len(ODD_LABELS)), ODD_LABELS))
+    # The same counts under other names are another picture, also where there is no font.
+    names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
+    found = [pictures.confusion_matrix_picture(matrix(2), labels) for labels in names]
+    assert len(set(found)) == len(found)
+
+
+def test_more_likely_cells_are_darker():
+    found = pixels(pictures.confusion_matrix_picture([[99, 0], [5, 95]], ["", ""]))
+    colors, counts = np.unique(found.reshape(-1, 3), axis=0, return_counts=True)
+    # White and four cells, whose shares are all different; from pale to dark blue.
+    common = colors[np.argsort(counts)[-5:]].astype(int)
+    brightness = sorted(common.sum(axis=1))
+    assert brightness[1] < 350
+    assert brightness[2] > 550
+    assert (common[:, 2] >= common[:, 0]).all()
+
+
+def test_training():
+    steps = np.arange(1, 301)
+    losses = 1 / steps
+    accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
+    without = pictures.training_curve_picture(steps, losses, {})
+    found = pictures.training_curve_picture(
+        steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
+    )
+    orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
+    for color in (orange, green):
+        assert (pixels(found) == color).all(axis=-1).sum() > 50
+        assert not (pixels(without) == color).all(axis=-1).any()
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "evaluations"),
+    [
+        ([], [], {}),
+        ([], [], {"accuracy": [(5, 0.5)]}),
+        ([1], [0.7], {}),
+        ([1], [0.7], {"accuracy": [(1, 0.5)]}),
+        ([1], [float("nan")], {"accuracy": [(1, float("inf"))]}),
+        ([1, 2, 3, 4], [1.0, float("nan"), float("inf"), 2.0], {}),
+        ([1, 2], [1e308, 3e38], {}),
+        ([3, 1, 2, 2], [3.0, 1.0, 2.0, 2.5], {}),
+        (range(10**7, 10**7 + 60), [0.5] * 60, {name: [(10**7, 1.0)] for name in ODD_LABELS}),
+    ],
+)
+def test_unusual_trainings(steps, losses, evaluations):
+    pixels(pictures.training_curve_picture(steps, losses, evaluations))
+
+
+def test_long_trainings_are_drawn_fast():
+    losses = np.random.default_rng(3).normal(size=100_000)
+    pictures.training_curve_picture([1], [1], {})
+    start = time.process_time()
+    pictures.training_curve_picture(range(100_000), losses, {})
+    assert time.process_time() - start < 2
+
+
+def test_a_single_high_loss_of_a_long_training_is_seen():
+    losses = np.ones(100_000)
+    losses[54_321] = 5
+    at = pictures._extremes(losses)
+    assert len(at) <= 2001
+    assert 54_321 in at
+
+
+def test_running_mean():
+    steps, means = pictures._running_mean(np.arange(100), np.arange(100) % 2 * 1.0)
+    assert steps.tolist() == list(range(100))
+    # Two on each side, if there are as many.
+    assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
+    assert means[-1] == pytest.approx(2 / 3)
+
+
+def test_threads_draw_the_same():
+    def draw(_):
+        return pictures.confusion_matrix_picture(matrix(3), ["a", "b", "c"])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(draw, range(8)))) == 1
+
+
+def test_nothing_is_left_in_the_process():
+    code = (
+        "import sys; from bert_tf.evaluation import pictures; import matplotlib;"
+        # Not by its own items(), which looks for a screen and imports pyplot.
+        "before = list(dict.items(matplotlib.rcParams));"
+        "pictures.confusion_matrix_picture([[1]], ['a']);"
+        "pictures.training_curve_picture([1], [1], {});"
+        "assert list(dict.items(matplotlib.rcParams)) == before;"
+        "print('matplotlib.pyplot' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"], done.stderr
