@@ -35,7 +35,7 @@ class Predictor:
 
     | script | an input | a prediction |
     |---|---|---|
-    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`; for STS-B a number |
+    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`, `LabelsPrediction` or float |
     | `run_squad` | a tuple: question, text | `AnswerPrediction` |
     | `run_ner` | a text, or a tuple of words | `LabeledWords` |
     | `predict_masked` | a text with `[MASK]` | for each mask a list of `Candidate` |

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from bert_tf.data.task_module import load_task_module
 from tests.oracle import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -26,6 +27,18 @@ def test_library_examples(tiny):
     assert "39 variables restored from bert_model.ckpt" in done.stdout
     assert "(1, 16) (1, 6, 16)" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("[")
+
+
+def test_a_task_of_ones_own(tmp_path):
+    (block,) = (b for b in re.findall(r"```python\n(.*?)```", README, re.S) if "class Films" in b)
+    (tmp_path / "my_task.py").write_text(block)
+    (tmp_path / "films.txt").write_text("A slow plot|bad\nA fine story|good\n")
+    films = load_task_module(str(tmp_path / "my_task.py"), str(tmp_path))
+    assert films.labels == ("bad", "good")
+    assert [(e.text_a, e.label) for e in films.read("train")] == [
+        ("A slow plot", "bad"),
+        ("A fine story", "good"),
+    ]
 
 
 def test_demo():

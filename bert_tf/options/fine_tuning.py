@@ -60,6 +60,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         limits=(0, 1000),
     )
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether the dev set is needed, in the end or on the way."""
+        return self.do_eval or bool(self.eval_every)
+
     def batch_size(self, split: str) -> int:
         """Rows of a batch of `train`, `eval` or `predict`."""
         return getattr(self, f"{split}_batch_size")
@@ -180,8 +185,12 @@ class SquadOptions(FineTuningOptions):
                 sense; the message names the flag.
         """
         super().check()
-        needed = {"do_train": "train_file", "do_predict": "predict_file", "do_eval": "predict_file"}
-        for flag, name in needed.items():
+        for flag, name in (
+            ("do_train", "train_file"),
+            ("do_predict", "predict_file"),
+            ("do_eval", "predict_file"),
+            ("eval_every", "predict_file"),
+        ):
             if getattr(self, flag) and not getattr(self, name):
                 raise UserError(f"--{flag} needs --{name}")
         self._check_lengths()

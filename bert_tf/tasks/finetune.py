@@ -124,8 +124,7 @@ def _read_examples(
     task: Task, options: FineTuningOptions, examples: dict[str, Sequence[Any]]
 ) -> None:
     """Reads the splits that are needed and not there yet."""
-    evaluates = options.do_eval or bool(options.eval_every)
-    splits = ["train"] * options.do_train + [task.evaluation_split] * evaluates
+    splits = ["train"] * options.do_train + [task.evaluation_split] * options.evaluates
     splits += ["predict"] * options.do_predict
     for split in splits:
         if split not in examples:

@@ -367,6 +367,6 @@ def run(options: NerOptions) -> finetune.Results:
             is missing for an evaluation; nothing in `output_dir` has been changed then.
     """
     options.check()
-    if options.do_eval:
+    if options.evaluates:
         require_seqeval()
     return finetune.run(make_task(options), options)

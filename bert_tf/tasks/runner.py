@@ -107,8 +107,10 @@ class Runner:
                 more, written = self.task.write_evaluation(examples, measured, self.output_dir)
                 results.files += written
                 write_metrics(self.output_dir, results.metrics, global_step, len(examples), more)
-        if "predict" in self.examples:
-            predictions = measured if split == "predict" and measured else self.predictions()
+        # Questions are evaluated by their predictions, which are written then.
+        if self.options.do_predict or (self.options.do_eval and split == "predict"):
+            known = split == "predict" and measured is not None
+            predictions = measured if known else self.predictions()
             if self.is_chief:
                 results.files += self._write_predictions(predictions)
         return results

@@ -164,7 +164,7 @@ class Squad(Task):
         examples = read_squad_examples(path, split == "train", options.version_2_with_negative)
         if split == "train":
             random.Random(_SHUFFLE_SEED).shuffle(examples)
-        elif options.do_eval:
+        elif options.evaluates:
             _require_answers(examples, path, options.version_2_with_negative)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))

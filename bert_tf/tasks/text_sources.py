@@ -48,11 +48,10 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
     found = find_files(
         options.data_dir or "", options.train_file, options.eval_file, options.predict_file
     )
-    evaluates = options.do_eval or bool(options.eval_every)
     # Without a dev file the training leaves rows out, whether this run evaluates or not.
     wanted = {
-        "train": options.do_train or (evaluates and "eval" not in found),
-        "eval": options.do_train or evaluates,
+        "train": options.do_train or (options.evaluates and "eval" not in found),
+        "eval": options.do_train or options.evaluates,
         "predict": options.do_predict,
     }
     for split, needed in wanted.items():

@@ -17,7 +17,10 @@ OUTPUT = ROOT / "output" / "reviews"
 SMALL_BERT = Path("examples/small_bert")
 
 FLAGS = {
-    "task_name": "cola",
+    "task_name": "tsv",
+    "text_column": "text",
+    "label_column": "label",
+    "id_column": "id",
     "do_train": "true",
     "do_eval": "true",
     "do_predict": "true",
@@ -46,25 +49,19 @@ def main() -> None:
 
     print("\n2. The evaluation, eval_results.txt:\n")
     print("   " + (OUTPUT / "eval_results.txt").read_text().replace("\n", "\n   "))
-    print("3. The predictions, test_results.tsv beside test.tsv:\n")
+    print("3. The predictions, test_predictions.tsv:\n")
     print_predictions()
     print(f"\nAll files are in {OUTPUT.relative_to(ROOT)}/.")
 
 
 def print_predictions() -> None:
     """Prints each test review with the probability of being positive."""
-    with (
-        open(HERE / "test.tsv", encoding="utf-8") as texts,
-        open(OUTPUT / "test_results.tsv", encoding="utf-8") as results,
-    ):
-        next(texts)
-        print("   positive  review")
-        reviews = csv.reader(texts, delimiter="\t", quoting=csv.QUOTE_NONE)
-        for (_, text), (_, positive) in zip(
-            reviews, csv.reader(results, delimiter="\t"), strict=True
-        ):
-            verdict = "+" if float(positive) > 0.5 else "-"
-            print(f"   {float(positive):6.1%} {verdict}  {text}")
+    with open(OUTPUT / "test_predictions.tsv", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    print("   positive  review")
+    for row in rows:
+        verdict = "+" if row["label"] == "positive" else "-"
+        print(f"   {float(row['probability_positive']):6.1%} {verdict}  {row['text']}")
 
 
 if __name__ == "__main__":

@@ -118,6 +118,16 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert again.metrics["f1"] == pytest.approx(f1(column(found, 1), column(found, 2)))
 
 
+def test_the_best_of_several_evaluations_is_kept(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
+    metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
+    found = json.loads((folder / "out" / "evaluations.json").read_text())
+    assert found["figure"] == "f1"
+    assert [evaluation["step"] for evaluation in found["evaluations"]] == [10, 20, 30, 40]
+    assert metrics["f1"] == max(evaluation["f1"] for evaluation in found["evaluations"])
+    assert (folder / "out" / "best" / "labels.txt").exists()
+
+
 def test_prediction_elsewhere_and_without_labels(tiny, folder):
     """The labels come from beside the checkpoint."""
     ner.run(options(tiny, folder, **TRAINING, do_predict=True))

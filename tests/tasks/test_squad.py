@@ -88,6 +88,25 @@ def test_train_answer_and_score(tiny, folder):
     assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
 
 
+def test_the_best_of_several_evaluations_is_written(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
+    metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
+    found = read(folder, "evaluations.json")
+    assert found["figure"] == "f1"
+    assert len(found["evaluations"]) > 2
+    best = max(found["evaluations"], key=lambda evaluation: evaluation["f1"])
+    assert metrics["f1"] == best["f1"]
+    assert metrics["global_step"] == best["step"]
+    again = options(
+        tiny,
+        folder,
+        do_eval=True,
+        init_checkpoint=str(folder / "out" / "best"),
+        output_dir=str(folder / "again"),
+    )
+    assert squad.run(again).metrics["f1"] == best["f1"]
+
+
 def test_questions_without_answers(tiny, folder):
     changes = {"version_2_with_negative": True, "predict_file": str(folder / "negative.json")}
     best = squad.run(
