@@ -40,6 +40,7 @@ setup(
         f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, serving
         "absl-py>=2",  # flags as the original parses them
         "numpy>=1.26",  # records, metrics, checkpoint arrays
+        "safetensors>=0.4",  # weights of Hugging Face's transformers, without running anything
         "tqdm>=4.66",  # the progress bar
         "scikit-learn>=1.4",  # figures of evaluations
         "scipy>=1.11",  # correlations
@@ -56,8 +57,10 @@ setup(
     entry_points={
         "console_scripts": [
             "bert-run-classifier = bert_tf.cli:run_classifier",
+            "bert-convert-checkpoint = bert_tf.cli:convert_checkpoint",
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
             "bert-create-vocab = bert_tf.cli:create_vocab",
+            "bert-export-model = bert_tf.cli:export_model",
             "bert-extract-features = bert_tf.cli:extract_features",
             "bert-predict-masked = bert_tf.cli:predict_masked",
             "bert-run-ner = bert_tf.cli:run_ner",

@@ -17,7 +17,9 @@ from absl import flags
 from bert_tf.errors import Terminated, UserError
 from bert_tf.options import (
     ClassifierOptions,
+    ConversionOptions,
     DeviceOptions,
+    ExportOptions,
     ExtractionOptions,
     MaskedWordsOptions,
     NerOptions,
@@ -62,6 +64,20 @@ def run_ner() -> None:
         ner.run(options)
 
     main(NerOptions, run, sys.argv, run_ner.__doc__ or "")
+
+
+def convert_checkpoint() -> None:
+    """Writes a model in another format: the original's, Hugging Face's, or Keras'."""
+
+    # Nothing here runs on a GPU.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+    def run(options: ConversionOptions) -> None:
+        from bert_tf.tasks import conversion
+
+        conversion.run(options)
+
+    main(ConversionOptions, run, sys.argv, convert_checkpoint.__doc__ or "")
 
 
 def create_pretraining_data() -> None:
@@ -112,6 +128,17 @@ def extract_features() -> None:
         extraction.run(options)
 
     main(ExtractionOptions, run, sys.argv, extract_features.__doc__ or "")
+
+
+def export_model() -> None:
+    """Writes a trained model as a SavedModel, for TensorFlow Serving and other programs."""
+
+    def run(options: ExportOptions) -> None:
+        from bert_tf.tasks import export_model
+
+        export_model.run(options)
+
+    main(ExportOptions, run, sys.argv, export_model.__doc__ or "")
 
 
 def predict_masked() -> None:

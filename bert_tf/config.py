@@ -9,8 +9,9 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# Every activation that the original knows by name; None and "" also mean no activation.
-ACTIVATIONS = ("linear", "relu", "gelu", "tanh")
+# Every activation that the original knows by name; None and "" also mean no activation. The
+# last one is not the original's: models of other programs were trained with it.
+ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
 _SIZES = (
     "vocab_size",
@@ -37,7 +38,7 @@ class BertConfig:
         num_attention_heads: N, must divide `hidden_size`.
         intermediate_size: I, width of the feed-forward layer.
         hidden_act: one of `linear`, `relu`, `gelu`, `tanh` (any case; None or "" is `linear`),
-            or a callable.
+            `gelu_erf`, which the original does not know, or a callable.
         hidden_dropout_prob: dropout after embeddings and dense layers, in [0, 1); None is 0.
         attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1); None is 0.
         max_position_embeddings: rows of the position table, the longest sequence.

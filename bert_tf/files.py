@@ -30,7 +30,7 @@ def _gfile() -> Any:
 
 
 @contextlib.contextmanager
-def _explained(action: str, path: str) -> Iterator[None]:
+def explained(action: str, path: str) -> Iterator[None]:
     """Turns errors of a file system, the local one or TensorFlow's, into errors of the user."""
     try:
         yield
@@ -46,13 +46,13 @@ def _explained(action: str, path: str) -> Iterator[None]:
 
 def exists(path: str) -> bool:
     """Whether a file or a folder of this name exists."""
-    with _explained("look for", path):
+    with explained("look for", path):
         return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_dir(path: str) -> bool:
     """Whether `path` is a folder."""
-    with _explained("look for", path):
+    with explained("look for", path):
         return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
@@ -60,7 +60,7 @@ def list_dir(path: str) -> list[str]:
     """Names in a folder, sorted; empty when there is no such folder."""
     if not is_dir(path):
         return []
-    with _explained("look into", path):
+    with explained("look into", path):
         names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
     return sorted(name.rstrip("/") for name in names)
 
@@ -71,7 +71,7 @@ def glob(pattern: str) -> list[str]:
     Raises:
         UserError: the file system cannot be read.
     """
-    with _explained("look for", pattern):
+    with explained("look for", pattern):
         return sorted(_gfile().glob(pattern) if is_remote(pattern) else glob_module.glob(pattern))
 
 
@@ -81,13 +81,13 @@ def make_dirs(path: str) -> None:
     Raises:
         UserError: a file stands in the way, or the folder may not be created.
     """
-    with _explained("create the folder", path):
+    with explained("create the folder", path):
         _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
 
 
 def remove(path: str) -> None:
     """Removes a file; one that is not there is no error."""
-    with _explained("remove", path):
+    with explained("remove", path):
         if not is_remote(path):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.remove(path)
@@ -101,12 +101,22 @@ def remove_tree(path: str) -> None:
     Raises:
         UserError: when it may not be removed.
     """
-    with _explained("remove", path):
+    with explained("remove", path):
         if is_remote(path):
             if _gfile().exists(path):
                 _gfile().rmtree(path)
         elif os.path.isdir(path):
             shutil.rmtree(path)
+
+
+def rename(path: str, new: str) -> None:
+    """Gives a file or a folder another name, which nothing has yet.
+
+    Raises:
+        UserError: it cannot be renamed.
+    """
+    with explained("rename", path):
+        _gfile().rename(path, new) if is_remote(path) else os.rename(path, new)
 
 
 def size(path: str) -> int:
@@ -115,7 +125,7 @@ def size(path: str) -> int:
     Raises:
         UserError: when there is no such file.
     """
-    with _explained("read", path):
+    with explained("read", path):
         return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
 
 
@@ -125,7 +135,7 @@ def stamp(path: str) -> tuple[int, int]:
     Raises:
         UserError: when there is no such file.
     """
-    with _explained("read", path):
+    with explained("read", path):
         if is_remote(path):
             known = _gfile().stat(path)
             return known.length, known.mtime_nsec
@@ -164,7 +174,7 @@ def sync(path: str) -> None:
     """
     if is_remote(path):
         return
-    with _explained("write", path):
+    with explained("write", path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -193,7 +203,7 @@ def open_binary(path: str) -> IO[bytes]:
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
         raise UserError(f"{path} is a folder, a file was expected")
-    with _explained("read", path):
+    with explained("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
@@ -204,7 +214,7 @@ def open_decompressed(path: str) -> Iterator[Any]:
     Raises:
         UserError: as `open_binary`; or it is not a complete gzip file.
     """
-    with open_binary(path) as file, _explained("read", path):
+    with open_binary(path) as file, explained("read", path):
         compressed = path.endswith(".gz")
         try:
             with gzip.open(file) if compressed else contextlib.nullcontext(file) as lines:
@@ -288,7 +298,7 @@ def replacing(path: str, unique: bool = False) -> Iterator[str]:
     """
     temporary = f"{path}.{uuid.uuid4().hex}.tmp" if unique else f"{path}.tmp"
     try:
-        with _explained("write", path):
+        with explained("write", path):
             yield temporary
             if is_remote(path):
                 _gfile().rename(temporary, path, overwrite=True)

@@ -13,15 +13,10 @@ from typing import Any
 from bert_tf.data.masked_texts import require_mask
 from bert_tf.data.texts import Text
 from bert_tf.errors import UserError
-from bert_tf.options import (
-    ClassifierOptions,
-    ExtractionOptions,
-    MaskedWordsOptions,
-    NerOptions,
-    SquadOptions,
-)
-from bert_tf.tasks import classification, model_folder, ner, squad
+from bert_tf.options import ExtractionOptions, MaskedWordsOptions
+from bert_tf.tasks import model_folder
 from bert_tf.tasks.extraction import Extractor
+from bert_tf.tasks.fine_tunings import MAKERS
 from bert_tf.tasks.masked_words import MaskedWords
 from bert_tf.tasks.prediction import TaskPredictor, require_texts
 
@@ -35,7 +30,7 @@ class Predictor:
 
     | script | an input | a prediction |
     |---|---|---|
-    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`, `LabelsPrediction` or float |
+    | `run_classifier` | a text, or two as a tuple | `ClassPrediction`, `LabelsPrediction`, float |
     | `run_squad` | a tuple: question, text | `AnswerPrediction` |
     | `run_ner` | a text, or a tuple of words | `LabeledWords` |
     | `predict_masked` | a text with `[MASK]` | for each mask a list of `Candidate` |
@@ -53,9 +48,7 @@ class Predictor:
 
     def __init__(self, options: Any) -> None:
         makers: dict[type, Callable[[Any], Answer]] = {
-            ClassifierOptions: lambda o: TaskPredictor(classification.make_task(o), o),
-            SquadOptions: lambda o: TaskPredictor(squad.make_task(o), o),
-            NerOptions: lambda o: TaskPredictor(ner.make_task(o), o),
+            **dict.fromkeys(MAKERS, lambda o: TaskPredictor(MAKERS[type(o)](o), o)),
             MaskedWordsOptions: _masked_words,
             ExtractionOptions: _features,
         }

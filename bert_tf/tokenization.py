@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from bert_tf import files
+from bert_tf import files, releases
 from bert_tf.errors import UserError
 
 _Key = TypeVar("_Key")
@@ -39,20 +39,14 @@ _CJK_BLOCKS = (
 # The folder of a published checkpoint. The unescaped dot matches any character, as in the
 # original; a folder of another name is not judged.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-_UNCASED_MODELS = (
-    "uncased_L-12_H-768_A-12",
-    "uncased_L-24_H-1024_A-16",
-    "multilingual_L-12_H-768_A-12",
-    "chinese_L-12_H-768_A-12",
-)
-_CASED_MODELS = ("cased_L-12_H-768_A-12", "cased_L-24_H-1024_A-16", "multi_cased_L-12_H-768_A-12")
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Checks that `do_lower_case` fits the published model that the checkpoint's folder names.
 
-    As the original release, it knows the seven models of 2018 by the folder that holds their
-    `bert_model.ckpt`, and says nothing about any other path.
+    As the original, it knows models by the folder that holds their `bert_model.ckpt`, and says
+    nothing about any other path. The original knows the seven of 2018; here it is all that are
+    in `releases`.
 
     Args:
         do_lower_case: whether the texts will be lower-cased.
@@ -65,12 +59,13 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     if not found:
         return
     folder = found.group(1)
-    if folder in _UNCASED_MODELS and not do_lower_case:
-        given, needed, kind = "false", "true", "an uncased model"
-    elif folder in _CASED_MODELS and do_lower_case:
+    release = releases.named(folder)
+    if release is None or release.cased != do_lower_case:
+        return
+    if release.cased:
         given, needed, kind = "true", "false", "a cased model"
     else:
-        return
+        given, needed, kind = "false", "true", "an uncased model"
     raise UserError(
         f"--do_lower_case={given} does not fit --init_checkpoint={init_checkpoint}: by the name "
         f"{folder} this is {kind}, so its texts must be prepared as in its training. Pass "

@@ -192,14 +192,15 @@ def test_quiet(run, environment):
     done, _ = run("--do_predict", "--do_eval", **environment)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert len(lines) == 8, done.stderr
+    assert len(lines) == 9, done.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
     assert lines[2].startswith("WARNING: Random, because not in ")
     assert lines[3].split() == ["label", "precision", "recall", "f1", "support"]
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
-    assert "Evaluation of 11 examples: eval_accuracy = " in lines[6]
-    assert "Prediction of 13 examples: " in lines[7]
+    assert lines[6] == "eval_f1, eval_precision and eval_recall are those of 1"
+    assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
+    assert "Prediction of 13 examples: " in lines[8]
 
 
 def test_verbose_logging_shows_examples(run):

@@ -79,6 +79,8 @@ def test_every_flag_that_is_named_exists():
 
     scripts = (
         options.ClassifierOptions,
+        options.ConversionOptions,
+        options.ExportOptions,
         options.ExtractionOptions,
         options.MaskedWordsOptions,
         options.NerOptions,

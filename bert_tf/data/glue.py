@@ -56,12 +56,14 @@ class TsvTask:
         labels: in the order of their ids; none where the label is a number, as in STS-B.
         splits: by name.
         submission: name of the file with predictions that gluebenchmark.com takes.
+        figure: that the benchmark goes by, if it is not accuracy or Pearson's correlation.
     """
 
     name: str
     labels: tuple[str, ...]
     splits: Mapping[str, Split]
     submission: str | None = None
+    figure: str | None = None
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -121,6 +123,7 @@ TASKS: dict[str, TsvTask] = {
                 "test": Split(file="test.tsv", text_a=1, guid="test"),
             },
             "CoLA.tsv",
+            "matthews",
         ),
         TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
         TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
@@ -171,7 +174,8 @@ def task_named(name: str) -> TsvTask:
         return TASKS[name.lower()]
     except KeyError:
         raise UserError(
-            f"Unknown task {name!r}. Pass one of {', '.join(sorted(TASKS))} as --task_name."
+            f"Unknown task {name!r}. Pass one of {', '.join(sorted(TASKS))} as --task_name; tsv "
+            "for files of your own, or --task_module"
         ) from None
 
 

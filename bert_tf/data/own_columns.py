@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.own_labels import AUTO, number_of, split_labels
-from bert_tf.data.tables import Row, Table, beginning
+from bert_tf.data.cells import beginning
+from bert_tf.data.delimited import Row
+from bert_tf.data.own_labels import AUTO, is_missing_number, number_of, split_labels
+from bert_tf.data.tables import Table
 from bert_tf.data.text_sets import MULTILABEL
 from bert_tf.errors import UserError
 
@@ -31,7 +33,8 @@ class Columns:
         text: the text.
         text_pair: the second text; None for single texts.
         label: the label; None where nothing is trained or evaluated.
-        id: names of the rows, each once; None for their numbers.
+        id: names of the texts to predict, each once, which stand beside the predictions; None for
+            their numbers. Other files may lack it.
         has_header: whether the first row has names of columns, "yes", "no" or "auto". JSON has
             none.
         quoted: see `tables.read_table`.
@@ -45,10 +48,9 @@ class Columns:
     quoted: str = AUTO
 
     def wanted(self, split: str) -> dict[str, str]:
-        """What is read of a file -> the column. Labels of texts to predict are not."""
+        """What is read of a file -> the column: labels to learn from, ids of what is predicted."""
         columns = {purpose: getattr(self, purpose) for purpose in _FLAGS}
-        if split == "predict":
-            del columns["label"]
+        del columns["label" if split == "predict" else "id"]
         return {purpose: column for purpose, column in columns.items() if column is not None}
 
 
@@ -102,8 +104,9 @@ class Layout:
 def lay_out(table: Table, columns: Columns, split: str, known: Known) -> Layout:
     """Finds the columns of a table.
 
-    Whether the first row has names is guessed where all columns are numbers and nobody says it; a
-    row that is taken for names is logged.
+    Whether the first row has names is guessed where all columns are numbers and nobody says it,
+    from its label; without labels it has names if the training file has the same. A row that is
+    taken for names is logged.
 
     Args:
         table: the file.
@@ -136,7 +139,7 @@ def lay_out(table: Table, columns: Columns, split: str, known: Known) -> Layout:
                 "%s: the first row is taken for names of columns: %s (--has_header=no if it is "
                 "data)",
                 table.path,
-                ", ".join(" ".join(name.split())[:30] for name in first[:_SHOWN_NAMES]),
+                _shown(first),
             )
     header = [name.strip() for name in first] if has_header else None
     if header and names:
@@ -223,7 +226,11 @@ def _require_different(path: str, wanted: dict[str, str], places: dict[str, Any]
 
 
 def _is_header(table: Table, places: dict[str, int], known: Known) -> bool:
-    """Whether the first row seems to have names of columns. All columns are numbers."""
+    """Whether the first row seems to have names of columns. All columns are numbers.
+
+    Without labels only the names of the training file count: a text that is taken for a name would
+    be missing from the predictions.
+    """
     first, others = table.rows[0].cells, table.rows[1:]
     if "label" in places:
         at = places["label"]
@@ -237,7 +244,18 @@ def _is_header(table: Table, places: dict[str, int], known: Known) -> bool:
             return True
     at = places["text"]
     several = sum(len(row.cells[at].split()) > 1 for row in others)
-    return len(first[at].split()) == 1 and several > len(others) / 2
+    if len(first[at].split()) == 1 and several > len(others) / 2:
+        _logger.warning(
+            "%s: the first row is read as a text, though it looks like names of columns: %s "
+            "(--has_header=yes leaves it out)",
+            table.path,
+            _shown(first),
+        )
+    return False
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(" ".join(name.split())[:30] for name in names[:_SHOWN_NAMES])
 
 
 def _is_no_label(cell: str, others: list[str], known: Known) -> bool:
@@ -259,7 +277,13 @@ def _is_no_label(cell: str, others: list[str], known: Known) -> bool:
         return False
     if known.labels:
         return not any(name in known.labels for name in found)
-    if counts and all(number_of(name) is not None for name in counts):
+    numbers = sum(count for name, count in counts.items() if number_of(name) is not None)
+    if numbers > counts.total() / 2 and all(map(_may_be_number, counts)):
         # One number more, that occurs once, is no name.
-        return any(number_of(name) is None for name in found)
+        return not all(map(_may_be_number, found))
     return max(counts.values(), default=0) > 1
+
+
+def _may_be_number(label: str) -> bool:
+    # A mark of a missing number is an error that `own_labels` reports, and no name of a column.
+    return number_of(label) is not None or is_missing_number(label)

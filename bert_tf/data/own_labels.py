@@ -1,6 +1,7 @@
 """Labels of a user's own texts: what they are, and what stands in a cell."""
 
 import difflib
+import json
 import logging
 import re
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.tables import beginning, text_of
+from bert_tf.data.cells import beginning, text_of
 from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.errors import UserError
 
@@ -22,6 +23,8 @@ _SHOWN_LABELS = 10
 _MANY_LABELS = 50
 # Not what float() takes: "1_0" and digits of other scripts are names.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# What programs and people write where a number is missing.
+_MISSING = {"", "nan", "inf", "-inf", "infinity", "n/a", "na", "null", "none", "?", "-"}
 
 Cell = tuple[str, Any]
 """Where a label stands, for messages, and what stands there."""
@@ -31,6 +34,11 @@ def number_of(text: str) -> float | None:
     """The finite number that a text is; None if it is none."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
     return number if abs(number) < float("inf") else None
+
+
+def is_missing_number(text: str) -> bool:
+    """Whether a text is a usual mark of a number that is not there, such as `nan` or `?`."""
+    return text.lower() in _MISSING
 
 
 def split_labels(text: str, separator: str) -> list[str]:
@@ -158,8 +166,11 @@ def count_rows(number: int) -> str:
 def _problem_type(cells: Sequence[Cell], has_labels: bool) -> str:
     """What the labels of a file say that they are for.
 
+    Whole numbers beside names are classes; beside marks of missing numbers they are not, or `nan`
+    would become a class of its own.
+
     Raises:
-        UserError: they are numbers, and some are none.
+        UserError: they are numbers, and some are none; or numbers with decimal commas.
     """
     if any(isinstance(value, list) for _, value in cells):
         return MULTILABEL
@@ -168,26 +179,47 @@ def _problem_type(cells: Sequence[Cell], has_labels: bool) -> str:
     texts = [_shown(value) for _, value in cells]
     numbers = [number_of(text) for text in texts]
     known = [number for number in numbers if number is not None]
-    if all(number.is_integer() for number in known) or len(known) <= len(cells) / 2:
+    if len(known) <= len(cells) / 2:
+        _refuse_decimal_commas(cells, texts)
         return CLASSIFICATION
-    if len(known) < len(cells):
-        wrong = numbers.index(None)
-        examples = ", ".join(
-            dict.fromkeys(t for t, n in zip(texts, numbers, strict=True) if n is not None)
-        )
+    wrong = [row for row, number in enumerate(numbers) if number is None]
+    if all(number.is_integer() for number in known):
+        wrong = [row for row in wrong if is_missing_number(texts[row])]
+        kind = CLASSIFICATION
+    else:
+        kind = REGRESSION
+    if wrong:
+        raise UserError(_stray(cells[wrong[0]][0], texts[wrong[0]], texts))
+    return kind
+
+
+def _stray(place: str, name: str, names: Sequence[str]) -> str:
+    examples = ", ".join(dict.fromkeys(other for other in names if number_of(other) is not None))
+    # An empty cell cannot be a class either.
+    choice = "; if it is a label, pass --problem_type=classification" if name else ""
+    return (
+        f"{place}: label {beginning(name)} is not a number, but most labels are "
+        f"({beginning(examples)}).{_point(name)} {_advice(place)}{choice}"
+    )
+
+
+def _refuse_decimal_commas(cells: Sequence[Cell], names: Sequence[str]) -> None:
+    """Refuses labels of which most are like `0,5`: each number would become a class."""
+    commas = [row for row, name in enumerate(names) if _point(name)]
+    if commas and len(commas) >= len(names) / 2:
         raise UserError(
-            f"{cells[wrong][0]}: label {beginning(texts[wrong])} is not a number, but most labels "
-            f"are ({beginning(examples)}). Correct or remove the line; if all of them are names, "
-            "pass --problem_type=classification"
+            f"{cells[commas[0]][0]}: label {beginning(names[commas[0]])} is a number with a comma, "
+            f"as {len(commas):,} of {len(names):,} labels are. Write decimal points, not commas; "
+            "if they are names, pass --problem_type=classification, or multilabel if a comma "
+            "separates labels"
         )
-    return REGRESSION
 
 
 def _shown(value: Any) -> str:
+    """A cell as a text, whatever it is; JSON's true and null are names, as it writes them."""
     if isinstance(value, str):
         return value.strip()
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if is_number else ""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _in_order(labels: Counter[str]) -> tuple[str, ...]:
@@ -235,8 +267,13 @@ def _on_one_line(name: str, place: str) -> str:
 
 
 def _no_number(name: str, place: str) -> str:
-    point = " Write a decimal point, not a comma." if number_of(name.replace(",", ".")) else ""
-    return f"{place}: label {beginning(name)} is not a number.{point} {_advice(place)}"
+    return f"{place}: label {beginning(name)} is not a number.{_point(name)} {_advice(place)}"
+
+
+def _point(name: str) -> str:
+    """Advice for a number with a decimal comma; empty for other texts."""
+    is_comma = "," in name and number_of(name.replace(",", ".")) is not None
+    return " Write a decimal point, not a comma." if is_comma else ""
 
 
 def _advice(place: str) -> str:

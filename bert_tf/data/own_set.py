@@ -1,30 +1,21 @@
-"""A user's own texts: `run_classifier.py --task_name=tsv`. Files are told apart by their names."""
+"""A user's own texts: `run_classifier.py --task_name=tsv`."""
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf import files
+from bert_tf.data.cells import beginning, text_of
+from bert_tf.data.delimited import Row
 from bert_tf.data.features import InputExample
 from bert_tf.data.own_columns import Columns, Known, Layout, lay_out
+from bert_tf.data.own_files import FLAGS, NAMES
 from bert_tf.data.own_labels import AUTO, PROBLEM_TYPES, LabelReader, count_rows, discover
-from bert_tf.data.tables import Row, beginning, read_table, text_of
+from bert_tf.data.tables import read_table
 from bert_tf.data.text_sets import CLASSIFICATION, REGRESSION, TextSet
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
-
-_NAMES = {
-    "train": ("train",),
-    "eval": ("dev", "valid", "validation", "eval"),
-    "predict": ("test",),
-}
-_ENDINGS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-_FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
-# Files that come with data and are none.
-_NO_DATA = ("readme", "license", "licence")
 
 _GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
 
@@ -35,7 +26,8 @@ class OwnSet(TextSet):
     The training file is read at once: it says what the labels are, and so how large the model is.
 
     Args:
-        paths: "train", "eval" or "predict" -> file; those that there are. See `find_files`.
+        paths: "train", "eval" or "predict" -> file; those that there are. See
+            `own_files.find_files`.
         columns: what stands where, in all files.
         problem_type: one of `own_labels.PROBLEM_TYPES`; "auto" asks the training file. Without
             that, labels stand for a classification.
@@ -61,6 +53,7 @@ class OwnSet(TextSet):
         dev_fraction: float = 0.2,
     ) -> None:
         self._paths, self._columns = dict(paths), columns
+        self.has_pairs = columns.text_pair is not None
         self._dev_fraction = dev_fraction
         self._examples: dict[str, list[InputExample]] = {}
         given = tuple(label.strip() for label in labels or ())
@@ -117,10 +110,10 @@ class OwnSet(TextSet):
                 "There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2 to keep "
                 f"rows of {self._paths['train']} for it"
             )
-        name = _NAMES[split][0]
+        name = NAMES[split][0]
         return (
             f"There is no {name} set: call the file {name}.tsv in --data_dir, or pass "
-            f"{_FLAGS[split]}"
+            f"{FLAGS[split]}"
         )
 
     def _lay_out(self, split: str) -> Layout:
@@ -241,84 +234,3 @@ def _divided(labels: Sequence[Any], kept: int, problem_type: str) -> tuple[list[
         range(len(labels)), test_size=kept, random_state=0, stratify=even
     )
     return sorted(train), sorted(held_out)
-
-
-def find_files(
-    data_dir: str,
-    train_file: str | None = None,
-    eval_file: str | None = None,
-    predict_file: str | None = None,
-) -> dict[str, str]:
-    """Finds a user's files.
-
-    A file that is named is looked for as it is, then in the folder. Otherwise it is called `train`,
-    `dev` (`valid`, `validation`, `eval`) or `test`, with an ending that `tables` knows or `.txt`,
-    and `.gz` where it is compressed. A file that is alone in the folder is the training file.
-
-    Args:
-        data_dir: the folder; empty if all files are named.
-        train_file: what is named, or None.
-        eval_file: the same.
-        predict_file: the same.
-
-    Returns:
-        Split -> path, for those that are found.
-
-    Raises:
-        UserError: there is no such folder or no such file, or two are called so.
-    """
-    named = {"train": train_file, "eval": eval_file, "predict": predict_file}
-    explicit = {
-        split: _named_file(name, data_dir, _FLAGS[split]) for split, name in named.items() if name
-    }
-    if not data_dir:
-        if not explicit:
-            raise UserError("Pass --data_dir, the folder with the texts, or --train_file")
-        return explicit
-    if not files.is_dir(data_dir):
-        if files.exists(data_dir):
-            raise UserError(f"--data_dir={data_dir} is a file. Pass it as --train_file")
-        raise UserError(
-            f"There is no folder --data_dir={data_dir} ({files.describe_absence(data_dir)})"
-        )
-    names = files.list_dir(data_dir)
-    found = dict(explicit)
-    for split in _NAMES:
-        if split not in found and (name := _only_one(names, split, data_dir)):
-            found[split] = os.path.join(data_dir, name)
-    if not found and (name := _alone(names, data_dir)):
-        found["train"] = os.path.join(data_dir, name)
-        _logger.info("%s: the only file of its folder, so it is the training file", found["train"])
-    return found
-
-
-def _named_file(name: str, data_dir: str, flag: str) -> str:
-    for path in (name, os.path.join(data_dir, name)):
-        if files.exists(path):
-            return path
-    nor = f" nor in {data_dir}" if data_dir and not os.path.isabs(name) else ""
-    where = files.describe_absence(os.path.join(data_dir, name))
-    raise UserError(f"{flag}={name}: no such file here{nor} ({where})")
-
-
-def _only_one(names: Sequence[str], split: str, data_dir: str) -> str | None:
-    """The file of a folder that is called as the split."""
-    possible = {stem + end + gz for stem in _NAMES[split] for end in _ENDINGS for gz in ("", ".gz")}
-    found = [name for name in names if name.lower() in possible]
-    if len(found) > 1:
-        raise UserError(
-            f"{data_dir} has {' and '.join(found[:3])}. Pass the one to read as {_FLAGS[split]}"
-        )
-    return found[0] if found else None
-
-
-def _alone(names: Sequence[str], data_dir: str) -> str | None:
-    """The file that is alone in a folder, hidden ones and those about the data set aside."""
-    found = [
-        name
-        for name in names
-        if not name.lower().startswith((".", *_NO_DATA))
-        and not name.lower().endswith(".md")
-        and not files.is_dir(os.path.join(data_dir, name))
-    ]
-    return found[0] if len(found) == 1 else None

@@ -9,11 +9,14 @@ import numpy as np
 
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
-from bert_tf.data.text_windows import cut_into_windows
+from bert_tf.data.text_windows import cut_into_windows, left_out
 from bert_tf.token_ids import TokenIds
 
 CUT_TOKENS = "cut_tokens"
-"""Beside the features of rows: how many tokens of its texts each row lacks, int64 [B]."""
+"""Beside the features of rows: how many tokens of its texts each row lacks, int64 [B].
+
+Of an example in windows the first one has what is in none of them, and the others 0.
+"""
 
 
 def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
@@ -58,19 +61,23 @@ def convert_examples(
     """
     a, b = encode_texts(examples, tokenizer)
     rows = np.arange(len(examples))
+    lost = np.zeros_like(a.lengths)
     if windows:
+        lost = left_out(a.lengths, b.lengths if b else lost, max_seq_length)
         rows, a, b = cut_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     total = a.lengths + (b.lengths if b else 0)
     # Of two special tokens or three, those that a text without a second one has.
     kept = packed["input_mask"].sum(1) - 2 - (packed["segment_ids"].max(1, initial=0) > 0)
+    cut = total - kept
+    cut[np.diff(rows, prepend=-1) > 0] += lost
     labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
         **packed,
         **labels,
         "is_real_example": np.ones(len(rows), np.int32),
-        CUT_TOKENS: total - kept,
+        CUT_TOKENS: cut,
     }
 
 

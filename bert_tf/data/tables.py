@@ -4,37 +4,28 @@ The sets that everybody has are read by `tsv`, as the original does it. Here not
 in silence: a row that is not like the others is mostly a text that was cut at the wrong place.
 """
 
-import csv
 import json
-import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files
+from bert_tf.data.cells import beginning
+from bert_tf.data.delimited import Row, delimiter_of, read_rows, without_end
 from bert_tf.errors import UserError
 
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
-_DELIMITERS = ",;\t"
 _SHOWN_CHARACTERS = 60
-# Never gives back what it took: a quote that is open must not be found closed earlier.
-_QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
+# What files of Excel begin with: those of today, which are zip archives, and those before 2007.
+_EXCEL = {
+    b"PK\x03\x04": "an Excel workbook or another zip archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook (.xls) or another file of Microsoft Office",
+}
+# With quotes where another program wrote it again.
+_EXCEL_SEPARATOR = re.compile('"?sep=.?"?', re.IGNORECASE)
 _OBJECT_ADVICE = 'A line is an object, such as {"text": "...", "label": "..."}'
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row.
-
-    Attributes:
-        line: where it begins, from 1 on; its number in the list for JSON that is one list.
-        cells: texts from left to right; for JSON the object, key -> value.
-    """
-
-    line: int
-    cells: Any
 
 
 @dataclass(frozen=True)
@@ -85,57 +76,21 @@ def read_table(path: str, quoted: str = "auto") -> Table:
         is_csv = ending == ".csv"
         in_quotes = quoted == "yes" or (quoted == "auto" and is_csv)
         first = next(lines, "")
-        lines = _with_first(first, lines)
-        delimiter = _delimiter(first, in_quotes) if is_csv else "\t"
-        rows = (_quoted if in_quotes else _plain)(path, lines, delimiter)
-        return Table(path, list(_of_one_width(path, rows, delimiter)))
-
-
-def text_of(value: Any, what: str, place: str) -> str:
-    """A cell as a text: numbers in JSON as they are written, whole ones without a fraction.
-
-    Args:
-        value: of a row's cell.
-        what: what it stands for, for messages: "text".
-        place: where it stands, for messages.
-
-    Raises:
-        UserError: it is nothing, or nothing that can be a text.
-    """
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
+        text = first.rstrip("\r\n")
+        if is_csv and _EXCEL_SEPARATOR.fullmatch(text):
             raise UserError(
-                f"{place}: the {what} has half of a character (\\ud800 to \\udfff, alone): "
-                "correct or remove the line"
-            ) from None
-        return value
-    if value is None:
-        raise UserError(f"{place}: the {what} is missing (null). Correct or remove the line")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(
-            f"{place}: the {what} is {value}, which stands for nothing: remove the line"
-        )
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else str(value)
-    if isinstance(value, int):
-        return str(value)
-    raise UserError(
-        f"{place}: the {what} is {beginning(json.dumps(value))}. Write it as a text, in quotes"
-    )
-
-
-def beginning(text: str) -> str:
-    """The first characters of a text, on one line."""
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
+                f"{path}:1: {beginning(text)} tells Excel the separator and is no row. Remove that "
+                "line"
+            )
+        delimiter = delimiter_of(first, in_quotes) if is_csv else "\t"
+        return Table(path, list(read_rows(path, _with_first(first, lines), delimiter, in_quotes)))
 
 
 def _decoded(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Lines as texts, with their line ends."""
     for number, raw in enumerate(lines, start=1):
+        if number == 1 and (kind := _EXCEL.get(raw[:4])):
+            raise UserError(f"{path} is {kind}, not a text file: save it as CSV")
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -155,148 +110,6 @@ def _with_first(first: str, lines: Iterator[str]) -> Iterator[str]:
     yield from lines
 
 
-def _delimiter(line: str, in_quotes: bool) -> str:
-    """The most frequent delimiter of a line, outside of quotes where these count."""
-    outside = _QUOTED_CELL.sub("", line) if in_quotes else line
-    # What follows now is a cell that goes on in the next line.
-    outside = outside.partition('"')[0] if in_quotes else outside
-    return max(_DELIMITERS, key=outside.count)
-
-
-def _plain(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
-    """Rows of a file where a quote is a character like others; a blank line has no cells."""
-    limit = csv.field_size_limit()
-    for number, line in enumerate(lines, start=1):
-        text = _without_end(path, number, line)
-        cells = text.split(delimiter) if text else []
-        if len(text) > limit and max(map(len, cells)) > limit:
-            raise _too_long(f"{path}:{number}")
-        yield Row(number, cells)
-
-
-def _without_end(path: str, number: int, line: str) -> str:
-    text = line.removesuffix("\n").removesuffix("\r")
-    if "\r" in text:
-        raise _lone_cr(path, number, line)
-    return text
-
-
-def _lone_cr(path: str, number: int, line: str) -> UserError:
-    if number == 1 and not line.endswith("\n"):
-        name = os.path.basename(path)
-        advice = f"Convert the file, for instance with: tr '\\r' '\\n' < {name} > new_{name}"
-    else:
-        advice = "Remove it"
-    return UserError(
-        f"{path}:{number}: a CR without a LF in the line, as old Macs end their lines. {advice}"
-    )
-
-
-def _too_long(place: str) -> UserError:
-    return UserError(
-        f"{place}: a cell of more than {csv.field_size_limit()} characters. A text of that length "
-        "is mostly a missing line end or delimiter: correct the line, or shorten its text"
-    )
-
-
-def _quoted(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
-    """Rows of a file where cells may stand in quotes; a blank line has no cells."""
-    taken: list[str] = []
-
-    def remembered() -> Iterator[str]:
-        for line in lines:
-            taken.append(line)
-            yield line
-
-    reader = csv.reader(remembered(), delimiter=delimiter, strict=True)
-    while True:
-        first = reader.line_num + 1
-        taken.clear()
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise _explained(path, first, taken, delimiter, error) from error
-        yield Row(first, cells)
-
-
-def _explained(
-    path: str, first: int, taken: Sequence[str], delimiter: str, error: csv.Error
-) -> UserError:
-    """What is wrong with a row, by the csv module's word for it.
-
-    Args:
-        path: the file.
-        first: the row's first line.
-        taken: its lines, as far as they were read.
-        delimiter: of the cells.
-        error: of the csv module.
-    """
-    advice = "If quotes are characters like others in this file, pass --quoted=no"
-    opened = _open_quote("".join(taken), delimiter)
-    if "new-line" in str(error):
-        return _lone_cr(path, first + len(taken) - 1, taken[-1])
-    if opened is not None:
-        line = first + "".join(taken).count("\n", 0, opened)
-        return UserError(f'{path}:{line}: the quote (") that opens here is not closed. {advice}')
-    if "limit" in str(error):
-        return _too_long(f"{path}:{first}")
-    return UserError(
-        f"{path}:{first}: in the row that begins here something follows a closing quote ({error}). "
-        f"A quote inside of quotes is written twice. {advice}"
-    )
-
-
-def _open_quote(text: str, delimiter: str) -> int | None:
-    """Where the quote stands that is still open at the end of a row; None if there is none."""
-    border = re.compile(f"[{delimiter}\n]")
-    position = 0
-    while position < len(text):
-        if text[position] == '"':
-            cell = _QUOTED_CELL.match(text, position)
-            if cell is None:
-                return position
-            position = cell.end()
-        end = border.search(text, position)
-        position = end.end() if end else len(text)
-    return None
-
-
-def _of_one_width(path: str, rows: Iterable[Row], delimiter: str) -> Iterator[Row]:
-    """Refuses rows that have not as many cells as the first one."""
-    width: int | None = None
-    blank: list[Row] = []
-    for row in rows:
-        if not row.cells:
-            blank.append(row)
-            continue
-        width = len(row.cells) if width is None else width
-        if blank and width > 1:
-            raise UserError(f"{path}:{blank[0].line}: the line is empty. Remove it")
-        yield from (Row(empty.line, [""]) for empty in blank)
-        blank.clear()
-        if len(row.cells) != width:
-            raise _other_width(f"{path}:{row.line}", row.cells, width, delimiter)
-        yield row
-
-
-def _other_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
-    if delimiter == "\t":
-        advice = (
-            "A tab inside of a text separates columns, too: remove it; pass --quoted=yes if cells "
-            "stand in quotes; call a file with commas .csv"
-        )
-    else:
-        advice = (
-            f"Columns are separated by {delimiter!r}, the most frequent sign of the first line: a "
-            "text that has one inside must stand in quotes"
-        )
-    found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-    shown = beginning(delimiter.join(cells))
-    return UserError(f"{place}: {found}, but {width} in the first row: {shown}. {advice}")
-
-
 def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Table:
     if may_be_list:
         lines = list(lines)
@@ -304,7 +117,7 @@ def _read_json(path: str, lines: Iterable[str], may_be_list: bool) -> Table:
             return _read_json_list(path, "".join(lines))
     rows = []
     for number, line in enumerate(lines, start=1):
-        text = _without_end(path, number, line)
+        text = without_end(path, number, line)
         if text.strip():
             place = f"{path}:{number}"
             try:

@@ -137,8 +137,10 @@ class ModuleSet(TextSet):
             if not isinstance(each, str) or each not in self.labels:
                 shown = ", ".join(self.labels[:_SHOWN_LABELS])
                 more = ", ..." if len(self.labels) > _SHOWN_LABELS else ""
+                kind = "" if isinstance(each, str) else ". Labels are texts: give one of these"
                 raise UserError(
-                    f"{place}: its label {_short(each)} is not one of get_labels(): {shown}{more}"
+                    f"{place}: its label {_typed(each)} is not one of get_labels(): "
+                    f"{shown}{more}{kind}"
                 )
         return tuple(each for each in self.labels if each in labels) if several else label
 
@@ -238,6 +240,11 @@ def _short(value: Any) -> str:
     return " ".join(repr(value).split())[:_SHOWN_CHARACTERS]
 
 
+def _typed(value: Any) -> str:
+    """A value, with its type where that is not a text: 0 and "0" look alike in a message."""
+    return _short(value) if isinstance(value, str) else f"{_short(value)} ({type(value).__name__})"
+
+
 def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
     if labels is None:
         return ()
@@ -247,7 +254,7 @@ def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
         # The training writes a list with a label on each line.
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             raise UserError(
-                f"{path}: get_labels() gives the label {_short(label)}, not a text of one line"
+                f"{path}: get_labels() gives the label {_typed(label)}, not a text of one line"
             )
         if label in labels[:number]:
             raise UserError(f"{path}: get_labels() gives {label!r} twice. Return different labels")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bert_tf.data import glue
 from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
 
 CLASSIFICATION = "classification"
 MULTILABEL = "multilabel"
@@ -27,6 +28,8 @@ class TextSet(abc.ABC):
         is_published: whether the name says all about labels and files, as of the sets of GLUE.
             Their examples to predict have the first label as a placeholder, as in the original;
             those of other sets have none.
+        usual_figure: of an evaluation, without `eval_`; None for that of the problem type.
+        has_pairs: whether examples have two texts.
         submission: name of the file with predictions that GLUE takes; None for other sets.
     """
 
@@ -34,6 +37,8 @@ class TextSet(abc.ABC):
     problem_type: str = CLASSIFICATION
     labels: Sequence[str] = ()
     is_published: bool = False
+    usual_figure: str | None = None
+    has_pairs: bool = False
     submission: str | None = None
 
     @abc.abstractmethod
@@ -64,6 +69,8 @@ class GlueSet(TextSet):
         self.name = f"task {task.name}"
         self.labels = task.labels
         self.submission = task.submission
+        self.usual_figure = task.figure
+        self.has_pairs = any(split.text_b is not None for split in task.splits.values())
         self.problem_type = CLASSIFICATION if task.labels else REGRESSION
 
     def read(self, split: str) -> list[InputExample]:
@@ -73,3 +80,25 @@ class GlueSet(TextSet):
     def describe(self, split: str) -> str:
         """Path of the split's file."""
         return os.path.join(self.data_dir, self.task.splits[_GLUE_SPLITS[split]].file)
+
+
+class KnownSet(TextSet):
+    """What a model was trained on, as far as is known without its files: for one that is asked.
+
+    Args:
+        problem_type: see `TextSet`.
+        labels: the same.
+    """
+
+    name = "the task of the model"
+
+    def __init__(self, problem_type: str, labels: Sequence[str]) -> None:
+        self.problem_type, self.labels = problem_type, tuple(labels)
+
+    def read(self, split: str) -> list[InputExample]:
+        """Nothing is to be read."""
+        raise UserError(f"{self.describe(split)} cannot be read: only the model is there")
+
+    def describe(self, split: str) -> str:
+        """What it would be."""
+        return f"the {split} set of {self.name}"

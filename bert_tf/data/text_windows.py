@@ -25,6 +25,21 @@ def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: in
     return 1 + -(-beyond // _stride(room))
 
 
+def left_out(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
+    """How many tokens of texts are in none of their windows: what the shorter text of a pair lacks.
+
+    Args:
+        length_a: tokens of the first texts [B].
+        length_b: of the second ones [B], 0 where there is none.
+        max_seq_length: S, at least 3, and 5 where there are pairs.
+
+    Returns:
+        int64 [B].
+    """
+    _, kept, _ = _layout(length_a, length_b, max_seq_length)
+    return np.minimum(length_a, length_b) - kept
+
+
 def cut_into_windows(
     a: TokenIds, b: TokenIds | None, max_seq_length: int
 ) -> tuple[np.ndarray, TokenIds, TokenIds | None]:

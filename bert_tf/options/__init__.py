@@ -5,6 +5,8 @@ A notebook makes the same objects that the command line makes:
 """
 
 from bert_tf.options.classifier import ClassifierOptions
+from bert_tf.options.conversion import ConversionOptions
+from bert_tf.options.export import ExportOptions
 from bert_tf.options.extraction import ExtractionOptions
 from bert_tf.options.fine_tuning import FineTuningOptions, NerOptions, SquadOptions
 from bert_tf.options.masked_words import MaskedWordsOptions
@@ -17,8 +19,10 @@ from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, 
 
 __all__ = [
     "ClassifierOptions",
+    "ConversionOptions",
     "DeviceOptions",
     "EncoderOptions",
+    "ExportOptions",
     "ExtractionOptions",
     "FineTuningOptions",
     "MaskedWordsOptions",

@@ -8,6 +8,8 @@ from bert_tf.options.fine_tuning import FineTuningOptions
 
 # The task of a user's own files.
 OWN_TABLES = "tsv"
+# Room for some words of each text of a pair.
+_SHORTEST_WINDOW = 8
 # What only that task has.
 _OF_OWN_TABLES = (
     "text_column",
@@ -143,6 +145,13 @@ class ClassifierOptions(FineTuningOptions):
             self._check_own_tables()
         else:
             self._refuse_options_of_own_tables()
+        if self.class_weights and not self.do_train:
+            raise UserError("--class_weights needs --do_train=true")
+        if self.long_text == "windows" and self.max_seq_length < _SHORTEST_WINDOW:
+            raise UserError(
+                f"--long_text=windows needs --max_seq_length={_SHORTEST_WINDOW} or more. Received: "
+                f"{self.max_seq_length}"
+            )
         if self.glue_submission and not self.do_predict:
             raise UserError("--glue_submission needs --do_predict=true")
 

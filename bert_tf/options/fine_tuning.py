@@ -18,6 +18,12 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
     do_predict: bool = option(False, "Write predictions for the test set.")
+    do_export: bool = option(
+        False,
+        "In the end write the model as a SavedModel, a new version in the folder export of "
+        "output_dir; see export_model.py.",
+        new=True,
+    )
     num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
     warmup_proportion: float = option(
         0.1,
@@ -78,7 +84,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         """
         check_required(self, self._not_needed())
         self.check_case()
-        if not (self.do_train or self.do_eval or self.do_predict):
+        if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
                 "--do_predict=true"
@@ -99,6 +105,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         for name in ("early_stopping_patience", "best_metric"):
             if not self.eval_every and getattr(self, name) not in (0, "auto"):
                 raise UserError(f"--{name} needs --eval_every, which says how often to evaluate")
+        if self.freeze_layers and not self.do_train:
+            raise UserError("--freeze_layers needs --do_train=true")
         if self.num_runs > 1 and not (self.do_train and self.do_eval):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 

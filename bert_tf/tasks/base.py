@@ -155,6 +155,19 @@ class Task(abc.ABC):
             Paths of the files.
         """
 
+    def served_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What a SavedModel gives for each row: tensors [B, ..] that XLA can compute."""
+        return self.predict_outputs(outputs, batch)
+
+    def served_names(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Adds to `served_outputs` what is made of texts, names of labels for instance."""
+        return outputs
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether an example has two texts."""
+        return False
+
     @abc.abstractmethod
     def examples_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """What a program gave, one by one, as the examples of the split `predict`.

@@ -28,7 +28,10 @@ def label_weights(asked: str, labels: Sequence[str], counts: np.ndarray) -> np.n
     if asked == BALANCED:
         weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
     else:
-        named = dict(_parse(part, labels) for part in asked.split(","))
+        pairs = [_parse(part, labels) for part in asked.split(",")]
+        named = dict(pairs)
+        if len(named) < len(pairs):
+            raise UserError(f"--class_weights has a label twice. Received: {asked}")
         weights = np.array([named.get(label, 1.0) for label in labels])
     shown = ", ".join(
         f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True)

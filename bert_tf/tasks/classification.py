@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
@@ -57,7 +58,9 @@ class Classification(TextTask):
         """Of two labels also the figures of the second one."""
         of_two = ("f1", "precision", "recall") if len(self.data.labels) == 2 else ()
         of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
-        return ("accuracy", *of_two, *of_all)
+        found = ("accuracy", *of_two, *of_all)
+        usual = self.data.usual_figure
+        return (usual, *(name for name in found if name != usual)) if usual else found
 
     def label_feature(self) -> Feature:
         """The place of the label among all."""
@@ -104,6 +107,8 @@ class Classification(TextTask):
         labels = self.data.labels
         report = classification_report(*(results[name] for name in names), labels=labels)
         log.info("%s", describe_report(report))
+        if len(labels) == 2:
+            log.info("eval_f1, eval_precision and eval_recall are those of %s", labels[1])
         if len(labels) > _MOST_LABELS_IN_A_PICTURE:
             return report, []
         path = os.path.join(output_dir, CONFUSION_MATRIX)
@@ -113,6 +118,12 @@ class Classification(TextTask):
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """`probabilities` [B, L]."""
         return {"probabilities": outputs["probabilities"]}
+
+    def served_names(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """`label`: the likeliest."""
+        labels = tf.constant(list(self.data.labels))
+        best = tf.argmax(outputs["probabilities"], axis=-1)
+        return {**outputs, "label": tf.gather(labels, best)}
 
     def columns(
         self, predictions: Mapping[str, np.ndarray]

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,11 +15,24 @@ from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
-from bert_tf.tasks.repeated import run_names, write_summary
+from bert_tf.tasks.export import export_task
+from bert_tf.tasks.record_cache import MANIFEST
+from bert_tf.tasks.repeated import RUNS, run_names, write_summary
 from bert_tf.tasks.results import Results, prepare_output_dir
 from bert_tf.tasks.runner import Runner
 from bert_tf.tasks.start import restore_weights
-from bert_tf.tasks.validation import Validation, best_figure, score_of
+from bert_tf.tasks.validation import (
+    BEST_FOLDER,
+    CURVE,
+    CURVE_PICTURE,
+    EVALUATIONS,
+    Validation,
+    best_figure,
+    score_of,
+)
+
+# Folder of the SavedModels in `output_dir`.
+EXPORT = "export"
 
 
 def run(task: Task, options: FineTuningOptions) -> Results:
@@ -42,12 +55,22 @@ def _run_repeatedly(task: Task, options: FineTuningOptions, engine: Engine) -> R
     output_dir = options.output_dir or ""
     examples: dict[str, Sequence[Any]] = {}
     names = run_names(options.num_runs)
+    if engine.devices.is_chief:
+        # What is in the way of the last run is to be known before the first.
+        prepare_output_dir(output_dir, [RUNS], names)
+        for name in names:
+            prepare_output_dir(os.path.join(output_dir, name), *_written(task, {}))
     seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
     found = []
     for name, seed in zip(names, seeds, strict=True):
         folder = os.path.join(output_dir, name)
         engine.options = dataclasses.replace(
-            options, num_runs=1, random_seed=seed, output_dir=folder
+            options,
+            num_runs=1,
+            random_seed=seed,
+            output_dir=folder,
+            # That there is something to go on from is said of all runs together.
+            resume="auto" if options.resume == "must" and found else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
         found.append(_run(task, engine.options, engine, examples, output_dir))
@@ -97,14 +120,17 @@ def _run(
         every = options.steps_between_evaluations(num_rows / options.train_batch_size)
         validation = Validation(runner, every, global_step, kept)
         trainer = _make_trainer(runner, validation, num_train_steps, restored)
+    if restored:
+        _require_same_assets(task, output_dir)
     if engine.devices.is_chief:
         for folder in {records_dir, output_dir}:
-            written = (*task.record_files.values(), *kept, *task.result_files)
-            prepare_output_dir(folder, written)
+            prepare_output_dir(folder, *_written(task, kept))
     # Nobody writes before everybody has read what was there.
     engine.require_same(global_step, "step that it goes on from", "--output_dir")
     engine.require_same(num_train_steps, "number of steps", "the training data")
     engine.require_same_options()
+    digest = validation.digest if validation else 0
+    engine.require_same(digest, "record of earlier evaluations", "--output_dir")
 
     if engine.devices.is_chief:
         for name, text in kept.items():
@@ -113,11 +139,36 @@ def _run(
         if trainer:
             _train(runner, trainer, row_loss, validation)
             global_step = int(trainer.optimizer.iterations.numpy())
+        elif validation.is_due(global_step, last=True) and not validation.has_lost_patience:
+            # The training was stopped between its last checkpoint and the evaluation of that.
+            validation.evaluate(global_step)
         global_step = _take_best(runner, validation, global_step)
     results = runner.write_results(global_step)
+    if options.do_export and engine.devices.is_chief:
+        results.files.append(export_task(task, model, options, os.path.join(output_dir, EXPORT)))
     # Nobody leaves before the chief has written.
     engine.devices.from_chief(0)
     return results
+
+
+def _written(task: Task, kept: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Names of the files that a run may write, and of folders."""
+    files_of_tasks = (*task.record_files.values(), *task.result_files)
+    return [*files_of_tasks, *kept, MANIFEST, EVALUATIONS, CURVE, CURVE_PICTURE], [
+        BEST_FOLDER,
+        EXPORT,
+    ]
+
+
+def _require_same_assets(task: Task, output_dir: str) -> None:
+    """Refuses to go on with a model whose labels were others."""
+    for name, text in task.assets().items():
+        path = os.path.join(output_dir, name)
+        if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
+            raise UserError(
+                f"{path} is of a training with other data: these have other labels. Choose another "
+                "--output_dir, or empty this one to start anew"
+            )
 
 
 def _read_examples(

@@ -51,27 +51,32 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] = bool,
 ) -> None:
-    """Refuses labels other than those of the training in `output_dir`, if one goes on there.
+    """Refuses labels other than those of the checkpoint that is trained further or read.
 
     Args:
-        labels: of the training to come.
+        labels: that are asked for, in their order.
         source: where they are from, for the message.
-        options: with the folder.
+        options: with the folders. A training from `init_checkpoint` may have labels of its own.
         is_label: see `read`.
 
     Raises:
         UserError: they are others.
     """
-    output_dir = options.output_dir or ""
-    path = os.path.join(output_dir, LABELS)
-    if not checkpoint.latest(output_dir) or not files.exists(path):
+    goes_on = bool(checkpoint.latest(options.output_dir or "")) and options.resume != "never"
+    folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
+    path = os.path.join(folder, LABELS)
+    if (options.do_train and not goes_on) or not files.exists(path):
         return
     before = read(path, is_label)
     if before != list(labels):
+        advice = (
+            "Choose another --output_dir, or empty this one to start anew"
+            if options.do_train
+            else "Its outputs are in that order: leave out --labels, or correct it"
+        )
         raise UserError(
-            f"{source} has the labels {', '.join(labels)}, but the training in "
-            f"--output_dir={output_dir} had {', '.join(before)} ({path}). Choose another "
-            "--output_dir, or empty this one to start anew"
+            f"{source} has the labels {', '.join(labels)}, but the training in {folder} had "
+            f"{', '.join(before)} ({path}). {advice}"
         )
 
 

@@ -25,6 +25,8 @@ from bert_tf.tasks.results import EVAL_RESULTS_JSON
 CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
 RUN = "run.json"
+BEST_FOLDER = "best"
+BEST_NAME = "model.ckpt"
 
 # The scripts whose work a loaded model can do.
 SCRIPTS: dict[str, type] = {
@@ -37,7 +39,8 @@ SCRIPTS: dict[str, type] = {
 _PRETRAINING = "run_pretraining"
 _TRAININGS = {**SCRIPTS, _PRETRAINING: PretrainingOptions}
 # What a loaded model is not told.
-_OF_A_RUN = {"output_dir", "init_checkpoint", "resume", "do_train", "do_eval", "do_predict"}
+_OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
+_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 
 
 def contents(options: Any) -> dict[str, str]:
@@ -49,16 +52,10 @@ def contents(options: Any) -> dict[str, str]:
     Raises:
         UserError: `output_dir` has other files under these names.
     """
-    script = next(name for name, kind in _TRAININGS.items() if type(options) is kind)
-    run = {"script": script, "flags": dataclasses.asdict(options)}
+    found = contents_of(options)
     flags = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
-    copies = {
-        name: files.read_text(getattr(options, flag))
-        for name, flag in flags.items()
-        if hasattr(options, flag)
-    }
-    for name, text in copies.items():
-        path = os.path.join(options.output_dir, name)
+    for name in found.keys() & flags.keys():
+        path, text = os.path.join(options.output_dir, name), found[name]
         # Of lines at the end that are empty the copy has one less.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
@@ -66,7 +63,48 @@ def contents(options: Any) -> dict[str, str]:
                 "training keeps a copy of that there. Choose another --output_dir, or the file "
                 "that its training began with, or remove this one"
             )
-    return {**copies, RUN: json.dumps(run, indent=1) + "\n"}
+    return found
+
+
+def contents_of(options: Any) -> dict[str, str]:
+    """Configuration and vocabulary of a model, and the flags of what it was made by."""
+    run = {"script": script_of(type(options)), "flags": dataclasses.asdict(options)}
+    copies = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
+    return {
+        **{
+            name: files.read_text(getattr(options, flag))
+            for name, flag in copies.items()
+            if hasattr(options, flag)
+        },
+        RUN: json.dumps(run, indent=1) + "\n",
+    }
+
+
+def script_of(kind: type) -> str:
+    """The script whose options are of a class."""
+    return next(name for name, known in _TRAININGS.items() if known is kind)
+
+
+def trained_by(folder: str) -> str | None:
+    """The script that trained what is in a folder; None where that is not known.
+
+    Raises:
+        UserError: `run.json` is damaged.
+    """
+    return _read_run(folder)[0]
+
+
+def best_prefix(folder: str) -> str | None:
+    """The best weights of a training with `--eval_every`; None where there are none.
+
+    Only where the last training in the folder had it: others have gone on without looking.
+
+    Raises:
+        UserError: `run.json` is damaged.
+    """
+    prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
+    _, flags = _read_run(folder)
+    return prefix if flags.get("eval_every") and files.exists(f"{prefix}.index") else None
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:

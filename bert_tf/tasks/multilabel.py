@@ -36,7 +36,7 @@ class MultiLabel(TextTask):
     Each output of the head is the logit of a label; the loss is the mean of their cross entropies.
     """
 
-    best_metrics = ("f1_micro", "f1_macro", "accuracy", "loss")
+    best_metrics = ("f1_micro", "f1_macro", "precision_micro", "recall_micro", "accuracy", "loss")
 
     def label_feature(self) -> Feature:
         """For each label whether it is there."""

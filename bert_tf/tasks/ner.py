@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
@@ -268,6 +269,15 @@ class WordLabels(Task):
         # The batch may be shorter, and results of all batches are put together.
         missing = self.options.max_seq_length - ops.shape(found)[1]
         return {"found": ops.pad(found, [[0, 0], [0, missing]])}
+
+    def served_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Probabilities of the labels of each piece [B, S, L], and the ids of the pieces."""
+        return {"probabilities": outputs["probabilities"], "input_ids": batch["input_ids"]}
+
+    def served_names(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """`labels`: the likeliest of each piece; that of a word's first piece counts."""
+        best = tf.argmax(outputs["probabilities"], axis=-1)
+        return {**outputs, "labels": tf.gather(tf.constant(self.labels), best)}
 
     def decode(self, examples: Sentences, results: Mapping[str, np.ndarray]) -> list[str]:
         """A label for each word of the file, in order."""

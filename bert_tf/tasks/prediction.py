@@ -10,6 +10,7 @@ import numpy as np
 from bert_tf import checkpoint, files, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine
 
@@ -32,7 +33,7 @@ class TaskPredictor:
         self._task = task
         with training.explained_errors():
             model = engine.build_model(task.build_model, recompute_layers=False)
-            _restore(model, options.output_dir or "")
+            restore_trained(model, options.output_dir or "")
             # What the model takes; labels, which nobody knows, are none of it.
             features = [feature for feature in task.features("predict") if feature.per_token]
             self._runner = engine.row_runner(
@@ -63,8 +64,13 @@ class TaskPredictor:
         return results
 
 
-def _restore(model: keras.Model, folder: str) -> None:
-    prefix, _ = checkpoint.newest_readable(folder)
+def restore_trained(model: keras.Model, folder: str) -> None:
+    """Loads the best checkpoint of a training, where that was looked for, or the newest.
+
+    Raises:
+        UserError: there is none, or it is of another model.
+    """
+    prefix = model_folder.best_prefix(folder) or checkpoint.newest_readable(folder)[0]
     if not prefix:
         absence = files.describe_absence(os.path.join(folder, "*"))
         raise UserError(f"{folder} has no checkpoint of a training ({absence})")

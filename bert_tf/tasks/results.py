@@ -34,20 +34,24 @@ class Results:
     files: list[str] = dataclasses.field(default_factory=list)
 
 
-def prepare_output_dir(output_dir: str, names: Iterable[str] = ()) -> None:
+def prepare_output_dir(
+    output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
+) -> None:
     """Makes the folder, and sees now rather than after the training that it can be written to.
 
     Args:
         output_dir: the folder.
         names: of files that will be written.
+        folders: names of folders in it that will be written to, beside that for curves.
 
     Raises:
         UserError: it cannot, or something else has the name of a file or a folder.
     """
     files.make_dirs(output_dir)
-    curves = os.path.join(output_dir, EVAL_FOLDER)
-    if files.exists(curves) and not files.is_dir(curves):
-        raise UserError(f"{curves} is a file, in place of the folder for curves of evaluations")
+    for name in (EVAL_FOLDER, *folders):
+        path = os.path.join(output_dir, name)
+        if files.exists(path) and not files.is_dir(path):
+            raise UserError(f"{path} is a file, in place of a folder that will be written to")
     for name in (*names, *EVAL_FILES):
         if files.is_dir(os.path.join(output_dir, name)):
             raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")

@@ -272,6 +272,16 @@ class Squad(Task):
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
 
+    def served_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Logits of begin and end of the answer [B, S], and the ids that they are of."""
+        logits = {name: outputs[name] for name in ("start_logits", "end_logits")}
+        return {**logits, "input_ids": batch["input_ids"]}
+
+    @property
+    def takes_pairs(self) -> bool:
+        """A question and a text."""
+        return True
+
     def metrics(self, examples: Any, results: Predictions) -> dict[str, Any]:
         """As the official script for the version: see `evaluation.squad`."""
         if not self.options.version_2_with_negative:

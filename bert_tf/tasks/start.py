@@ -9,6 +9,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
+from bert_tf.tasks import model_folder
 from bert_tf.tokenization import FullTokenizer
 
 # Tokens that every input is made of.
@@ -116,10 +117,14 @@ def restore_weights(
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """The newest checkpoint of the run's own that can be read."""
+    """The checkpoint of the run's own that is gone on from: the newest that can be read.
+
+    Without a training it is the best one, where that was looked for.
+    """
     newest, damaged = None, []
     if do_train or resume != "never":
-        newest, damaged = checkpoint.newest_readable(output_dir)
+        best = None if do_train else model_folder.best_prefix(output_dir)
+        newest, damaged = (best, []) if best else checkpoint.newest_readable(output_dir)
     for prefix in damaged:
         log.warning("%s is damaged and passed over", prefix)
     if newest and resume == "never":

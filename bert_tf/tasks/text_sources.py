@@ -5,9 +5,11 @@ import os
 
 from bert_tf import files
 from bert_tf.data import glue
-from bert_tf.data.own_set import Columns, OwnSet, find_files
+from bert_tf.data.own_columns import Columns
+from bert_tf.data.own_files import find_files
+from bert_tf.data.own_set import OwnSet
 from bert_tf.data.task_module import load_task_module
-from bert_tf.data.text_sets import REGRESSION, GlueSet, TextSet
+from bert_tf.data.text_sets import REGRESSION, GlueSet, KnownSet, TextSet
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import labels, model_folder
@@ -20,11 +22,17 @@ def of_files(options: ClassifierOptions) -> TextSet:
         UserError: there is no such task, or a file is missing or not right.
     """
     data = _own_set(options, _paths(options)) if options.is_own_tables else _other(options)
-    if options.do_train and not data.is_published:
-        labels.require_same(data.labels, data.describe("train"), options)
+    if not data.is_published:
+        labels.require_same(data.labels, _source_of_labels(options, data), options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is none of GLUE")
     return data
+
+
+def _source_of_labels(options: ClassifierOptions, data: TextSet) -> str:
+    if options.task_module or options.labels:
+        return options.task_module or "--labels"
+    return data.describe("train") if options.do_train else data.name
 
 
 def of_checkpoint(options: ClassifierOptions) -> TextSet:
@@ -33,6 +41,11 @@ def of_checkpoint(options: ClassifierOptions) -> TextSet:
     Raises:
         UserError: there is no such task, or the labels of the model are not known.
     """
+    if options.task_module:
+        # The file need not be there any more.
+        problem_type = _trained_type(options)
+        names = [] if problem_type == REGRESSION else labels.of_checkpoint(options)
+        return KnownSet(problem_type, names)
     return _own_set(options, {}) if options.is_own_tables else _other(options)
 
 
@@ -45,15 +58,16 @@ def _other(options: ClassifierOptions) -> TextSet:
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
     """The files that are needed: to evaluate on, if there is no dev file, a part of the others."""
-    found = find_files(
-        options.data_dir or "", options.train_file, options.eval_file, options.predict_file
-    )
+    named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     # Without a dev file the training leaves rows out, whether this run evaluates or not.
+    learns = options.do_train or options.evaluates
+    found = find_files(*named, splits=["eval"] * learns)
     wanted = {
         "train": options.do_train or (options.evaluates and "eval" not in found),
-        "eval": options.do_train or options.evaluates,
+        "eval": learns,
         "predict": options.do_predict,
     }
+    found = find_files(*named, splits=[split for split, needed in wanted.items() if needed])
     for split, needed in wanted.items():
         if needed and split not in found and split != "eval":
             there = files.describe_absence(os.path.join(options.data_dir or ".", "*"))

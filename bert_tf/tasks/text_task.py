@@ -4,6 +4,8 @@ B rows of a batch, E examples, L labels.
 """
 
 import abc
+import csv
+import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,6 +33,8 @@ TEST_RESULTS = "test_results.tsv"
 # The same for people: the original has no such file.
 TEST_PREDICTIONS = "test_predictions.tsv"
 
+_MOST_SPLITS = 3
+
 
 class TextTask(Task):
     """A set of texts or pairs of texts as a fine-tuning task.
@@ -54,6 +58,8 @@ class TextTask(Task):
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         self.in_windows = options.long_text == "windows"
+        # Of the sets of a run; evaluations ask for theirs again and again.
+        self._counted: list[tuple[Sequence[InputExample], np.ndarray]] = []
 
     @property
     def result_files(self) -> Sequence[str]:
@@ -143,9 +149,22 @@ class TextTask(Task):
         }
 
     def _window_counts(self, examples: Sequence[InputExample]) -> np.ndarray:
+        for known, counts in self._counted:
+            if known is examples:
+                return counts
+        counts = self._count_windows(examples)
+        self._counted = [*self._counted, (examples, counts)][-_MOST_SPLITS:]
+        return counts
+
+    def _count_windows(self, examples: Sequence[InputExample]) -> np.ndarray:
         a, b = encode_texts(examples, self.tokenizer)
         length_b = b.lengths if b else np.zeros_like(a.lengths)
         return window_counts(a.lengths, length_b, self.options.max_seq_length)
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether the set has pairs."""
+        return self.data.has_pairs
 
     def write_predictions(
         self,
@@ -159,12 +178,11 @@ class TextTask(Task):
         """
         contents = {
             TEST_RESULTS: "".join(self._result_lines(predictions)),
-            TEST_PREDICTIONS: "".join(self._prediction_lines(examples, predictions)),
+            TEST_PREDICTIONS: _table(self._prediction_rows(examples, predictions)),
         }
         if self.options.glue_submission and self.data.submission:
             answers = enumerate(self.answers(predictions))
-            lines = ["index\tprediction\n", *(_line(answer) for answer in answers)]
-            contents[self.data.submission] = "".join(lines)
+            contents[self.data.submission] = _table([("index", "prediction"), *answers])
         for name, text in contents.items():
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
@@ -175,15 +193,15 @@ class TextTask(Task):
         rows = values if values.ndim == 2 else values[:, None]
         return ("\t".join(str(value) for value in row) + "\n" for row in rows)
 
-    def _prediction_lines(
+    def _prediction_rows(
         self, examples: Sequence[InputExample], predictions: Mapping[str, np.ndarray]
-    ) -> Iterable[str]:
+    ) -> Iterable[Sequence[Any]]:
         names, rows = self.columns(predictions)
         pairs = any(example.text_b for example in examples)
-        yield _line(["id", "text", *(["text_pair"] if pairs else []), *names])
+        yield ["id", "text", *(["text_pair"] if pairs else []), *names]
         for example, row in zip(examples, rows, strict=True):
             texts = [example.text_a, example.text_b or ""] if pairs else [example.text_a]
-            yield _line([example.guid, *texts, *row])
+            yield [example.guid, *texts, *row]
 
     def examples_of(self, inputs: Sequence[Any]) -> list[InputExample]:
         """Texts, or tuples of two."""
@@ -200,6 +218,15 @@ def _means(values: np.ndarray, first: np.ndarray, counts: np.ndarray) -> np.ndar
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
 
 
-def _line(cells: Iterable[Any]) -> str:
-    # A tab or a line end inside a text would make columns or lines of it.
-    return "\t".join(" ".join(str(cell).splitlines()).replace("\t", " ") for cell in cells) + "\n"
+def _table(rows: Iterable[Sequence[Any]]) -> str:
+    """Lines of cells between tabs. A cell with a quote in it stands in quotes.
+
+    Programs that read such tables take a quote at the begin of a cell for one that is closed
+    somewhere. Tabs and line ends inside of texts become spaces, so that a row is a line.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    for row in rows:
+        cells = (str(cell) for cell in row)
+        writer.writerow([" ".join(cell.replace("\t", " ").splitlines()) for cell in cells])
+    return text.getvalue()

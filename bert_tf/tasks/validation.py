@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,11 @@ from bert_tf import checkpoint, files, training
 from bert_tf.errors import UserError
 from bert_tf.evaluation.pictures import training_curve_picture
 from bert_tf.progress import Scalars, log
+from bert_tf.tasks.model_folder import BEST_FOLDER, BEST_NAME
+from bert_tf.tasks.record_cache import fingerprint
 from bert_tf.tasks.results import EVAL_FOLDER, plain_figures
 from bert_tf.tasks.runner import Runner
 
-BEST_FOLDER = "best"
-BEST_NAME = "model.ckpt"
 EVALUATIONS = "evaluations.json"
 CURVE = "training_curve.tsv"
 CURVE_PICTURE = "training_curve.png"
@@ -79,7 +80,17 @@ class Validation(training.Observer):
         self._patience = runner.options.early_stopping_patience
         self._figure = best_figure(runner.options.best_metric, runner.task.best_metrics)
         self._rows = _read_curve(os.path.join(self._folder, CURVE), first_step)
-        self._evaluations = self._read_evaluations(first_step) if every else []
+        self._data = ""
+        self._evaluations: list[dict[str, Any]] = []
+        if every:
+            examples = runner.examples[runner.task.evaluation_split]
+            self._data = fingerprint(examples=examples)
+            self._evaluations = self._read_evaluations(first_step)
+
+    @property
+    def digest(self) -> int:
+        """A number for what earlier runs have found, to compare processes by."""
+        return zlib.crc32(json.dumps(self._evaluations, sort_keys=True).encode())
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -102,6 +113,10 @@ class Validation(training.Observer):
     def on_step(self, step: int, figures: Mapping[str, float]) -> None:
         """Remembers the loss."""
         self._rows.append((step, figures["loss"], figures["learning_rate"]))
+
+    def on_checkpoint(self) -> None:
+        """Writes the losses so far: what goes on from the checkpoint goes on with them."""
+        self._write_table()
 
     def is_due(self, step: int, last: bool) -> bool:
         """Every so many steps and at the last; not where an earlier run has done it."""
@@ -138,9 +153,7 @@ class Validation(training.Observer):
         """
         if not self._rows:
             return []
-        lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
-        paths = [os.path.join(self._folder, name) for name in (CURVE, CURVE_PICTURE)]
-        files.write_text(paths[0], _HEADER + "".join(lines))
+        paths = [self._write_table(), os.path.join(self._folder, CURVE_PICTURE)]
         steps, losses, _ = zip(*self._rows, strict=True)
         found = self._evaluations
         points = {
@@ -150,6 +163,12 @@ class Validation(training.Observer):
         evaluations = {name: places for name, places in points.items() if places}
         files.write_bytes(paths[1], training_curve_picture(steps, losses, evaluations))
         return paths
+
+    def _write_table(self) -> str:
+        lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
+        path = os.path.join(self._folder, CURVE)
+        files.write_text(path, _HEADER + "".join(lines))
+        return path
 
     def _value(self, evaluation: Mapping[str, Any]) -> float:
         return figure_in(evaluation, self._figure)
@@ -165,7 +184,12 @@ class Validation(training.Observer):
             files.write_text(os.path.join(folder, name), text)
 
     def _write_evaluations(self) -> None:
-        found = {"figure": self._figure, "best": self.best, "evaluations": self._evaluations}
+        found = {
+            "figure": self._figure,
+            "examples": self._data,
+            "best": self.best,
+            "evaluations": self._evaluations,
+        }
         path = os.path.join(self._folder, EVALUATIONS)
         files.write_text(path, json.dumps(found, indent=1) + "\n")
 
@@ -177,12 +201,24 @@ class Validation(training.Observer):
         try:
             found = json.loads(files.read_text(path))
             earlier = [dict(e) for e in found["evaluations"] if e["step"] <= first_step]
-            kept = checkpoint.latest(os.path.join(self._folder, BEST_FOLDER))
-            if found["figure"] == self._figure and kept:
-                return earlier
-            log.warning("%s is not gone on from: it looked for the best %s", path, found["figure"])
+            others = {
+                f"they were of the figure {found['figure']}": found["figure"] != self._figure,
+                "they were of other examples": found["examples"] != self._data,
+                f"{BEST_FOLDER} is gone": not checkpoint.latest(
+                    os.path.join(self._folder, BEST_FOLDER)
+                ),
+            }
         except (UserError, ValueError, KeyError, TypeError):
-            log.warning("%s is damaged: the best weights are looked for from here on", path)
+            others, earlier = {"the file is damaged": True}, []
+        reasons = [reason for reason, applies in others.items() if applies]
+        if not reasons:
+            return earlier
+        log.warning(
+            "The evaluations in %s do not count any more (%s): the best weights are looked for "
+            "from here on",
+            path,
+            reasons[0],
+        )
         return []
 
 

@@ -62,6 +62,9 @@ class Observer:
     def on_step(self, step: int, figures: Mapping[str, float]) -> None:
         """Called in order after each step, with what `make_train_step` says of it."""
 
+    def on_checkpoint(self) -> None:
+        """Called after a checkpoint was written; in the process that writes."""
+
     def is_due(self, step: int, last: bool) -> bool:
         """Whether `evaluate` is wanted at this step, the last of the training or not.
 
@@ -224,6 +227,7 @@ class _Run:
     def _save(self) -> None:
         if self.options.is_chief:
             checkpoint.save(self.options.output_dir, self.model, self.optimizer, self.extra)
+            self.observer.on_checkpoint()
 
     def _start_profile(self) -> None:
         """Before a step: starts the profiler when it is the first to be recorded."""

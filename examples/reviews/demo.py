@@ -57,7 +57,7 @@ def main() -> None:
 def print_predictions() -> None:
     """Prints each test review with the probability of being positive."""
     with open(OUTPUT / "test_predictions.tsv", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+        rows = list(csv.DictReader(lines, delimiter="\t"))
     print("   positive  review")
     for row in rows:
         verdict = "+" if row["label"] == "positive" else "-"

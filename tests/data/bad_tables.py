@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bert_tf.data.own_set import Columns, OwnSet, find_files
+from bert_tf.data.own_columns import Columns
+from bert_tf.data.own_files import find_files
+from bert_tf.data.own_set import OwnSet
 
 BY_NUMBER = {"label_column": "1", "text_column": "2"}
 BY_NAME = {"label_column": "label", "text_column": "text"}
@@ -48,7 +50,8 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
 def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> OwnSet:
     """What the script makes of its flags."""
     given = dict(flags)
-    paths = find_files(str(folder), **{name: given.pop(name, None) for name in _FILE_FLAGS})
+    train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
+    paths = find_files(str(folder), train, dev, test)
     options: dict = {name: given.pop(name) for name in _SET_FLAGS if name in given}
     if "labels" in given:
         options["labels"] = given.pop("labels").split(",")
@@ -140,6 +143,17 @@ _ROWS = [
         r"train\.csv:3: 3 columns, but 2 in the first row: 'spam,b, c'.* must stand in quotes",
         flags=BY_NAME,
     ),
+    BadFile(
+        "a workbook",
+        {"train.csv": b"PK\x03\x04\x14\0\6\0\x08\0"},
+        r"train\.csv is an Excel workbook or another zip archive.* save it as CSV",
+    ),
+    BadFile(
+        "Excel's separator",
+        {"train.csv": b"sep=;\r\nlabel;text\r\nham;a\r\nspam;b\r\n"},
+        r"train\.csv:1: 'sep=;' tells Excel the separator.* Remove that line",
+        flags=BY_NAME,
+    ),
 ]
 
 _COLUMNS = [
@@ -216,17 +230,21 @@ _COLUMNS = [
         r"train\.tsv:1: --text_column=2, but the row has column 1 only.*Is this a CSV\?",
     ),
     _train("no label column", TRAIN, r"--label_column", {"text_column": "2"}),
-    _train(
+    _other(
+        "predict",
         "duplicate ids",
-        b"1\tham\ta\n2\tspam\tb\n1\tham\tc\n",
-        r"train\.tsv:3: id '1' stands in .*train\.tsv:1, too",
-        {"id_column": "1", "label_column": "2", "text_column": "3"},
+        "test.tsv",
+        b"?\ta\t1\n?\tb\t2\n?\tc\t1\n",
+        r"test\.tsv:3: id '1' stands in .*test\.tsv:1, too",
+        id_column="3",
     ),
-    _train(
+    _other(
+        "predict",
         "an empty id",
-        b"1\tham\ta\n\tspam\tb\n",
-        r"train\.tsv:2: the id is empty",
-        {"id_column": "1", "label_column": "2", "text_column": "3"},
+        "test.tsv",
+        b"?\ta\t1\n?\tb\t\n",
+        r"test\.tsv:2: the id is empty",
+        id_column="3",
     ),
 ]
 
@@ -272,6 +290,16 @@ _LABELS = [
         SCORES + b"1,5\ta\n",
         r"train\.tsv:5: label '1,5' .* Write a decimal point",
         BY_NUMBER | {"problem_type": "regression"},
+    ),
+    _train(
+        "NaN among whole numbers",
+        b"0\ta\n1\tb\n" * 20 + b"nan\tc\n",
+        r"train\.tsv:41: label 'nan' is not a number, but .*--problem_type=classification",
+    ),
+    _train(
+        "decimal commas",
+        b"0,5\ta\n1\tb\n1,5\tc\n",
+        r"train\.tsv:1: label '0,5' is a number with a comma, as 2 of 3 .* decimal points",
     ),
     _train(
         "a regression of names",

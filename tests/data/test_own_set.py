@@ -8,7 +8,9 @@ import os
 import pytest
 
 from bert_tf.data.features import InputExample
-from bert_tf.data.own_set import Columns, OwnSet, find_files
+from bert_tf.data.own_columns import Columns
+from bert_tf.data.own_files import find_files
+from bert_tf.data.own_set import OwnSet
 from bert_tf.errors import UserError
 from tests.data.bad_tables import BAD_FILES, BY_NAME, BY_NUMBER, TRAIN, set_of_flags, write_files
 from tests.oracle import data
@@ -82,11 +84,16 @@ def test_the_same_texts_in_another_way(make, flags, file):
 
 def test_pairs_and_ids(make):
     flags = {"id_column": "id", "text_column": "a", "text_pair_column": "b", "label_column": "y"}
-    made = make(flags | ALL, train_csv='b,a,y,id\n"two\nlines",one,1,x7\n4,3,0,x8\n')
+    train = 'b,a,y\n"two\nlines",one,1\n4,3,0\n'
+    dev = "id,b,a,y\nx,4,3,0\nx,6,5,0\n"
+    made = make(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
     assert made.read("train") == [
-        InputExample("x7", "one", "two\nlines", "1"),
-        InputExample("x8", "3", "4", "0"),
+        InputExample("train-0", "one", "two\nlines", "1"),
+        InputExample("train-1", "3", "4", "0"),
     ]
+    # Only what is predicted has a place for ids, so they may be twice elsewhere.
+    assert [example.guid for example in made.read("eval")] == ["dev-0", "dev-1"]
+    assert made.read("predict") == [InputExample("x8", "3", "4")]
 
 
 def test_cells_of_json_that_are_no_texts(make):
@@ -114,6 +121,8 @@ def test_cells_of_json_that_are_no_texts(make):
         (["3\tx", "1\ta", "1\tb"], {}, False),
         (["0.3\tx", "0.1\ta", "0.1\tb"], {}, False),
         (["score\tx", "0.1\ta", "0.2\tb"], {}, True),
+        (["score\tx", "0\ta", "1\tb", "nan\tc"], {"problem_type": "classification"}, True),
+        (["nan\tx", "1\ta", "2\tb"], {"problem_type": "classification"}, False),
         (["kinds\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, True),
         (["a\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
         (["\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
@@ -137,24 +146,40 @@ NAMED = b"Label\tSMS\n" + TRAIN
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "rows"),
+    ("train", "test", "rows", "is_doubtful"),
     [
-        (NAMED, "Label\tSMS\nham\ta\n", 1),
-        (NAMED, "?\tSMS\n?\ta\n", 1),
-        (NAMED, "?\ta b\n?\tc\n", 2),
-        (TRAIN, "?\tYes\n?\tc d\n?\te f\n", 3),
-        (None, "?\ttext\n?\tc d\n?\te f\n", 2),
-        (None, "?\ttext\n?\tc\n?\te f\n", 3),
-        (None, "?\tthe text\n?\tc d\n?\te f\n", 3),
+        (NAMED, "Label\tSMS\nham\ta\n", 1, False),
+        (NAMED, "?\tSMS\n?\ta\n", 1, False),
+        (NAMED, "?\ta b\n?\tc\n", 2, False),
+        (NAMED, "?\tYes\n?\tc d\n?\te f\n", 3, True),
+        (TRAIN, "?\tYes\n?\tc d\n?\te f\n", 3, False),
+        (None, "?\ttext\n?\tc d\n?\te f\n", 3, True),
+        (None, "?\ttext\n?\tc\n?\te f\n", 3, False),
+        (None, "?\tthe text\n?\tc d\n?\te f\n", 3, False),
     ],
 )
-def test_names_of_columns_above_texts_to_predict(make, train, test, rows):
+def test_names_of_columns_above_texts_to_predict(make, caplog, train, test, rows, is_doubtful):
     training = {"train_tsv": train} if train else {}
     made = make(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
     examples = made.read("predict")
     assert len(examples) == rows
     assert {example.label for example in examples} == {None}
     assert examples[0].guid == "test-0"
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warnings) == is_doubtful
+    if is_doubtful:
+        name = examples[0].text_a
+        assert (
+            f"is read as a text, though it looks like names of columns: ?, {name} " in warnings[0]
+        )
+        assert "(--has_header=yes leaves it out)" in warnings[0]
+
+
+def test_names_that_are_said_to_be_there_are_left_out(make, caplog):
+    flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
+    made = make(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
+    assert [example.text_a for example in made.read("predict")] == ["c d", "e f"]
+    assert "WARNING" not in caplog.text
 
 
 def test_a_number_can_be_a_name(make):
@@ -187,6 +212,49 @@ def test_what_labels_are(make, cells, problem_type, labels):
     made = make(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
     assert (made.problem_type, tuple(made.labels)) == (problem_type, labels)
     assert [example.label for example in made.read("train")] == [c.strip() for c in cells]
+
+
+@pytest.mark.parametrize(
+    "mark", ["nan", "NaN", "inf", "-inf", "Infinity", "n/a", "NA", "null", "None", "?", "-", ""]
+)
+def test_a_number_that_is_missing_is_no_class(make, mark):
+    rows = "1\ta\n2\tb\n3\tc\n"
+    with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number, but") as caught:
+        make(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
+    assert str(caught.value).count("--problem_type=classification") == bool(mark)
+    if mark:
+        flags = BY_NUMBER | ALL | {"problem_type": "classification"}
+        assert mark in make(flags).labels
+
+
+def test_names_beside_numbers_are_classes(make):
+    assert make(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
+    # Most are names, so the mark is one, too.
+    assert make(BY_NUMBER, train_tsv="ham\ta\n1\tb\nnone\tc\n").labels == ("1", "ham", "none")
+
+
+def test_json_that_is_no_number_beside_numbers(make):
+    rows = (
+        '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
+    )
+    assert make(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
+    for value, shown in (("null", "null"), ("NaN", "nan"), ("-Infinity", "-inf")):
+        with pytest.raises(UserError, match=rf"train\.jsonl:3: label '{shown}' is not a number"):
+            make(BY_NAME, train_jsonl=rows.format(value))
+
+
+def test_decimal_commas(make):
+    rows = "0,5\ta\n1,0\tb\n1,5\tc\n"
+    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write decimal points"):
+        make(BY_NUMBER, train_tsv=rows)
+    with pytest.raises(UserError, match=r"train\.tsv:1: .* as 2 of 4 labels are\."):
+        make(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
+    with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* Write a decimal point"):
+        make(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
+    flags = BY_NUMBER | {"problem_type": "classification"}
+    assert make(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
+    # Few of many names.
+    assert len(make(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
 
 
 def test_labels_that_are_given_keep_their_order(make):
@@ -339,6 +407,30 @@ def test_files_that_are_named(tmp_path, monkeypatch):
     write_files(tmp_path, {"pool": None})
     write_files(tmp_path / "pool", {"texts.tsv": b""})
     assert find_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
+    # What is named does not make another file less alone, whether it is needed or not.
+    write_files(tmp_path / "pool", {"SMS": b""})
+    both = {"train": "pool/SMS", "predict": "pool/texts.tsv"}
+    assert find_files("pool", predict_file="texts.tsv") == both
+    assert find_files("pool", predict_file=str(tmp_path / "pool" / "texts.tsv"))["train"]
+    for name in ("texts.tsv", "pool/texts.tsv"):
+        assert find_files("pool", predict_file=name, splits=["train"]) == {"train": "pool/SMS"}
+
+
+def test_only_files_that_are_needed_are_looked_for(tmp_path):
+    write_files(tmp_path, dict.fromkeys(["train.tsv", "test.csv", "test.tsv"], b""))
+    folder, train = str(tmp_path), {"train": str(tmp_path / "train.tsv")}
+    with pytest.raises(UserError, match=r"has test\.csv and test\.tsv\. .*--predict_file"):
+        find_files(folder)
+    assert find_files(folder, splits=["train", "eval"]) == train
+    assert find_files(folder, predict_file="missing.tsv", splits=["train"]) == train
+    assert find_files(folder, splits=[]) == find_files("", splits=[]) == {}
+    with pytest.raises(UserError, match=r"Pass --data_dir, .* or --eval_file"):
+        find_files("", train_file="train.tsv", splits=["eval"])
+
+
+def test_a_file_of_another_split_is_not_trained_on(tmp_path):
+    write_files(tmp_path, {"test.tsv": b""})
+    assert find_files(str(tmp_path), splits=["train"]) == {}
 
 
 @pytest.mark.parametrize(

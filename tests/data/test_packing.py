@@ -82,5 +82,15 @@ def test_how_much_was_cut():
     # Room for three tokens of a text, and for two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
     whole = convert_examples(examples, None, 5, tokenizer, windows=True)
-    assert whole[CUT_TOKENS].tolist() == [0] * len(whole["input_ids"])
+    # Of the pair of three and three, two of the second text are in none of its five windows.
+    assert whole[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert "label_ids" not in whole
+
+
+def test_what_windows_leave_out_counts_once():
+    tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
+    examples = [InputExample("", "a " * 200), InputExample("", "a " * 100, "a " * 90)]
+    cut = convert_examples(examples, None, 32, tokenizer, windows=True)[CUT_TOKENS]
+    # Half of the room of 29 is kept of the second text.
+    assert sorted(cut.tolist(), reverse=True)[:2] == [90 - 14, 0]
+    assert convert_examples(examples[:0], None, 32, tokenizer, windows=True)[CUT_TOKENS].size == 0

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.tables import read_table, text_of
+from bert_tf.data.cells import text_of
+from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 
 ROWS = [["label", "text"], ["ham", "One, two; three"], ["spam", "Four"]]
@@ -90,6 +91,11 @@ def test_the_delimiter_of_a_csv_is_that_of_its_first_line(write, first, delimite
     assert cells(write("a.csv", first)) == [expected]
 
 
+def test_a_text_may_begin_like_the_line_for_excel(write):
+    assert cells(write("a.csv", "sep=ab\nx\n")) == [["sep=ab"], ["x"]]
+    assert cells(write("a.tsv", "sep=;\nx\n")) == [["sep=;"], ["x"]]
+
+
 def test_blank_lines_are_texts_where_there_is_a_single_column(write):
     path = write("a.tsv", "one\n\ntwo\n\n\n")
     assert cells(path) == [["one"], [""], ["two"]]
@@ -138,6 +144,16 @@ LONG = csv.field_size_limit() + 1
         ("a.csv", f'a,b\n"c\nd",{"x" * LONG}\n', "auto", ":2: a cell of more than 131072"),
         ("a.csv", 'a,b\n"c\n","d\n\n', "auto", r":3: the quote \(\"\) that opens here is not"),
         ("a.csv", 'a,b\nc,"' + "xxx\n" * LONG, "auto", r":2: the quote \(\"\) that opens here"),
+        ("a.csv", "text\none, two\n", "auto", ":2: 2 columns, but 1 .* first line has one column"),
+        ("a.csv", "SEP=\t\na\tb\n", "auto", r":1: 'SEP=\\t' tells Excel .* Remove that line"),
+        ("a.csv", '\ufeff"sep=;"\r\na;b\r\n', "no", ":1: '\"sep=;\"' tells Excel"),
+        ("a.tsv", b"PK\x03\x04\x14\0", "auto", " is an Excel workbook or another zip .* as CSV"),
+        (
+            "a.json",
+            b"\xd0\xcf\x11\xe0\xa1",
+            "auto",
+            r" is an old Excel workbook \(\.xls\) .*as CSV",
+        ),
         ("a.csv", 'a,b\nc,"d" e\n', "auto", ":2: in the row that begins .*--quoted=no"),
         ("a.tsv", 'a\tb\n"c\td\n', "yes", ":2: the quote"),
         ("a.jsonl", '{"a": 1}\n{"a"\n', "auto", ":2: not JSON .*position 5"),

@@ -136,7 +136,10 @@ def test_a_class_made_of_another_one(write):
         (task("[]", more="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
         (task("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
         (task("[]", '"yes"'), r": get_labels\(\) gives 'yes'. Return a list"),
-        (task("[]", "[0, 1]"), r": get_labels\(\) gives the label 0, not a text of one line"),
+        (
+            task("[]", "[0, 1]"),
+            r": get_labels\(\) gives the label 0 \(int\), not a text of one line",
+        ),
         (task("[]", '["a", "a"]'), r": get_labels\(\) gives 'a' twice"),
         (
             task("[]", more='problem_type = "regression"'),
@@ -170,7 +173,14 @@ MULTI = 'problem_type = "multilabel"'
         (task('[Example("a", "b", 3)]'), ": example a of .*: its text_b is 3, and neither"),
         (task('[Example("a", "b")]'), ": example a of .* has no label"),
         (task('[Example("a", "b", "", "maybe")]'), r"'maybe' is not one of .*: yes, no"),
-        (task('[Example("a", "b", "", ["no"])]'), r"\['no'\] is not one of get_labels\(\)"),
+        (
+            task('[Example("a", "b", "", ["no"])]'),
+            r"\['no'\] \(list\) is not one of get_labels\(\)",
+        ),
+        (
+            task('[Example("a", "b", "", 0)]', '["0", "1"]'),
+            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are texts",
+        ),
         (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
         (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),
         (task('[Example("a", "b", "", float("nan"))]', "None"), "nan is not a finite number"),

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.text_windows import cut_into_windows, window_counts
+from bert_tf.data.text_windows import cut_into_windows, left_out, window_counts
 from bert_tf.token_ids import TokenIds
 
 # Tokens are their own places, so that what is missing is seen.
@@ -20,13 +20,18 @@ def test_windows(pairs, max_seq_length, with_second):
     a = _texts([first for first, _ in pairs])
     b = _texts([second for _, second in pairs]) if with_second else None
     rows, first, second = cut_into_windows(a, b, max_seq_length)
-    counts = window_counts(a.lengths, b.lengths if b else 0 * a.lengths, max_seq_length)
+    of_both = a.lengths, b.lengths if b else 0 * a.lengths
+    counts = window_counts(*of_both, max_seq_length)
+    lost = left_out(*of_both, max_seq_length)
     assert rows.tolist() == np.repeat(np.arange(len(pairs)), counts).tolist()
     for number, lengths_of_pair in enumerate(pairs):
         length_a, length_b = lengths_of_pair[0], lengths_of_pair[1] if with_second else 0
         mine = np.flatnonzero(rows == number)
         parts_a = [first[row].tolist() for row in mine]
         parts_b = [second[row].tolist() if second else [] for row in mine]
+        present = {("a", token) for part in parts_a for token in part}
+        present |= {("b", token) for part in parts_b for token in part}
+        assert lost[number] == length_a + length_b - len(present)
         room = max_seq_length - (3 if length_b else 2)
         assert all(len(x) + len(y) <= room for x, y in zip(parts_a, parts_b, strict=True))
         if length_a + length_b <= room:

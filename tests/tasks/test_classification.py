@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import random
 
 import numpy as np
@@ -36,14 +35,6 @@ def options(tiny, tmp_path, **changes):
             **changes,
         }
     )
-
-
-@pytest.fixture
-def said(caplog, monkeypatch):
-    """What a run says, as text."""
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
-    caplog.set_level(logging.INFO, "bert_tf")
-    return caplog
 
 
 def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):

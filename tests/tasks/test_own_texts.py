@@ -1,5 +1,6 @@
 """run_classifier.py on a user's own files, from training to predictions, and what is cached."""
 
+import csv
 import itertools
 import json
 import logging
@@ -19,7 +20,7 @@ from bert_tf.tasks.class_weights import label_weights
 from tests.conftest import WORDS
 from tests.data.bad_tables import BAD_FILES, write_files
 from tests.oracle import ROOT
-from tests.tasks.test_classification import options, said  # noqa: F401
+from tests.tasks.test_classification import options
 
 STEPS = {"do_train": True, "do_eval": True, "do_predict": True}
 COLUMNS = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
@@ -129,6 +130,37 @@ def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_
         classification.run(other)
 
 
+def test_labels_in_another_order_are_refused_in_prediction(praise, tiny, tmp_path):
+    run, _, out = praise
+    flags = {"data_dir": run.data_dir, "max_seq_length": 16, "init_checkpoint": str(out)}
+    swapped = own(tiny, tmp_path, do_predict=True, labels="praise,none of that", **flags)
+    with pytest.raises(UserError, match="--labels has the labels praise, none of that"):
+        classification.run(swapped)
+    classification.run(own(tiny, tmp_path, do_predict=True, labels="none of that,praise", **flags))
+
+
+def test_other_labels_in_several_runs(tiny, tmp_path):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
+    classification.run(own(tiny, tmp_path, **flags))
+    write(tmp_path / "data", "train.tsv", [("c", "good"), ("d", "bad")] * 9)
+    with pytest.raises(UserError, match=r"run_1/labels\.txt is of a training with other data"):
+        classification.run(own(tiny, tmp_path, **flags))
+    assert (tmp_path / "out" / "run_1" / "labels.txt").read_text() == "a\nb\n"
+
+
+def test_predictions_are_read_as_they_were_written(tiny, tmp_path):
+    texts = ['"He said', 'so," she "said"', 'a " b', "plain"]
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    (tmp_path / "data" / "test.jsonl").write_text(
+        "".join(json.dumps({"text": f"{text}\n\tx"}) + "\n" for text in texts)
+    )
+    classification.run(own(tiny, tmp_path, do_train=True, do_predict=True))
+    with open(tmp_path / "out" / "test_predictions.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["text"] for row in rows] == [f"{text}  x" for text in texts]
+
+
 def test_pairs_in_csv_and_numbers_for_columns(tiny, tmp_path):
     texts = sentences(40)
     rows = [f'"{a}","{b}, or {a}",{int("good" in a)}' for a, b in itertools.pairwise(texts)]
@@ -226,13 +258,15 @@ def test_a_task_of_ones_own(tiny, tmp_path):
     out = tmp_path / "out"
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert len((out / "test_predictions.tsv").read_text().splitlines()) == 31
+    # To ask the model nothing else is needed.
+    (tmp_path / "films.py").unlink()
     assert Predictor.from_output_dir(out)("a good film").label in ("none of that", "praise")
 
 
 # ---- Long texts ------------------------------------------------------------------------------
 
 
-def test_windows_read_what_would_be_cut(tiny, tmp_path, said):  # noqa: F811
+def test_windows_read_what_would_be_cut(tiny, tmp_path, said):
     rng = random.Random(1)
     for name, count in (("train.tsv", 30), ("dev.tsv", 12), ("test.tsv", 6)):
         texts = [" ".join(rng.choices(WORDS, k=19)) for _ in range(count)]
@@ -263,7 +297,7 @@ def test_windows_read_what_would_be_cut(tiny, tmp_path, said):  # noqa: F811
         assert list(found.probabilities.values()) == pytest.approx(np.float64(values), abs=1e-5)
 
 
-def test_what_is_cut_is_reported(tiny, tmp_path, said):  # noqa: F811
+def test_what_is_cut_is_reported(tiny, tmp_path, said):
     write(
         tmp_path / "data", "train.tsv", [("x", "a " * 12), ("y", "b " * 9), ("x", "a"), ("y", "b")]
     )
@@ -449,7 +483,7 @@ def test_flags(tiny, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_found_out_is_said(praise, tiny, tmp_path, said):  # noqa: F811
+def test_what_is_found_out_is_said(praise, tiny, tmp_path, said):
     run, _, _ = praise
     logging.getLogger("bert_tf").setLevel(logging.INFO)
     classification.run(type(run)(**{**run.__dict__, "output_dir": str(tmp_path / "out"),

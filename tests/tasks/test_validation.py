@@ -1,6 +1,8 @@
 """Evaluation during the training: best weights, early end, several runs, frozen layers, curves."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from bert_tf.tasks import classification
 from bert_tf.tasks.repeated import summarize_runs
 from bert_tf.tasks.results import Results
 from bert_tf.tasks.validation import Validation, best_figure, score_of
-from tests.tasks.test_classification import options, said  # noqa: F401
+from tests.tasks.test_classification import options
 
 # Large steps: the figures go up and down.
 TRAINING = {
@@ -108,7 +110,7 @@ def test_curve(trained):
     assert (out / "training_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):  # noqa: F811
+def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
     figures = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     measured = []
 
@@ -224,6 +226,9 @@ def test_frozen_layers_stay_as_they_are(tiny, tmp_path, recompute_layers):
         ({"best_metric": "f2", "eval_every": "5"}, "--best_metric must be one of accuracy, f1, "),
         ({"num_runs": 2, "do_eval": False}, "--num_runs needs --do_train=true and --do_eval=true"),
         ({"num_runs": 0}, "--num_runs must be from 1 to 1000"),
+        ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
+        ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
+        ({"class_weights": "0:2,0:3"}, "--class_weights has a label twice"),
         ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 2 layers"),
         ({"freeze_layers": -1}, "--freeze_layers must be from 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
@@ -259,3 +264,95 @@ def test_figures():
     assert score_of({"f1": 0.5}, "f1") > score_of({"f1": 0.4}, "f1")
     assert score_of({"eval_loss": 0.5}, "loss") < score_of({"eval_loss": 0.4}, "loss")
     assert score_of({"eval_pearson": float("nan")}, "pearson") == -float("inf")
+
+
+def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):
+    _, results, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    later = options(tiny, tmp_path, do_eval=True, do_predict=True)
+    metrics = classification.run(later).metrics
+    assert metrics == results.metrics
+    name = "test_predictions.tsv"
+    assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
+    rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
+    found = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
+    assert [list(f.probabilities.values()) for f in found] == [
+        pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
+    ]
+    # A training without evaluations goes on from the last, and then that counts.
+    classification.run(options(tiny, tmp_path, **{**TRAINING, "num_train_epochs": 7.0}))
+    metrics = classification.run(options(tiny, tmp_path, do_eval=True)).metrics
+    assert metrics["global_step"] == 31
+
+
+def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, tmp_path):
+    """Stopped between the last checkpoint and its evaluation."""
+    run, results, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    path = tmp_path / "out" / "evaluations.json"
+    found = _read(path)
+    found["evaluations"] = found["evaluations"][:-1]
+    path.write_text(json.dumps(found))
+    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    assert classification.run(again).metrics == results.metrics
+    assert _read(path) == _read(out / "evaluations.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"examples": "x"}, "they were of other examples"),
+        ({"figure": "f1"}, "they were of the figure f1"),
+        ({"evaluations": 5}, "the file is damaged"),
+        (None, "best is gone"),
+    ],
+)
+def test_evaluations_of_something_else_do_not_count(
+    trained,
+    tiny,
+    tmp_path,
+    said,
+    change,
+    reason,
+):
+    run, _, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    path = tmp_path / "out" / "evaluations.json"
+    if change is None:
+        shutil.rmtree(tmp_path / "out" / "best")
+    path.write_text(json.dumps({**_read(path), **(change or {})}))
+    classification.run(dataclasses.replace(run, output_dir=str(tmp_path / "out")))
+    assert f"do not count any more ({reason})" in said.text
+    assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [27]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder"),
+    [
+        ("evaluations.json", True),
+        ("training_curve.png", True),
+        ("records.json", True),
+        ("best", False),
+        ("runs.json", True),
+        ("run_2", False),
+    ],
+)
+def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name, is_folder):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).mkdir() if is_folder else (out / name).write_text("")
+    several = {"num_runs": 2} if name.startswith("run") else {}
+    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **several)
+    with pytest.raises(UserError, match=f"{name} is a f"):
+        classification.run(run)
+    assert not list(out.rglob("model.ckpt*"))
+
+
+def test_several_runs_go_on_where_they_must(tiny, tmp_path):
+    few = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
+    with pytest.raises(UserError, match="--resume=must"):
+        classification.run(options(tiny, tmp_path, **few, resume="must"))
+    classification.run(options(tiny, tmp_path, **few))
+    shutil.rmtree(tmp_path / "out" / "run_2")
+    classification.run(options(tiny, tmp_path, **few, resume="must"))
+    assert (tmp_path / "out" / "run_2" / "model.ckpt-4.index").exists()

@@ -1,0 +1,18 @@
+"""Models in other formats, read and written: by one set of names, those of the original."""
+
+from bert_tf.conversion.base import Source
+from bert_tf.conversion.convert import Request, convert
+from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES
+from bert_tf.conversion.inspection import describe
+from bert_tf.conversion.places import FORMATS
+from bert_tf.conversion.sources import find_source
+
+__all__ = [
+    "FORMATS",
+    "HEAD_CHOICES",
+    "Request",
+    "Source",
+    "convert",
+    "describe",
+    "find_source",
+]

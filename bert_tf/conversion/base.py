@@ -1,0 +1,118 @@
+"""What a model is read from: the same few questions to every kind of file."""
+
+import abc
+import atexit
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+
+CONFIG_FILE = "bert_config.json"
+VOCAB_FILE = "vocab.txt"
+LABELS_FILE = "labels.txt"
+
+
+class Source(abc.ABC):
+    """A model in some kind of file. All its variables go by the original's names.
+
+    Args:
+        path: prefix, file or folder.
+        folder: where to look for what belongs to it.
+
+    Attributes:
+        kind: `original`, `hugging_face`, `keras` or `garden`.
+        path: as given; for an archive where it was unpacked.
+        config_file: the configuration beside it, in whatever format; None where there is none.
+        vocab_file: the vocabulary beside it; None where there is none.
+        head: name of the head that the source says it has, see `heads.HEADS`; None where it says
+            nothing.
+        labels: of the head's outputs, where they are known.
+        do_lower_case: whether texts have to be lower-cased, where that is known.
+        unknown: tensors that are not BERT's, by the names in the file.
+        notes: sentences about what a user should know of it.
+    """
+
+    kind = ""
+
+    def __init__(self, path: str, folder: str) -> None:
+        self.path = path
+        self.config_file = existing(folder, CONFIG_FILE)
+        self.vocab_file = existing(folder, VOCAB_FILE)
+        self.head: str | None = None
+        self.labels: list[str] | None = None
+        # A file of this name that is something else is no reason to refuse the model.
+        with contextlib.suppress(UserError):
+            self.labels = read_labels(existing(folder, LABELS_FILE))
+        self.do_lower_case: bool | None = None
+        self.unknown: list[str] = []
+        self.notes: list[str] = []
+
+    def config(self) -> BertConfig | None:
+        """The configuration; None where there is none.
+
+        Raises:
+            UserError: it is not right.
+        """
+        return BertConfig.from_json_file(self.config_file) if self.config_file else None
+
+    @abc.abstractmethod
+    def shapes(self) -> dict[str, list[int]]:
+        """Names and shapes of all variables."""
+
+    @abc.abstractmethod
+    def types(self) -> dict[str, str]:
+        """Names and types of all variables, as they are stored."""
+
+    @abc.abstractmethod
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields names and values of some variables, one at a time.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+
+
+def existing(folder: str, name: str) -> str | None:
+    """Path of a file in a folder; None where it is not there."""
+    path = os.path.join(folder, name)
+    return path if files.exists(path) else None
+
+
+def read_labels(path: str | None) -> list[str] | None:
+    """Labels, one a line.
+
+    Raises:
+        UserError: there is none, or one is there twice.
+    """
+    if path is None:
+        return None
+    labels = list(files.read_lines(path))
+    if not labels or len(set(labels)) < len(labels) or not all(map(str.strip, labels)):
+        raise UserError(f"{path} must have a label on each line, and none twice")
+    return labels
+
+
+def temporary_folder() -> str:
+    """A folder that is removed when the program ends."""
+    folder = tempfile.mkdtemp(prefix="bert_tf_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def require_local(path: str) -> None:
+    """Refuses another file system, for formats whose libraries read local files only.
+
+    Raises:
+        UserError: `path` names one.
+    """
+    if files.is_remote(path):
+        raise UserError(
+            f"{path}: only checkpoints of TensorFlow are read from there; copy it first"
+        )

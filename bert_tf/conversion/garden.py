@@ -1,0 +1,177 @@
+"""BERT encoders of TensorFlow's Model Garden: object-based checkpoints, read only.
+
+Such a file names a variable by the way through Python objects that led to it, which differs from
+version to version (`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It
+also says what each variable was called, `transformer/layer_0/self_attention/query/kernel`, and
+that has stayed. Seen in files that `BertEncoder` and `BertEncoderV2` of tf-models-official 2.20
+wrote.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.conversion import configs, names
+from bert_tf.conversion.base import Source
+from bert_tf.errors import UserError
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+# Scopes of a layer there, and the original's.
+_LAYER = {
+    "self_attention/query": "attention/self/query",
+    "self_attention/key": "attention/self/key",
+    "self_attention/value": "attention/self/value",
+    "self_attention/attention_output": "attention/output/dense",
+    # In the first versions a layer of its own.
+    "self_attention_output": "attention/output/dense",
+    "self_attention_layer_norm": "attention/output/LayerNorm",
+    "intermediate": "intermediate/dense",
+    "output": "output/dense",
+    "output_layer_norm": "output/LayerNorm",
+}
+_OUTSIDE = {
+    "word_embeddings/embeddings": names.WORD_EMBEDDINGS,
+    "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "embeddings/layer_norm/beta": "bert/embeddings/LayerNorm/beta",
+    "embeddings/layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
+    "pooler_transform/bias": "bert/pooler/dense/bias",
+    "pooler_transform/kernel": "bert/pooler/dense/kernel",
+}
+_LAYER_NAME = re.compile(r"transformer/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$")
+_OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
+# What a file has beside weights: counters of the file itself and of a training.
+_COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
+
+
+def is_object_based(prefix: str) -> bool:
+    """Whether a checkpoint is of TensorFlow 2's own kind."""
+    try:
+        return tf.train.load_checkpoint(prefix).has_tensor(_GRAPH)
+    except (tf.errors.OpError, LookupError, RuntimeError, ValueError):
+        # Who reads it says what is wrong with it.
+        return False
+
+
+class GardenSource(Source):
+    """A BERT encoder of the Model Garden; heads and optimizer are left.
+
+    Args:
+        prefix: of its files.
+
+    Raises:
+        UserError: it is of something else.
+    """
+
+    kind = "garden"
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(prefix, os.path.dirname(prefix) or ".")
+        self._reader = tf.train.load_checkpoint(prefix)
+        self._keys: dict[str, str] = {}
+        left = []
+        for called, key in _variables(self._reader, prefix):
+            name = _original_name(called)
+            if name is None:
+                left.append(called or key)
+            elif name in self._keys:
+                raise UserError(
+                    f"{prefix} has several encoders: {self._keys[name]} and {key} are both {called}"
+                )
+            else:
+                self._keys[name] = key
+        if names.WORD_EMBEDDINGS not in self._keys:
+            raise UserError(
+                f"{prefix} is an object-based checkpoint of TensorFlow 2, but has no BERT encoder "
+                "of the Model Garden in it. It has variables called "
+                f"{', '.join(sorted(left)[:4]) or 'nothing'}"
+            )
+        if left:
+            shown = ", ".join(sorted(left)[:4]) + (" ..." if len(left) > 4 else "")
+            self.notes.append(f"Only the encoder of {prefix} is read, not {shown}")
+
+    def config(self) -> BertConfig | None:
+        """The configuration beside it, or else what its shapes say, which here is all sizes."""
+        config = super().config()
+        query = "bert/encoder/layer_0/attention/self/query/kernel"
+        sizes = configs.guess(self.shapes())
+        if query not in self._keys or len(sizes) < 6:
+            return config
+        heads = self._stored_shape(query)[1]
+        if config and config.num_attention_heads != heads:
+            raise UserError(
+                f"num_attention_heads is {config.num_attention_heads} in {self.config_file} and "
+                f"{heads} in the weights of {self.path}: they do not belong together"
+            )
+        return config or BertConfig.from_dict({**sizes, "num_attention_heads": heads})
+
+    def shapes(self) -> dict[str, list[int]]:
+        """Names and shapes of the encoder's variables, in the original's terms."""
+        return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
+
+    def types(self) -> dict[str, str]:
+        """Names and types of the encoder's variables."""
+        kinds = self._reader.get_variable_to_dtype_map()
+        return {name: kinds[key].name for name, key in self._keys.items()}
+
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields names and values, one at a time.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        for name in names:
+            try:
+                value = self._reader.get_tensor(self._keys[name])
+            except (tf.errors.OpError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise UserError(f"Cannot read {name} in {self.path}: {reason}") from error
+            yield name, value.reshape(_flat_shape(name, list(value.shape)))
+
+    def _stored_shape(self, name: str) -> list[int]:
+        return list(self._reader.get_variable_to_shape_map()[self._keys[name]])
+
+
+def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    """What each variable was called, and where its values are; those of optimizers are left."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    try:
+        graph.ParseFromString(reader.get_tensor(_GRAPH))
+    except Exception as error:
+        raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
+    stored = reader.get_variable_to_shape_map()
+    for node in graph.nodes:
+        for attribute in node.attributes:
+            key = attribute.checkpoint_key
+            if key in stored and not _OPTIMIZER.search(key) and not _COUNTERS.match(key):
+                yield attribute.full_name, key
+
+
+def _original_name(called: str) -> str | None:
+    """The original's name of a variable; None for one that is not of the encoder."""
+    layer = _LAYER_NAME.search(called)
+    if layer and layer[2] in _LAYER:
+        return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
+    # Some versions put the name of the model before it.
+    for end, name in _OUTSIDE.items():
+        if called == end or called.endswith(f"/{end}"):
+            return name
+    return None
+
+
+def _flat_shape(name: str, shape: list[int]) -> list[int]:
+    """The shape without an axis for heads: [H, N, D] there is [H, H], and [N, D] is [H]."""
+    if "/attention/self/" in name:
+        kernel = name.endswith("kernel")
+        return [shape[0], int(np.prod(shape[1:]))] if kernel else [int(np.prod(shape))]
+    if name.endswith("/attention/output/dense/kernel"):
+        return [int(np.prod(shape[:-1])), shape[-1]]
+    return shape

@@ -1,0 +1,1 @@
+"""Trained models as SavedModels, which need none of this package's code."""

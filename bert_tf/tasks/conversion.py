@@ -1,0 +1,39 @@
+"""Models into other formats: what `convert_checkpoint.py` runs."""
+
+from bert_tf import file_names, files
+from bert_tf.conversion import Request, convert, describe, find_source
+from bert_tf.conversion.base import read_labels
+from bert_tf.options import ConversionOptions
+
+
+def run(options: ConversionOptions) -> None:
+    """Converts a model, or prints what it is.
+
+    Raises:
+        UserError: options or model are not right, or the output cannot be written; nothing has
+            been written then.
+    """
+    options.check()
+    source = find_source(options.input or "")
+    if options.inspect:
+        with files.standard_output() as output:
+            output.write(describe(source, options.bert_config_file).encode())
+        return
+    request = Request(
+        output=options.output or "",
+        to=None if options.to == "auto" else options.to,
+        head=options.head,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
+        labels=_labels(options.labels),
+        strip_optimizer=options.strip_optimizer,
+    )
+    convert(source, request)
+
+
+def _labels(given: str | None) -> list[str] | None:
+    """Labels from a file, or from names with commas."""
+    if not given:
+        return None
+    return read_labels(given) if files.exists(given) else file_names.split(given)

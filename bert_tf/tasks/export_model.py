@@ -1,0 +1,85 @@
+"""What `export_model.py` does: a folder with a model becomes a SavedModel."""
+
+import os
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExportOptions
+from bert_tf.serving import saved_model
+from bert_tf.tasks import model_folder
+from bert_tf.tasks.export import export_task, log_version, version
+from bert_tf.tasks.fine_tunings import MAKERS
+from bert_tf.tasks.prediction import restore_trained
+from bert_tf.tasks.start import load_config_and_tokenizer
+
+_USUAL_LENGTH = 128
+
+
+def run(options: ExportOptions) -> str:
+    """Writes a model as a SavedModel.
+
+    Returns:
+        Its folder, a new version in `export_dir`.
+
+    Raises:
+        UserError: the model cannot be read, or the SavedModel cannot be written.
+    """
+    options.check()
+    keras.config.set_dtype_policy("float32")
+    folder = options.model_dir or ""
+    script = options.script or model_folder.trained_by(folder)
+    is_task = script in {model_folder.script_of(kind) for kind in MAKERS}
+    if options.form == "task" or (options.form == "auto" and is_task):
+        return _export_fine_tuned(options, folder, script)
+    return _export_encoder(options, folder)
+
+
+def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
+    flags: dict[str, Any] = {"task_name": options.task_name} if options.task_name else {}
+    of_task = model_folder.read_options(folder, script, **flags, **_flags(options))
+    if type(of_task) not in MAKERS:
+        raise UserError(
+            f"--form=task needs a model that was fine-tuned, and {folder} was trained by {script}"
+        )
+    of_task.check_model()
+    task = MAKERS[type(of_task)](of_task)
+    model = task.build_model()
+    restore_trained(model, folder)
+    return export_task(task, model, of_task, options.export_dir or "", options)
+
+
+def _export_encoder(options: ExportOptions, folder: str) -> str:
+    flags = {"max_seq_length": _USUAL_LENGTH, **_flags(options)}
+    of_encoder = model_folder.read_options(folder, "extract_features", **flags)
+    of_encoder.check_model()
+    config, tokenizer = load_config_and_tokenizer(of_encoder)
+    export_dir = options.export_dir or ""
+    with version(export_dir, model_folder.contents_of(of_encoder)) as (path, assets):
+        if options.form == "preprocessor":
+            length = of_encoder.max_seq_length
+            module = saved_model.PreprocessorModule(tokenizer, assets["vocab"], length)
+            saved_model.save(module, path, {"serving_default": module.__call__})
+        else:
+            model = BertModel(config)
+            checkpoint.restore(model, checkpoint.resolve(folder))
+            module = saved_model.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
+            saved_model.save(module, path, {"serving_default": module.signature()})
+    return log_version(export_dir)
+
+
+def _flags(options: ExportOptions) -> dict[str, Any]:
+    """Flags of the training that are to be others."""
+    found: dict[str, Any] = {}
+    if options.max_seq_length:
+        found["max_seq_length"] = options.max_seq_length
+    if options.do_lower_case != "auto":
+        found["do_lower_case"] = options.do_lower_case == "true"
+    elif os.path.basename(os.path.abspath(options.model_dir or "")).startswith(
+        ("cased", "multi_cased", "wwm_cased")
+    ):
+        found["do_lower_case"] = False
+    return found

@@ -1,0 +1,9 @@
+"""Writes a trained model as a SavedModel, for TensorFlow Serving and other programs.
+
+New: `python export_model.py --help` lists the flags.
+"""
+
+from bert_tf.cli import export_model
+
+if __name__ == "__main__":
+    export_model()

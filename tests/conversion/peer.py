@@ -1,0 +1,65 @@
+"""What transformers makes of folders, as a program: beside TensorFlow PyTorch may not start.
+
+`python peer.py FOLDER`: FOLDER has `jobs.json`; `results.json` and a file of arrays for each job
+are written there.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+
+def main(folder):
+    jobs = json.loads((folder / "jobs.json").read_text())
+    results = {name: DOES[job["what"]](folder, name, job) for name, job in jobs.items()}
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+def load(folder, name, job):
+    kind = getattr(transformers, job["architecture"])
+    model, info = kind.from_pretrained(folder / name, output_loading_info=True)
+    model.eval()
+    with torch.no_grad():
+        inputs = {key: torch.tensor(value) for key, value in job["inputs"].items()}
+        outputs = {key: value.numpy() for key, value in model(**inputs).items()}
+    np.savez(folder / f"{name}.npz", **outputs)
+    # In pieces of some kilobytes, as large models are.
+    model.save_pretrained(folder / f"{name}_saved", max_shard_size="4KB")
+    return {key: list(map(str, found)) for key, found in info.items() if found}
+
+
+def shorten(folder, name, job):
+    kind = getattr(torch, job["type"])
+    model = transformers.BertModel.from_pretrained(folder / job["of"]).to(kind)
+    model.save_pretrained(folder / f"{name}_saved")
+    np.save(folder / f"{name}.npy", model.embeddings.word_embeddings.weight.detach().float())
+
+
+def make_masked_lm(folder, name, job):
+    model = transformers.BertForMaskedLM(transformers.BertConfig(**job["config"]))
+    model.save_pretrained(folder / name)
+    np.savez(folder / f"{name}.npz", **{k: v.numpy() for k, v in model.state_dict().items()})
+
+
+def tokenize(folder, name, job):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / name)
+    tokenizer.save_pretrained(folder / f"{name}_saved")
+    return [tokenizer.tokenize(job["text"]), tokenizer.model_max_length]
+
+
+def read_config(folder, name, job):
+    config = transformers.AutoConfig.from_pretrained(folder / name)
+    return [config.id2label, config.num_labels, config.classifier_dropout, config.layer_norm_eps]
+
+
+DOES = {
+    function.__name__: function
+    for function in (load, shorten, make_masked_lm, tokenize, read_config)
+}
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

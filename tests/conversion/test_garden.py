@@ -1,0 +1,70 @@
+"""Checkpoints of the Model Garden.
+
+`garden/v1` and `garden/v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
+and `BertEncoderV2` of tf-models-official 2.20 (tf_keras 2.21, TensorFlow 2.21), with random
+weights; `outputs.npz` has what these computed.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.conversion import Request, convert, find_source, garden
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+
+FOLDER = Path(__file__).parent / "garden"
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_outputs_are_those_of_the_garden(version, tmp_path):
+    source = find_source(str(FOLDER / version))
+    assert source.kind == "garden"
+    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    config = BertConfig.from_json_file(str(tmp_path / "x" / "bert_config.json"))
+    assert (config.num_attention_heads, config.hidden_act) == (2, "gelu")
+    model = BertModel(config)
+    restored = checkpoint.restore(model, str(tmp_path / "x" / "bert_model.ckpt"))
+    assert restored.new == restored.unused == ()
+    expected = np.load(FOLDER / version / "outputs.npz")
+    outputs = model({name: expected[name] for name in expected.files if "output" not in name})
+    mask = expected["input_mask"].astype(bool)
+    for name in ("sequence_output", "pooled_output"):
+        found, wanted = np.asarray(outputs[name]), expected[name]
+        if name == "sequence_output":
+            found, wanted = found[mask], wanted[mask]
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_configuration_beside_it_is_compared(tmp_path, tiny):
+    for path in (FOLDER / "v2").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    other = BertConfig.from_dict({**tiny.config.to_dict(), "num_attention_heads": 4})
+    (tmp_path / "bert_config.json").write_text(other.to_json_string())
+    with pytest.raises(UserError, match=r"num_attention_heads is 4 in .* and 2 in the weights"):
+        find_source(str(tmp_path)).config()
+
+
+def test_optimizer_and_heads_are_left(tmp_path):
+    source = find_source(str(FOLDER / "v2"))
+    reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
+    root = tf.train.Checkpoint()
+    for number, (called, key) in enumerate(garden._variables(reader, "")):
+        setattr(root, f"part_{number}", tf.Variable(reader.get_tensor(key), name=called))
+    root.optimizer = tf.train.Checkpoint(
+        v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
+    )
+    root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
+    found = find_source(root.save(str(tmp_path / "ckpt")))
+    assert found.shapes() == source.shapes()
+    assert found.notes == [f"Only the encoder of {tmp_path}/ckpt-1 is read, not classifier/bias"]
+
+
+def test_another_object_based_checkpoint_is_refused(tmp_path):
+    prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
+    with pytest.raises(UserError, match=r"no BERT encoder .* variables called scale"):
+        find_source(prefix)

@@ -1,0 +1,439 @@
+"""The table of published checkpoints: what it says, and that models of its sizes are theirs."""
+
+import copy
+import dataclasses
+import gc
+import hashlib
+import json
+import math
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint, releases
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel, BertPretrainer
+from bert_tf.options import ClassifierOptions, ExtractionOptions, PretrainingDataOptions
+from bert_tf.releases import RELEASES, Release, named
+from bert_tf.tasks import extraction
+from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
+from tests.modeling.helpers import config as golden_config
+from tests.oracle import ROOT, data, golden
+
+SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
+EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
+DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
+
+# ---- What the table says ---------------------------------------------------------------------
+
+
+def test_there_are_33():
+    assert len(RELEASES) == 33 == 9 + len(SMALL)
+    small = [release for release in RELEASES if release.date == "2020_02_20"]
+    assert [(release.layers, release.hidden_size) for release in small] == SMALL
+    assert len({release.url for release in RELEASES}) == 33
+    # BERT-Base was published twice under one name.
+    names = [release.name for release in RELEASES]
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == [
+        "uncased_L-12_H-768_A-12"
+    ]
+
+
+def test_names_of_the_first_nine():
+    assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
+        "2018_10_18/uncased_L-12_H-768_A-12",
+        "2018_10_18/uncased_L-24_H-1024_A-16",
+        "2018_10_18/cased_L-12_H-768_A-12",
+        "2018_10_18/cased_L-24_H-1024_A-16",
+        "2018_11_03/multilingual_L-12_H-768_A-12",
+        "2018_11_03/chinese_L-12_H-768_A-12",
+        "2018_11_23/multi_cased_L-12_H-768_A-12",
+        "2019_05_30/wwm_uncased_L-24_H-1024_A-16",
+        "2019_05_30/wwm_cased_L-24_H-1024_A-16",
+    ]
+
+
+@EACH
+def test_a_name_says_the_sizes(release):
+    layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
+    assert (release.layers, release.hidden_size, release.heads) == tuple(
+        map(int, (layers, hidden, heads))
+    )
+    assert release.whole_word_masking == release.name.startswith("wwm_")
+    assert release.cased == bool(re.match("(wwm_|multi_)?cased_", release.name))
+    config = release.config()
+    assert config.to_dict() == {
+        "vocab_size": release.vocab_size,
+        "hidden_size": release.hidden_size,
+        "num_hidden_layers": release.layers,
+        "num_attention_heads": release.hidden_size // 64,
+        "intermediate_size": 4 * release.hidden_size,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("uncased_L-12_H-768_A-12", "uncased_en_vocab.txt"),
+        ("cased_L-12_H-768_A-12", "cased_en_vocab.txt"),
+        ("chinese_L-12_H-768_A-12", "chinese_vocab.txt"),
+        ("multi_cased_L-12_H-768_A-12", "multi_cased_vocab.txt"),
+    ],
+)
+def test_vocabularies(name, file):
+    content = data(f"vocab/{file}").read_bytes()
+    assert len(content.splitlines()) == named(name).vocab_size
+    assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
+
+
+# ---- Finding a release -----------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{date}/{name}",
+        "/models/{date}/{name}/bert_model.ckpt",
+        "gs://bert_models/{date}/{name}/bert_model.ckpt-1000",
+        "C:\\models\\{date}\\{name}\\vocab.txt",
+        "uncased_L-2_H-128_A-2/{date}/{name}.zip",
+    ],
+)
+def test_a_path_names_its_release(release, path):
+    assert named(path.format(name=release.name, date=release.date)) is release
+    assert named(release.url) is release
+    assert named(release.name).config() == release.config()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "bert_model.ckpt",
+        "my_uncased_L-12_H-768_A-12/bert_model.ckpt",
+        "uncased_L-12_H-768_A-12_mrpc/model.ckpt-343",
+        "UNCASED_L-12_H-768_A-12",
+        "uncased_L-12_H-768_A-16",
+        "wwm_uncased_L-12_H-768_A-12",
+        "uncased_L-2_H-128_A-2.tar",
+    ],
+)
+def test_other_paths_name_none(path):
+    assert named(path) is None
+
+
+def test_the_older_of_two_with_one_name():
+    assert named("/m/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2018_10_18"
+    assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
+
+
+def test_releases_of_a_configuration():
+    found = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
+    assert found("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
+    assert found("cased_L-24_H-1024_A-16") == [
+        "cased_L-24_H-1024_A-16",
+        "wwm_cased_L-24_H-1024_A-16",
+    ]
+    assert found("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
+    # The published file of this model has keys that the table has not.
+    chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
+    (release,) = releases.matching(BertConfig.from_dict(chinese))
+    assert release.language == "Chinese"
+    for key in ("vocab_size", "intermediate_size", "max_position_embeddings", "type_vocab_size"):
+        config = named("chinese_L-12_H-768_A-12").config()
+        setattr(config, key, getattr(config, key) + 1)
+        assert releases.matching(config) == []
+
+
+# ---- The check of the casing -----------------------------------------------------------------
+
+
+@EACH
+def test_the_casing_of_each_release_is_checked(release):
+    path = f"/models/{release.name}/bert_model.ckpt"
+    validate_case_matches_checkpoint(not release.cased, path)
+    needed = "false" if release.cased else "true"
+    kind = "a cased model" if release.cased else "an uncased model"
+    with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed};"):
+        validate_case_matches_checkpoint(release.cased, path)
+
+
+def test_scripts_check_the_casing_of_later_models():
+    path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
+    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 this is a cased model"):
+        ClassifierOptions(init_checkpoint=path).check_model()
+    ClassifierOptions(init_checkpoint=path, do_lower_case=False).check_model()
+
+
+# ---- Sizes -----------------------------------------------------------------------------------
+
+
+def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """What stands in a published checkpoint, from the description of the original's variables."""
+    hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
+
+    def dense(name, rows, columns):
+        return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
+
+    def norm(name):
+        return {f"{name}/LayerNorm/{part}": (hidden,) for part in ("beta", "gamma")}
+
+    shapes = {
+        "bert/embeddings/word_embeddings": (vocab, hidden),
+        "bert/embeddings/position_embeddings": (config.max_position_embeddings, hidden),
+        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, hidden),
+        **norm("bert/embeddings"),
+        **dense("bert/pooler/dense", hidden, hidden),
+        **dense("cls/predictions/transform/dense", hidden, hidden),
+        **norm("cls/predictions/transform"),
+        "cls/predictions/output_bias": (vocab,),
+        "cls/seq_relationship/output_weights": (2, hidden),
+        "cls/seq_relationship/output_bias": (2,),
+    }
+    for layer in range(config.num_hidden_layers):
+        scope = f"bert/encoder/layer_{layer}"
+        for part in ("query", "key", "value"):
+            shapes |= dense(f"{scope}/attention/self/{part}", hidden, hidden)
+        shapes |= dense(f"{scope}/attention/output/dense", hidden, hidden)
+        shapes |= norm(f"{scope}/attention/output")
+        shapes |= dense(f"{scope}/intermediate/dense", hidden, inner)
+        shapes |= dense(f"{scope}/output/dense", inner, hidden)
+        shapes |= norm(f"{scope}/output")
+    return shapes
+
+
+def test_the_shapes_are_those_that_the_original_writes():
+    rows = json.loads(golden("checkpoint_variables.json").read_text())
+    written = {
+        name: tuple(shape)
+        for name, shape, _ in rows["pretraining_train_one/model.ckpt-0"]
+        if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step"
+    }
+    assert shapes_of_a_release(golden_config()) == written
+
+
+@EACH
+def test_parameters_are_the_sum_of_all_shapes(release):
+    config = release.config()
+    shapes = shapes_of_a_release(config)
+    assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
+    encoder = (math.prod(shape) for name, shape in shapes.items() if name.startswith("bert/"))
+    assert releases.encoder_parameters(config) == sum(encoder)
+
+
+def _as_published(count, published):
+    """A number of parameters with the rounding of a published figure: "11.3M", "340M"."""
+    if "." in published:
+        return f"{count / 1e6:.1f}M"
+    return f"{round(count / 1e7) * 10}M"
+
+
+def test_parameters_agree_with_the_published_ones():
+    differ, checked = [], 0
+    for release in RELEASES:
+        if not release.parameters:
+            continue
+        # The published figure knows the size of the model and not its vocabulary.
+        config = release.config()
+        config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
+        count = releases.checkpoint_parameters(config)
+        assert _as_published(count, release.parameters) == release.parameters
+        own = releases.checkpoint_parameters(release.config())
+        if _as_published(own, release.parameters) != release.parameters:
+            differ.append(release.name)
+        checked += 1
+    assert checked == 9 + 4
+    assert differ == [
+        "cased_L-24_H-1024_A-16",
+        "multilingual_L-12_H-768_A-12",
+        "chinese_L-12_H-768_A-12",
+        "multi_cased_L-12_H-768_A-12",
+        "wwm_cased_L-24_H-1024_A-16",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
+)
+def test_parameters_agree_with_the_sizes_of_published_files(name, megabytes):
+    # The sizes of bert_model.ckpt.data-00000-of-00001, as a mirror of the models lists them.
+    # Without the heads of pre-training it would be 19.1 and 70.0.
+    count = releases.checkpoint_parameters(named(name).config())
+    assert round(4 * count / 1e6, 1) == megabytes
+
+
+def _shapes_of_a_model(config):
+    model = BertPretrainer(config)
+    variables = checkpoint.named_variables(model)
+    return {name: tuple(variable.shape) for name, variable in variables.items()}
+
+
+@pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
+def test_small_models_have_the_variables_of_their_release(name):
+    config = named(name).config()
+    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
+def test_base_and_large_have_the_variables_of_their_release(name):
+    config = named(name).config()
+    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
+    gc.collect()  # the large one takes 1.4 GB
+
+
+# ---- Other languages than English ------------------------------------------------------------
+
+CHINESE = {
+    "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
+    "台灣的首都是臺北。": "台 灣 的 首 都 是 臺 北 。",
+    "我在2018年用BERT训练了一个模型": "我 在 2018 年 用 be ##rt 训 练 了 一 个 模 型",
+}
+MULTILINGUAL = {
+    "Die Straßen von Köln sind schön.": "Die Straßen von Köln sind s ##ch ##ön .",
+    "भारत एक विशाल देश है।": "भारत एक वि ##शा ##ल देश है ।",
+    "اللغة العربية جميلة.": "اللغة العربية ج ##ميل ##ة .",
+    "東京は日本の首都です。": "東 京 は 日 本 の 首 都 で ##す 。",
+    "서울은 한국의 수도이다.": "서울 ##은 한국 ##의 수도 ##이다 .",
+    "Η Αθήνα είναι πόλη": "Η Αθήνα είναι πόλη",
+    "היום יום יפה": "היום יום י ##פה",
+    "กรุงเทพเป็นเมืองหลวง": "ก ##ร ##ุ ##ง ##เ ##ท ##พ ##เป็น ##เ ##มือง ##ห ##ล ##วง",
+    "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
+}
+LANGUAGES = pytest.mark.parametrize(
+    ("name", "vocab", "texts"),
+    [
+        ("chinese_L-12_H-768_A-12", "vocab/chinese_vocab.txt", CHINESE),
+        ("multi_cased_L-12_H-768_A-12", "vocab/multi_cased_vocab.txt", MULTILINGUAL),
+    ],
+    ids=["chinese", "multilingual"],
+)
+
+
+@LANGUAGES
+def test_texts_of_other_languages_are_tokenized(name, vocab, texts):
+    tokenizer = FullTokenizer(str(data(vocab)), do_lower_case=not named(name).cased)
+    for text, tokens in texts.items():
+        assert " ".join(tokenizer.tokenize(text)) == tokens
+
+
+@LANGUAGES
+def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
+    """Two layers of the release, narrower, with its vocabulary, from files to features."""
+    release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
+    config = release.config()
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    (folder / "vocab.txt").write_bytes(data(vocab).read_bytes())
+    keras.utils.set_random_seed(3)
+    variables = checkpoint.named_variables(BertModel(config))
+    prefix = str(folder / "bert_model.ckpt")
+    checkpoint.write(prefix, {key: variable.value for key, variable in variables.items()})
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    options = ExtractionOptions(
+        vocab_file=str(folder / "vocab.txt"),
+        bert_config_file=str(folder / "bert_config.json"),
+        init_checkpoint=prefix,
+        do_lower_case=not release.cased,
+        input_file=str(tmp_path / "in.txt"),
+        output_file=str(tmp_path / "out.jsonl"),
+        layers="-1",
+        max_seq_length=32,
+    )
+    options.check()
+    extraction.run(options)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(rows) == len(texts)
+    for row, tokens in zip(rows, texts.values(), strict=True):
+        found = [feature["token"] for feature in row["features"]]
+        assert found == ["[CLS]", *tokens.split(), "[SEP]"]
+        values = np.array([feature["layers"][0]["values"] for feature in row["features"]])
+        assert values.shape == (len(found), 64)
+        assert np.isfinite(values).all()
+        assert values.std(axis=1).min() > 0.5  # the output of a normalization
+
+
+@pytest.mark.parametrize(
+    ("name", "vocab", "texts"),
+    [
+        ("chinese_L-12_H-768_A-12", "vocab/chinese_vocab.txt", CHINESE),
+        # 92 million numbers in the table of words alone.
+        pytest.param(
+            "multi_cased_L-12_H-768_A-12",
+            "vocab/multi_cased_vocab.txt",
+            MULTILINGUAL,
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["chinese", "multilingual"],
+)
+def test_a_forward_pass_with_the_whole_width(name, vocab, texts):
+    release = dataclasses.replace(named(name), layers=2)
+    tokenizer = FullTokenizer(str(data(vocab)), do_lower_case=not release.cased)
+    config = release.config()
+    assert len(tokenizer.vocab) == config.vocab_size
+    rows = [tokenizer.convert_tokens_to_ids(["[CLS]", *t.split(), "[SEP]"]) for t in texts.values()]
+    width = max(map(len, rows))
+    ids = np.array([row + [0] * (width - len(row)) for row in rows])
+    outputs = BertModel(config)({"input_ids": ids, "input_mask": (ids != 0).astype("int32")})
+    assert outputs["sequence_output"].shape == (len(rows), width, 768)
+    assert np.isfinite(np.asarray(outputs["sequence_output"])).all()
+    assert np.isfinite(np.asarray(outputs["pooled_output"])).all()
+
+
+# ---- The document ----------------------------------------------------------------------------
+
+
+def table(found: tuple[Release, ...]) -> str:
+    """The rows of docs/checkpoints.md."""
+    lines = [
+        "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for release in found:
+        millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
+        lines.append(
+            f"| [{release.name}]({release.url}) | {release.title} | {release.language} | "
+            f"{release.vocab_size:,} | {'cased' if release.cased else 'uncased'} | {millions} | "
+            f"{release.parameters or ''} |"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("found", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
+def test_the_document_has_the_table(found):
+    assert table(found) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(found)}"
+
+
+def test_the_document_is_right_about_the_rest():
+    assert releases.SMALL_MODELS_URL in DOCUMENT
+    for release in RELEASES:
+        assert release.vocab_sha256 is None or release.vocab_sha256 in DOCUMENT
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
+    printed = []
+    exec(code, {"print": lambda *values: printed.append(values)})
+    assert printed == [
+        ("uncased_L-4_H-512_A-8", False, "English"),
+        (["cased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"],),
+    ]
+    scripts = (ClassifierOptions, PretrainingDataOptions)
+    flags = {field.name for script in scripts for field in dataclasses.fields(script)}
+    assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
+
+
+def test_a_configuration_of_a_release_may_be_changed():
+    config = named("uncased_L-2_H-128_A-2").config()
+    before = copy.deepcopy(config)
+    config.num_hidden_layers = 1
+    assert named("uncased_L-2_H-128_A-2").config() == before
