@@ -70,13 +70,15 @@ class Place:
         """Looks whether the place is free.
 
         Raises:
-            UserError: it is not, or there is no folder to put it into.
+            UserError: it is not, or a file stands where a folder has to be.
         """
         if files.is_remote(self.output):
             raise UserError(f"--output={self.output}: write to this machine, and copy it then")
         parent = os.path.dirname(self.output)
+        while parent and not files.exists(parent):
+            parent = os.path.dirname(parent)
         if parent and not files.is_dir(parent):
-            raise UserError(f"--output={self.output}: there is no folder {parent}")
+            raise UserError(f"--output={self.output}: {parent} is a file, and no folder")
         taken = files.list_dir(self.output) if self.is_folder else []
         if taken:
             raise UserError(

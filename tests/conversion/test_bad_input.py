@@ -169,7 +169,7 @@ def test_two_heads_are_a_question(tiny, tmp_path):
         ({"output": "x", "to": None}, "does not say as what to write"),
         ({"output": "x", "to": "keras"}, r"has to end in \.keras"),
         ({"output": "x.keras", "to": "original"}, "has to be a folder"),
-        ({"output": "nowhere/x", "to": "original"}, "there is no folder"),
+        ({"output": "there/config.json/x", "to": "original"}, "is a file, and no folder"),
     ],
 )
 def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
