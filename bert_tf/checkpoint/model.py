@@ -3,8 +3,8 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -48,13 +48,30 @@ class Restored:
         return " ".join(sentences)
 
 
-def restore(model: keras.Model, prefix: str) -> Restored:
+class Tensors(Protocol):
+    """What a model is restored from, whatever file it is: tensors by the original's names."""
+
+    def shapes(self) -> dict[str, list[int]]:
+        """Names and shapes of all of them."""
+        ...
+
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields names and values of some, one at a time."""
+        ...
+
+
+def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> Restored:
     """Puts the values of a checkpoint into a model.
 
     As in the original, a head that the checkpoint lacks keeps its random values, and what only
     the checkpoint has is left; Adam slots and step are never taken. Unlike in the original, an
     encoder that does not fit completely is refused before anything is changed, and so is a
     checkpoint that has nothing for the model.
+
+    Args:
+        model: takes the values.
+        prefix: of the checkpoint; a name for messages, with `tensors`.
+        tensors: where they come from instead.
 
     Raises:
         UserError: the checkpoint does not fit (with both lists and both shapes) or cannot be
@@ -63,12 +80,12 @@ def restore(model: keras.Model, prefix: str) -> Restored:
     variables = named_variables(model)
     stored = {
         name: shape
-        for name, shape in shapes(prefix).items()
+        for name, shape in (tensors.shapes() if tensors else shapes(prefix)).items()
         if name != GLOBAL_STEP and not name.endswith(SLOT_NAMES) and not _is_extra(name)
     }
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
-    _assign(variables, prefix, restored)
+    _assign(variables, prefix, restored, tensors)
     return Restored(
         prefix,
         restored=tuple(restored),
@@ -207,8 +224,13 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}")
 
 
-def _assign(variables: Mapping[str, keras.Variable], prefix: str, names: Iterable[str]) -> None:
-    for name, value in read(prefix, names):
+def _assign(
+    variables: Mapping[str, keras.Variable],
+    prefix: str,
+    names: Iterable[str],
+    tensors: Tensors | None = None,
+) -> None:
+    for name, value in tensors.read(names) if tensors else read(prefix, names):
         # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
         if value.dtype.kind not in "fV" or not np.isfinite(value.astype(np.float32)).all():
             raise UserError(

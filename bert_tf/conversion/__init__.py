@@ -1,6 +1,6 @@
 """Models in other formats, read and written: by one set of names, those of the original."""
 
-from bert_tf.conversion.base import Source
+from bert_tf.conversion.base import Source, temporary_folder
 from bert_tf.conversion.convert import Request, convert
 from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES
 from bert_tf.conversion.inspection import describe
@@ -15,4 +15,5 @@ __all__ = [
     "convert",
     "describe",
     "find_source",
+    "temporary_folder",
 ]

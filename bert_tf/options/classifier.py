@@ -159,9 +159,8 @@ class ClassifierOptions(FineTuningOptions):
         named_files = self.is_own_tables and (
             self.train_file or self.eval_file or self.predict_file
         )
-        return ({"task_name"} if self.task_module else set()) | (
-            {"data_dir"} if self.task_module or named_files else set()
-        )
+        found = super()._not_needed() | ({"task_name"} if self.task_module else set())
+        return found | ({"data_dir"} if self.task_module or named_files else set())
 
     def _check_own_tables(self) -> None:
         if not self.text_column:

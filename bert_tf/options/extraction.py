@@ -92,7 +92,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         Raises:
             UserError: a required option is missing, or a value makes no sense.
         """
-        check_required(self)
+        check_required(self, self._not_needed())
         self.check_model()
         for name in ("text_column", "text_pair_column"):
             value = getattr(self, name) or "1"

@@ -93,10 +93,6 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         self.profiled_steps()
         self._check_evaluations()
 
-    def _not_needed(self) -> set[str]:
-        """Names of options that others make superfluous."""
-        return set()
-
     def _check_evaluations(self) -> None:
         if self.eval_every:
             self.steps_between_evaluations(steps_per_epoch=1.0)

@@ -60,7 +60,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         Raises:
             UserError: a required option is missing, or a value makes no sense.
         """
-        check_required(self)
+        check_required(self, self._not_needed())
         self.check_model()
         if bool(self.input_file) == bool(self.text):
             raise UserError(

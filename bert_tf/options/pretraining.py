@@ -50,7 +50,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
             UserError: a required option is missing, nothing is to be done, or a value makes no
                 sense.
         """
-        check_required(self)
+        check_required(self, self._not_needed())
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
         check_values(self)

@@ -14,16 +14,25 @@ class EncoderOptions:
     """Which model."""
 
     bert_config_file: str | None = option(
-        None, "JSON file with the sizes of the model (bert_config.json).", required=True
+        None,
+        "JSON file with the sizes of the model (bert_config.json); by default the one beside "
+        "--init_checkpoint.",
+        required=True,
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N) or a folder. A "
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder or the zip "
+        "of a release; also a folder of Hugging Face with safetensors, or a .keras file. A "
         "checkpoint in output_dir wins over it: the run then goes on.",
     )
     max_seq_length: int = option(
         128, "Longest input in word pieces, special ones included; longer texts are cut."
     )
+
+    def _not_needed(self) -> set[str]:
+        """Names of options that others make superfluous."""
+        # They are looked for beside it.
+        return {"bert_config_file", "vocab_file"} if self.init_checkpoint else set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +40,10 @@ class ModelOptions(EncoderOptions):
     """Which model, and how text becomes its input."""
 
     vocab_file: str | None = option(
-        None, "Vocabulary that the model was trained with, one piece a line.", required=True
+        None,
+        "Vocabulary that the model was trained with, one piece a line; by default the one beside "
+        "--init_checkpoint.",
+        required=True,
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."

@@ -30,7 +30,7 @@ from bert_tf.tasks import finetune, text_sources
 from bert_tf.tasks.class_weights import label_weights
 from bert_tf.tasks.multilabel import MultiLabel
 from bert_tf.tasks.regression import Regression
-from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tasks.text_task import TextTask
 
 CONFUSION_MATRIX = "confusion_matrix.png"
@@ -158,6 +158,7 @@ def make_task(options: ClassifierOptions) -> TextTask:
         UserError: configuration and vocabulary are not right, there is no such task, or the labels
             of the model are not known.
     """
+    options = located(options)
     config, tokenizer = load_config_and_tokenizer(options)
     data = text_sources.of_checkpoint(options)
     return _KINDS[data.problem_type](data, options, config, tokenizer)
@@ -174,6 +175,7 @@ def run(options: ClassifierOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
+    options = located(options)
     # The model is looked at first: its files are small, and a set may be large.
     config, tokenizer = load_config_and_tokenizer(options)
     data = text_sources.of_files(options)

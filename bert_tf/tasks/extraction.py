@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, file_names, files, training
+from bert_tf import file_names, files, training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.records import sequence_features
@@ -22,7 +22,7 @@ from bert_tf.options import ExtractionOptions
 from bert_tf.progress import bar, log
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_files import FORMATS
-from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28
@@ -129,6 +129,7 @@ class Extractor:
     def __init__(self, options: ExtractionOptions) -> None:
         engine = Engine(options)
         engine.require_one_process()
+        options = located(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.texts = self.cut = 0
@@ -136,7 +137,6 @@ class Extractor:
         self._tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
         self._is_pooled = options.pooling != "none"
-        prefix = checkpoint.resolve(options.init_checkpoint or "")
 
         def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
             one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
@@ -144,7 +144,7 @@ class Extractor:
 
         with training.explained_errors():
             model = engine.build_model(build, recompute_layers=False)
-            log.info("%s", checkpoint.restore(model, prefix).describe())
+            log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
             outputs_fn = _outputs_fn(self.layers, options.pooling)
             features = sequence_features(options.max_seq_length)
             self._runner = engine.row_runner(model, outputs_fn, features, options.batch_size)

@@ -34,7 +34,7 @@ from bert_tf.options import MaskedWordsOptions
 from bert_tf.progress import bar, log
 from bert_tf.tasks.candidates import FORMATS, Candidate
 from bert_tf.tasks.engine import Engine
-from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 
 STDOUT = "-"
 _HEAD = "cls/predictions/"
@@ -143,6 +143,7 @@ class MaskedWords:
     def __init__(self, options: MaskedWordsOptions) -> None:
         engine = Engine(options)
         engine.require_one_process()
+        options = located(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
             raise UserError(
@@ -160,12 +161,11 @@ class MaskedWords:
         self._word_pieces = options.max_word_pieces if options.whole_word else 0
         if not self._counts[CONTINUATION]:
             self._word_pieces = min(self._word_pieces, 1)
-        prefix = checkpoint.resolve(options.init_checkpoint or "")
         with training.explained_errors():
             model = engine.build_model(
                 lambda **kwargs: BertPretrainer(config, **kwargs), recompute_layers=False
             )
-            _require_head(restored := checkpoint.restore(model, prefix))
+            _require_head(restored := restore_from(model, options.init_checkpoint or ""))
             log.info("%s", restored.describe())
             masks = 1 if options.whole_word else _MASKS_OF_A_ROW
             features = (

@@ -29,7 +29,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks import labels as label_file
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
 LABEL_TEST = "label_test.txt"
@@ -379,4 +379,5 @@ def run(options: NerOptions) -> finetune.Results:
     options.check()
     if options.evaluates:
         require_seqeval()
+    options = located(options)
     return finetune.run(make_task(options), options)

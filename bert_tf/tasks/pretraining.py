@@ -21,7 +21,7 @@ from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
 from bert_tf.tasks.results import Results, prepare_output_dir, write_metrics
-from bert_tf.tasks.start import check_length, restore_weights
+from bert_tf.tasks.start import check_length, located, restore_weights
 
 # Records in memory to be shuffled; files are read in turn besides.
 _SHUFFLED_RECORDS = 20_000
@@ -38,6 +38,7 @@ def run(options: PretrainingOptions) -> Results:
             `output_dir` has been changed then. Or a file cannot be written.
     """
     options.check()
+    options = located(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")

@@ -27,7 +27,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.prediction import require_texts
-from bert_tf.tasks.start import load_config_and_tokenizer
+from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
 PREDICTIONS = "predictions.json"
@@ -386,4 +386,5 @@ def run(options: SquadOptions) -> finetune.Results:
             in `output_dir` has been changed then.
     """
     options.check()
+    options = located(options)
     return finetune.run(make_task(options), options)

@@ -1,11 +1,14 @@
 """What comes before the work of every script: configuration, vocabulary, starting weights."""
 
+import dataclasses
 import os
+from typing import Any
 
 import keras
 
 from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
+from bert_tf.conversion import Source, find_source, temporary_folder
 from bert_tf.errors import UserError
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
@@ -14,6 +17,45 @@ from bert_tf.tokenization import FullTokenizer
 
 # Tokens that every input is made of.
 _NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
+
+
+def located(options: Any) -> Any:
+    """The same options, with configuration and vocabulary found beside `init_checkpoint`.
+
+    Files that are named are not looked for.
+
+    Raises:
+        UserError: there is no model, or one of the files that are needed is not beside it.
+    """
+    flags = ("bert_config_file", "vocab_file")
+    missing = [name for name in flags if not getattr(options, name, "none needed")]
+    if not missing or not options.init_checkpoint:
+        return options
+    source = find_source(options.init_checkpoint)
+    found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
+    for name in missing:
+        path = found[name]
+        if path is None:
+            raise UserError(
+                f"--{name} is not given, and there is none beside --init_checkpoint="
+                f"{options.init_checkpoint}: pass it"
+            )
+        log.info("--%s=%s", name, path)
+    return dataclasses.replace(options, **{name: found[name] for name in missing})
+
+
+def _config_file(source: Source) -> str | None:
+    """The configuration of a model as a file of the original's format."""
+    path = source.config_file
+    if source.kind == "original" or (path and os.path.basename(path) == model_folder.CONFIG):
+        return path
+    config = source.config()
+    if config is None:
+        return None
+    folder = temporary_folder()
+    path = os.path.join(folder, model_folder.CONFIG)
+    files.write_text(path, config.to_json_string())
+    return path
 
 
 def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
@@ -57,6 +99,18 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
         )
 
 
+def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
+    """Loads weights from any place that `conversion.find_source` knows.
+
+    Raises:
+        UserError: there is nothing that can be read, or it does not fit.
+    """
+    source = find_source(path)
+    for note in source.notes:
+        log.warning("%s", note)
+    return checkpoint.restore(model, source.path, source)
+
+
 def restore_weights(
     model: keras.Model,
     output_dir: str,
@@ -98,7 +152,7 @@ def restore_weights(
             "" if do_train else ", and without --do_train=true they stay random",
         )
         return None
-    restored = checkpoint.restore(model, checkpoint.resolve(init_checkpoint))
+    restored = restore_from(model, init_checkpoint)
     log.info("%s", restored.describe())
     deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
     if deeper:

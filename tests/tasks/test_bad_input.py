@@ -36,7 +36,10 @@ def _fails(run_options, message):
         ({"data_dir": None}, "--data_dir"),
         ({"data_dir": "{tmp}/absent"}, "no folder .*/absent"),
         ({"vocab_file": "{tmp}/absent/vocab.txt"}, "No such file: .*/absent/vocab.txt"),
-        ({"bert_config_file": None, "vocab_file": ""}, "--bert_config_file .*--vocab_file"),
+        (
+            {"bert_config_file": None, "vocab_file": "", "init_checkpoint": None},
+            "--bert_config_file .*--vocab_file",
+        ),
         ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
         ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
