@@ -5,6 +5,7 @@ tables, which are made by asking Python; only two things depend on neighbours, t
 the order of combining marks. B texts, C characters, W words, T tokens.
 """
 
+import functools
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -47,13 +48,13 @@ class GraphTokenizer(tf.Module):
         super().__init__()
         self._lowers = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _wordpiece(tokenizer.vocab)
-        self._given = tf.constant(_table(_given_flags, np.uint8))
-        self._flags = tf.constant(_table(_flags, np.uint8))
-        forms = _Forms.of(_lowered if self._lowers else _spaced)
-        self._counts = tf.constant(forms.counts)
-        self._starts = tf.constant(forms.starts)
-        self._forms = tf.constant(forms.codes)
-        self._classes = tf.constant(_table(lambda char: unicodedata.combining(char), np.uint8))
+        tables = _tables(self._lowers)
+        self._given = tf.constant(tables.given)
+        self._flags = tf.constant(tables.flags)
+        self._counts = tf.constant(tables.counts)
+        self._starts = tf.constant(tables.starts)
+        self._forms = tf.constant(tables.forms)
+        self._classes = tf.constant(tables.classes)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Ids of texts.
@@ -177,26 +178,47 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
         raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
 
 
-class _Forms(NamedTuple):
-    """What each character becomes: so many of `codes`, from `starts` on."""
+class _Tables(NamedTuple):
+    """What is known of each code point.
 
+    Attributes:
+        given: flags of it as it comes.
+        counts: how many characters it becomes.
+        starts: the first of them in `forms`.
+        forms: what all characters become, one after the other.
+        flags: of it as one of `forms`.
+        classes: its place among combining characters; 0 for others.
+    """
+
+    given: np.ndarray
     counts: np.ndarray
     starts: np.ndarray
-    codes: np.ndarray
-
-    @staticmethod
-    def of(form: Callable[[str], str]) -> "_Forms":
-        forms = [form(chr(code)) if not _is_surrogate(code) else "" for code in range(_CODES)]
-        counts = np.array([len(text) for text in forms], np.int32)
-        codes = np.frombuffer("".join(forms).encode("utf-32-le"), np.int32)
-        return _Forms(counts.astype(np.uint8), (np.cumsum(counts) - counts).astype(np.int32), codes)
+    forms: np.ndarray
+    flags: np.ndarray
+    classes: np.ndarray
 
 
-def _table(value: Callable[[str], int], dtype: Any) -> np.ndarray:
+@functools.lru_cache(maxsize=2)
+def _tables(lowers: bool) -> _Tables:
+    """They take seconds, and depend on Python's Unicode alone."""
+    form = _lowered if lowers else _spaced
+    forms = ["" if _is_surrogate(code) else form(chr(code)) for code in range(_CODES)]
+    counts = np.array([len(text) for text in forms], np.int32)
+    return _Tables(
+        given=_table(_given_flags),
+        counts=counts.astype(np.uint8),
+        starts=(np.cumsum(counts) - counts).astype(np.int32),
+        forms=np.frombuffer("".join(forms).encode("utf-32-le"), np.int32),
+        flags=_table(_flags),
+        classes=_table(unicodedata.combining),
+    )
+
+
+def _table(value: Callable[[str], int]) -> np.ndarray:
     values: Sequence[int] = [
         0 if _is_surrogate(code) else value(chr(code)) for code in range(_CODES)
     ]
-    return np.array(values, dtype)
+    return np.array(values, np.uint8)
 
 
 def _is_surrogate(code: int) -> bool:

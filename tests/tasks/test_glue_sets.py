@@ -39,7 +39,12 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("task", PUBLISHED)
+# Two of each kind are enough for every day.
+def _some_slow(tasks, daily):
+    return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
+
+
+@pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
 def test_published_sets(tiny, tmp_path, task):
     folder = data(f"glue/{task}")
     trained, evaluated, predicted, name, figure = PUBLISHED[task]
@@ -132,7 +137,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("task", LAYOUTS)
+@pytest.mark.parametrize("task", _some_slow(LAYOUTS, ["mnli-mm", "qqp"]))
 def test_other_sets(tiny, tmp_path, task):
     files, name = LAYOUTS[task]
     folder = tmp_path / "data"

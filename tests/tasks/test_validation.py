@@ -348,6 +348,7 @@ def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name, i
     assert not list(out.rglob("model.ckpt*"))
 
 
+@pytest.mark.slow
 def test_several_runs_go_on_where_they_must(tiny, tmp_path):
     few = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
     with pytest.raises(UserError, match="--resume=must"):
