@@ -100,6 +100,7 @@ def test_without_text_operations(reviews):
     assert "Result for output key label:" in done.stdout
 
 
+@pytest.mark.slow
 def test_versions_rise_and_nothing_is_left_of_a_failure(reviews, tmp_path, monkeypatch):
     out, _ = reviews
     run = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "served"), ids_model=False)
@@ -147,6 +148,7 @@ def ner_folder(tmp_path):
     return test_ner.folder.__wrapped__(tmp_path)
 
 
+@pytest.mark.slow
 def test_questions(tiny, squad_folder):
     squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))

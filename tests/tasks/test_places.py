@@ -65,6 +65,7 @@ def test_all_give_the_same(tiny, tmp_path, places, kind):
     np.testing.assert_array_equal(_vectors(tmp_path, places[kind]), expected)
 
 
+@pytest.mark.slow
 def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
     run = options(tiny, tmp_path, **flags)
