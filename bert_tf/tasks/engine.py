@@ -330,31 +330,6 @@ class Engine:
             jit_compile=self.jit_compile,
         )
 
-    def run_batches(
-        self,
-        model: keras.Model,
-        outputs_fn: Callable,
-        paths: str | Sequence[str],
-        features: Sequence[Feature],
-        *,
-        num_examples: int,
-        batch_size: int,
-        what: str,
-    ) -> dict[str, np.ndarray]:
-        """What `outputs_fn` gives for each record, in their order.
-
-        With more examples than there are records, they are taken again from the first on.
-        """
-        return self.batch_runner(
-            model,
-            outputs_fn,
-            paths,
-            features,
-            num_examples=num_examples,
-            batch_size=batch_size,
-            what=what,
-        )()
-
     def batch_runner(
         self,
         model: keras.Model,
@@ -366,7 +341,11 @@ class Engine:
         batch_size: int,
         what: str,
     ) -> Callable[[], dict[str, np.ndarray]]:
-        """`run_batches`, to be done as often as one likes while the model is trained."""
+        """Gives a function for what `outputs_fn` gives for each record, in their order.
+
+        It may be called as often as one likes while the model is trained. With more examples than
+        there are records, they are taken again from the first on.
+        """
         replicas = self.devices.replicas
         # Where shapes are fixed or rows are gathered, all batches are full, on all devices.
         full = self.fixed_shapes or replicas > 1

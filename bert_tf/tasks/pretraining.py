@@ -151,7 +151,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     """As the original: so many batches of the files, which are repeated where they do not last."""
     size = options.eval_batch_size
-    rows = engine.run_batches(
+    run = engine.batch_runner(
         model,
         _row_figures,
         paths,
@@ -160,6 +160,7 @@ def _evaluate(
         batch_size=size,
         what="eval",
     )
+    rows = run()
     batches = {name: values.reshape(-1, size) for name, values in rows.items()}
     per_batch = batches["word_loss"].sum(1) / (batches["words"].sum(1) + MASKED_LM_EPSILON)
     if options.use_next_sentence:
