@@ -86,12 +86,8 @@ class Classification(TextTask):
 
     def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What `classification_metrics` takes."""
-        return {
-            "probabilities": outputs["probabilities"],
-            "label_ids": batch["label_ids"],
-            "per_example_loss": self.loss(outputs, batch),
-            "is_real_example": batch["is_real_example"],
-        }
+        real = {"is_real_example": batch["is_real_example"]}
+        return {**super().eval_outputs(outputs, batch), **real}
 
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]

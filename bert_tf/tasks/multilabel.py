@@ -67,12 +67,8 @@ class MultiLabel(TextTask):
 
     def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """What `multilabel_metrics` takes."""
-        return {
-            **self.predict_outputs(outputs, batch),
-            "label_ids": batch["label_ids"],
-            "per_example_loss": self.loss(outputs, batch),
-            "is_real_example": batch["is_real_example"],
-        }
+        real = {"is_real_example": batch["is_real_example"]}
+        return {**super().eval_outputs(outputs, batch), **real}
 
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]

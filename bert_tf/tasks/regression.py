@@ -49,14 +49,6 @@ class Regression(TextTask):
             raise UserError("--class_weights: the labels are numbers here, and not classes")
         return self.loss
 
-    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What `regression_metrics` takes."""
-        return {
-            **self.predict_outputs(outputs, batch),
-            "label_ids": batch["label_ids"],
-            "per_example_loss": self.loss(outputs, batch),
-        }
-
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:

@@ -129,6 +129,14 @@ class TextTask(Task):
         """Encoder and classifier."""
         return BertClassifier(self.config, len(self.data.labels), **kwargs)
 
+    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What figures are made of: predictions, what is right, and the loss of each row."""
+        return {
+            **self.predict_outputs(outputs, batch),
+            "label_ids": batch["label_ids"],
+            "per_example_loss": self.loss(outputs, batch),
+        }
+
     def assets(self) -> dict[str, str]:
         """`labels.txt`, for a set whose labels the name of a task does not say."""
         if self.data.is_published or not self.data.labels:
