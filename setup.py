@@ -57,6 +57,7 @@ setup(
     entry_points={
         "console_scripts": [
             "bert-run-classifier = bert_tf.cli:run_classifier",
+            "bert-run-classifier-with-tfhub = bert_tf.cli:run_classifier_with_tfhub",
             "bert-convert-checkpoint = bert_tf.cli:convert_checkpoint",
             "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
             "bert-create-vocab = bert_tf.cli:create_vocab",

@@ -21,6 +21,7 @@ from bert_tf.options import (
     DeviceOptions,
     ExportOptions,
     ExtractionOptions,
+    HubClassifierOptions,
     MaskedWordsOptions,
     NerOptions,
     PretrainingDataOptions,
@@ -42,6 +43,17 @@ def run_classifier() -> None:
         classification.run(options)
 
     main(ClassifierOptions, run, sys.argv, run_classifier.__doc__ or "")
+
+
+def run_classifier_with_tfhub() -> None:
+    """Fine-tunes an encoder in the form of TensorFlow Hub on texts and pairs of texts."""
+
+    def run(options: HubClassifierOptions) -> None:
+        from bert_tf.tasks import hub_classification
+
+        hub_classification.run(options)
+
+    main(HubClassifierOptions, run, sys.argv, run_classifier_with_tfhub.__doc__ or "")
 
 
 def run_squad() -> None:

@@ -16,6 +16,7 @@ from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
     ExtractionOptions,
+    HubClassifierOptions,
     PretrainingDataOptions,
     PretrainingOptions,
     SquadOptions,
@@ -28,6 +29,7 @@ SCRIPTS = {
     "run_pretraining.py": PretrainingOptions,
     "extract_features.py": ExtractionOptions,
     "run_squad.py": SquadOptions,
+    "run_classifier_with_tfhub.py": HubClassifierOptions,
 }
 
 

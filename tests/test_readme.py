@@ -82,6 +82,7 @@ def test_every_flag_that_is_named_exists():
         options.ConversionOptions,
         options.ExportOptions,
         options.ExtractionOptions,
+        options.HubClassifierOptions,
         options.MaskedWordsOptions,
         options.NerOptions,
         options.PretrainingDataOptions,

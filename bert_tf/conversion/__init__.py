@@ -5,12 +5,14 @@ from bert_tf.conversion.convert import Request, convert
 from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES
 from bert_tf.conversion.inspection import describe
 from bert_tf.conversion.places import FORMATS
+from bert_tf.conversion.saved_models import SavedModelSource
 from bert_tf.conversion.sources import find_source
 
 __all__ = [
     "FORMATS",
     "HEAD_CHOICES",
     "Request",
+    "SavedModelSource",
     "Source",
     "convert",
     "describe",

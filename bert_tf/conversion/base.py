@@ -27,7 +27,7 @@ class Source(abc.ABC):
         folder: where to look for what belongs to it.
 
     Attributes:
-        kind: `original`, `hugging_face`, `keras` or `garden`.
+        kind: `original`, `hugging_face`, `keras`, `garden` or `saved_model`.
         path: as given; for an archive where it was unpacked.
         config_file: the configuration beside it, in whatever format; None where there is none.
         vocab_file: the vocabulary beside it; None where there is none.

@@ -3,8 +3,9 @@
 Such a file names a variable by the way through Python objects that led to it, which differs from
 version to version (`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It
 also says what each variable was called, `transformer/layer_0/self_attention/query/kernel`, and
-that has stayed. Seen in files that `BertEncoder` and `BertEncoderV2` of tf-models-official 2.20
-wrote.
+that has stayed since 2020. Seen in files that `BertEncoder` and `BertEncoderV2` of
+tf-models-official 2.20 wrote. In the first models of 2019 it is `bert_model/encoder/layer_0/...`,
+by the names in the Garden's own converter.
 """
 
 import os
@@ -41,10 +42,22 @@ _OUTSIDE = {
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
     "embeddings/layer_norm/beta": "bert/embeddings/LayerNorm/beta",
     "embeddings/layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
+    "embedding_postprocessor/type_embeddings": "bert/embeddings/token_type_embeddings",
+    "embedding_postprocessor/position_embeddings": "bert/embeddings/position_embeddings",
+    "embedding_postprocessor/layer_norm/beta": "bert/embeddings/LayerNorm/beta",
+    "embedding_postprocessor/layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
+    "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+    **{
+        name: name
+        for part in ("dense/bias", "dense/kernel", "LayerNorm/beta", "LayerNorm/gamma")
+        for name in [f"cls/predictions/transform/{part}"]
+    },
 }
-_LAYER_NAME = re.compile(r"transformer/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$")
+_LAYER_NAME = re.compile(
+    r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
+)
 _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
 # What a file has beside weights: counters of the file itself and of a training.
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
@@ -60,10 +73,11 @@ def is_object_based(prefix: str) -> bool:
 
 
 class GardenSource(Source):
-    """A BERT encoder of the Model Garden; heads and optimizer are left.
+    """A BERT encoder of the Model Garden, and its head for masked words; all else is left.
 
     Args:
         prefix: of its files.
+        path: what a user knows it by, where that is not the prefix.
 
     Raises:
         UserError: it is of something else.
@@ -71,39 +85,46 @@ class GardenSource(Source):
 
     kind = "garden"
 
-    def __init__(self, prefix: str) -> None:
-        super().__init__(prefix, os.path.dirname(prefix) or ".")
+    def __init__(self, prefix: str, path: str | None = None) -> None:
+        path = path or prefix
+        super().__init__(path, os.path.dirname(prefix) or ".")
         self._reader = tf.train.load_checkpoint(prefix)
         self._keys: dict[str, str] = {}
         left = []
-        for called, key in _variables(self._reader, prefix):
-            name = _original_name(called)
+        for called, key in _variables(self._reader, path):
+            name = self.original_name(called)
             if name is None:
                 left.append(called or key)
             elif name in self._keys:
                 raise UserError(
-                    f"{prefix} has several encoders: {self._keys[name]} and {key} are both {called}"
+                    f"{path} has several encoders: {self._keys[name]} and {key} are both {called}"
                 )
             else:
                 self._keys[name] = key
         if names.WORD_EMBEDDINGS not in self._keys:
             raise UserError(
-                f"{prefix} is an object-based checkpoint of TensorFlow 2, but has no BERT encoder "
-                "of the Model Garden in it. It has variables called "
-                f"{', '.join(sorted(left)[:4]) or 'nothing'}"
+                f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden "
+                f"in it. It has variables called {', '.join(sorted(left)[:4]) or 'nothing'}"
             )
         if left:
             shown = ", ".join(sorted(left)[:4]) + (" ..." if len(left) > 4 else "")
-            self.notes.append(f"Only the encoder of {prefix} is read, not {shown}")
+            self.notes.append(f"Not all of {path} is read: {shown} are not BERT's")
+
+    def original_name(self, called: str) -> str | None:
+        """The original's name of a variable; None for one that BERT does not have."""
+        return _original_name(called)
 
     def config(self) -> BertConfig | None:
-        """The configuration beside it, or else what its shapes say, which here is all sizes."""
+        """The configuration beside it, or else what its shapes say, which in the Garden is all."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
         sizes = configs.guess(self.shapes())
         if query not in self._keys or len(sizes) < 6:
             return config
-        heads = self._stored_shape(query)[1]
+        stored = self._stored_shape(query)
+        if len(stored) == 2:
+            return config
+        heads = stored[1]
         if config and config.num_attention_heads != heads:
             raise UserError(
                 f"num_attention_heads is {config.num_attention_heads} in {self.config_file} and "
@@ -112,11 +133,11 @@ class GardenSource(Source):
         return config or BertConfig.from_dict({**sizes, "num_attention_heads": heads})
 
     def shapes(self) -> dict[str, list[int]]:
-        """Names and shapes of the encoder's variables, in the original's terms."""
+        """Names and shapes of the variables, in the original's terms."""
         return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
 
     def types(self) -> dict[str, str]:
-        """Names and types of the encoder's variables."""
+        """Names and types of the variables."""
         kinds = self._reader.get_variable_to_dtype_map()
         return {name: kinds[key].name for name, key in self._keys.items()}
 
@@ -139,7 +160,7 @@ class GardenSource(Source):
 
 
 def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """What each variable was called, and where its values are; those of optimizers are left."""
+    """What each weight was called, and where its values are; those of optimizers are left."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -147,7 +168,9 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
         graph.ParseFromString(reader.get_tensor(_GRAPH))
     except Exception as error:
         raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
-    stored = reader.get_variable_to_shape_map()
+    # Switches and the state of random numbers are no weights.
+    kinds = reader.get_variable_to_dtype_map()
+    stored = {key for key, kind in kinds.items() if kind.is_floating}
     for node in graph.nodes:
         for attribute in node.attributes:
             key = attribute.checkpoint_key
@@ -156,7 +179,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _original_name(called: str) -> str | None:
-    """The original's name of a variable; None for one that is not of the encoder."""
+    """The original's name of a variable; None for one that BERT does not have."""
     layer = _LAYER_NAME.search(called)
     if layer and layer[2] in _LAYER:
         return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"

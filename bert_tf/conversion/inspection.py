@@ -14,6 +14,7 @@ _KINDS = {
     "hugging_face": "safetensors of Hugging Face's transformers",
     "keras": "file of Keras",
     "garden": "object-based checkpoint of the Model Garden",
+    "saved_model": "SavedModel",
 }
 
 

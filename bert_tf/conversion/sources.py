@@ -9,6 +9,7 @@ from bert_tf.conversion.garden import GardenSource
 from bert_tf.conversion.hugging_face import HuggingFaceSource
 from bert_tf.conversion.keras_files import KerasSource
 from bert_tf.conversion.original import OriginalSource, refuse_pickle
+from bert_tf.conversion.saved_models import GRAPH_FILE, SavedModelSource
 from bert_tf.errors import UserError
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -19,8 +20,9 @@ def find_source(path: str) -> Source:
 
     Args:
         path: a checkpoint of the original (its prefix, one of its files, a folder, or the zip of a
-            release), an object-based checkpoint of the Model Garden, a folder of Hugging Face's
-            transformers or a `.safetensors` file in one, or a `.keras` or `.weights.h5` file.
+            release), an object-based checkpoint of the Model Garden, a SavedModel of such an
+            encoder, as TensorFlow Hub has them, a folder of Hugging Face's transformers or a
+            `.safetensors` file in one, or a `.keras` or `.weights.h5` file.
 
     Raises:
         UserError: there is nothing that can be read; it says what is there instead.
@@ -45,6 +47,8 @@ def find_source(path: str) -> Source:
 
 
 def _in_folder(folder: str) -> Source:
+    if existing(folder, GRAPH_FILE):
+        return SavedModelSource(folder)
     tensors = existing(folder, safetensors_files.SINGLE) or existing(
         folder, safetensors_files.INDEX
     )

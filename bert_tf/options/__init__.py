@@ -9,6 +9,7 @@ from bert_tf.options.conversion import ConversionOptions
 from bert_tf.options.export import ExportOptions
 from bert_tf.options.extraction import ExtractionOptions
 from bert_tf.options.fine_tuning import FineTuningOptions, NerOptions, SquadOptions
+from bert_tf.options.hub import HubClassifierOptions
 from bert_tf.options.masked_words import MaskedWordsOptions
 from bert_tf.options.pretraining import (
     PretrainingDataOptions,
@@ -25,6 +26,7 @@ __all__ = [
     "ExportOptions",
     "ExtractionOptions",
     "FineTuningOptions",
+    "HubClassifierOptions",
     "MaskedWordsOptions",
     "ModelOptions",
     "NerOptions",

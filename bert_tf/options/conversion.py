@@ -13,8 +13,8 @@ class ConversionOptions:
     input: str | None = option(
         None,
         "Model to convert: a checkpoint (prefix or folder; of the original, or of the Model "
-        "Garden's BERT encoder), the zip of a release, a folder of Hugging Face's transformers, or "
-        "a .keras or .weights.h5 file.",
+        "Garden's BERT encoder), the zip of a release, a folder of Hugging Face's transformers, a "
+        "SavedModel of TensorFlow Hub's, or a .keras or .weights.h5 file.",
         new=True,
         required=True,
     )

@@ -22,8 +22,9 @@ class EncoderOptions:
     init_checkpoint: str | None = option(
         None,
         "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder or the zip "
-        "of a release; also a folder of Hugging Face with safetensors, or a .keras file. A "
-        "checkpoint in output_dir wins over it: the run then goes on.",
+        "of a release; also a folder of Hugging Face with safetensors, a .keras file, or a "
+        "SavedModel of TensorFlow Hub. A checkpoint in output_dir wins over it: the run then goes "
+        "on.",
     )
     max_seq_length: int = option(
         128, "Longest input in word pieces, special ones included; longer texts are cut."

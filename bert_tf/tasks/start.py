@@ -8,11 +8,12 @@ import keras
 
 from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Source, find_source, temporary_folder
+from bert_tf.conversion import SavedModelSource, Source, find_source, temporary_folder
 from bert_tf.errors import UserError
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
+from bert_tf.tasks.module_check import require_same_outputs
 from bert_tf.tokenization import FullTokenizer
 
 # Tokens that every input is made of.
@@ -108,7 +109,10 @@ def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
     source = find_source(path)
     for note in source.notes:
         log.warning("%s", note)
-    return checkpoint.restore(model, source.path, source)
+    restored = checkpoint.restore(model, source.path, source)
+    if isinstance(source, SavedModelSource) and source.is_encoder:
+        require_same_outputs(source, model.config)
+    return restored
 
 
 def restore_weights(

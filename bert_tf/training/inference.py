@@ -67,7 +67,7 @@ def make_inference_step(
         return {**outputs_fn(model(batch, training=False), batch), **numbers}
 
     if jit_compile and several:
-        compute = tf.function(compute, jit_compile=True)
+        compute = tf.function(compute, jit_compile=True, autograph=False)
 
     def one_replica(batch: Batch) -> dict[str, Any]:
         outputs = compute(batch)
@@ -77,7 +77,9 @@ def make_inference_step(
         # Copies on this replica: what only passed through from the input cannot be gathered.
         return {name: gather(tf.identity(value), axis=0) for name, value in outputs.items()}
 
-    @tf.function(input_signature=[element_spec], jit_compile=jit_compile and not several)
+    @tf.function(
+        input_signature=[element_spec], jit_compile=jit_compile and not several, autograph=False
+    )
     def step(batch: Any) -> dict[str, tf.Tensor]:
         outputs = strategy.run(one_replica, args=(batch,))
         return {

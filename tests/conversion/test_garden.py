@@ -61,7 +61,7 @@ def test_optimizer_and_heads_are_left(tmp_path):
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
     found = find_source(root.save(str(tmp_path / "ckpt")))
     assert found.shapes() == source.shapes()
-    assert found.notes == [f"Only the encoder of {tmp_path}/ckpt-1 is read, not classifier/bias"]
+    assert found.notes == [f"Not all of {tmp_path}/ckpt-1 is read: classifier/bias are not BERT's"]
 
 
 def test_another_object_based_checkpoint_is_refused(tmp_path):

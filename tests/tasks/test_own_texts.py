@@ -185,7 +185,9 @@ def test_any_number_of_labels(tiny, tmp_path):
             for text in sentences(count, seed=count)
         ]
         (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    run = own(tiny, tmp_path, **STEPS, **{**LEARNS, "num_train_epochs": 40.0})
+    # With other seeds, too: 0.86 to 1.0.
+    learns = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
+    run = own(tiny, tmp_path, **STEPS, **{**LEARNS, **learns})
     metrics = classification.run(run).metrics
     # Always naming all three gives 0.5.
     assert metrics["eval_f1_micro"] >= 0.7

@@ -1,0 +1,58 @@
+"""What `run_classifier_with_tfhub.py` does: `run_classifier.py` with an encoder of TensorFlow Hub.
+
+The module's weights are put into the model of this package, so that all else is as with a
+checkpoint; whether that computes what the module computes is looked at first.
+"""
+
+from bert_tf import files
+from bert_tf.conversion import SavedModelSource
+from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions, HubClassifierOptions
+from bert_tf.progress import log
+from bert_tf.tasks import classification, finetune
+
+
+def run(options: HubClassifierOptions) -> finetune.Results:
+    """Fine-tunes, evaluates and predicts, as the options say.
+
+    Returns:
+        The figures of the evaluation and the files that were written.
+
+    Raises:
+        UserError: the module is not an encoder that can be read, or as for
+            `classification.run`.
+    """
+    options.check()
+    return classification.run(with_module(options))
+
+
+def with_module(options: HubClassifierOptions) -> ClassifierOptions:
+    """The options of `run_classifier.py` with weights, vocabulary and casing of the module.
+
+    Raises:
+        UserError: there is no such module, or it is not an encoder; or it has no vocabulary, and
+            none is given.
+    """
+    folder = options.bert_hub_module_handle or ""
+    if not files.is_dir(folder):
+        raise UserError(
+            f"--bert_hub_module_handle={folder} is not a folder ({files.describe_absence(folder)})"
+        )
+    module = SavedModelSource(folder)
+    if not module.is_encoder:
+        raise UserError(
+            f"{folder} is a SavedModel, but cannot be called as an encoder. What "
+            "export_model.py wrote of a fine-tuned model, it writes with --form=encoder for this"
+        )
+    vocab_file = module.vocab_file or options.vocab_file
+    if vocab_file is None:
+        raise UserError(f"{folder} has no vocabulary: pass --vocab_file with that of its model")
+    for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
+        given = getattr(options, name)
+        if given and given != vocab_file:
+            log.warning("--%s=%s is not used: it is the module that counts", name, given)
+    lower = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
+    log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower).lower())
+    return options.classifier_options(
+        init_checkpoint=folder, bert_config_file=None, vocab_file=vocab_file, do_lower_case=lower
+    )
