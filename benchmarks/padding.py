@@ -63,7 +63,8 @@ def main() -> None:
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     folder = tempfile.TemporaryDirectory()
     path, few = f"{folder.name}/train.tf_record", f"{folder.name}/few.tf_record"
-    batch = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
+    found = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
+    batch = {feature.name: found[feature.name] for feature in features}
     write_records(path, features, [batch])
     write_records(few, features, [{name: rows[:PREDICTED] for name, rows in batch.items()}])
 
@@ -99,8 +100,8 @@ def main() -> None:
         results = training.run_batches(step, dataset, num_examples=PREDICTED, what="predict")
         return np.concatenate([results["probabilities"], results["losses"]], axis=1)
 
-    found = [predict(way) for way in WAYS.values()]
-    difference = max(np.abs(found[0] - other).max() for other in found)
+    results = [predict(way) for way in WAYS.values()]
+    difference = max(np.abs(results[0] - other).max() for other in results)
     same = args.precision != "float32" or difference < 1e-5
     timing.require(same, f"predictions are the same ({difference})")
 

@@ -73,6 +73,15 @@ def interleaved_processes(
     return seconds
 
 
+def in_a_process(work: Callable[..., Any], *arguments: Any) -> None:
+    """Does something in a process of its own, whose memory is free afterwards."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(f"{work.__name__} has failed, see above")
+
+
 def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
     work = make()
     work()

@@ -24,7 +24,7 @@ WORDS = ["a", "b", "c", "good", "bad", "film", "story", "the", "was", "not", "it
 WORDS += ["slow", "fast"]
 SIZES = {
     "hidden_size": 16,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 24,
@@ -34,10 +34,20 @@ SIZES = {
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny")
+    """A model of one layer, which is traced fastest, with its data."""
+    return _write_model(tmp_path_factory.mktemp("tiny"), SIZES)
+
+
+@pytest.fixture(scope="session")
+def tiny_of_two_layers(tmp_path_factory):
+    """For what depends on layers; modules that need it throughout call it `tiny`."""
+    return _write_model(tmp_path_factory.mktemp("tiny"), {**SIZES, "num_hidden_layers": 2})
+
+
+def _write_model(folder, sizes):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
-    config = BertConfig(len(vocab), **SIZES)
+    config = BertConfig(len(vocab), **sizes)
     (folder / "bert_config.json").write_text(config.to_json_string())
     # The same model in every process of the tests, whatever they did before.
     keras.utils.set_random_seed(2)

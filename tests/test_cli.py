@@ -33,6 +33,11 @@ SCRIPTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
 def _script(*arguments, cwd=ROOT, **environment):
     command = [sys.executable, str(ROOT / "run_classifier.py"), *map(str, arguments)]
     # As a user has it: nothing said about logs.
@@ -170,6 +175,11 @@ def test_whole_command(run):
     assert (out / "model.ckpt-4.index").exists()
 
 
+@pytest.fixture(scope="module")
+def plain_prediction(run):
+    return run("--do_predict")
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -178,9 +188,9 @@ def test_whole_command(run):
         '["not", "settings"]',
     ],
 )
-def test_keras_json_and_environment_change_nothing(run, tmp_path, settings):
+def test_keras_json_and_environment_change_nothing(run, plain_prediction, tmp_path, settings):
     (tmp_path / "keras.json").write_text(settings)
-    plain, expected = run("--do_predict")
+    plain, expected = plain_prediction
     changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
     assert plain.returncode == changed.returncode == 0, changed.stderr
     assert "\n".join(changed.stderr.splitlines()) == "\n".join(plain.stderr.splitlines())

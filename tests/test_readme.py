@@ -13,6 +13,11 @@ from tests.oracle import ROOT
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
 def test_library_examples(tiny):
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     code = "\n".join(block for block in blocks if "tokenizer" in block)

@@ -14,6 +14,11 @@ NAMES = ("pretraining", "classification", "span", "token", "encoder")
 LABELS = ["O", "B-PER", "I-PER"]
 
 
+@pytest.fixture(scope="session")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
 def values_of(prefix):
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 

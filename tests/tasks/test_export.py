@@ -168,7 +168,8 @@ def test_words(tiny, ner_folder):
     assert {label.decode() for label in found["labels"].numpy()[0]} <= set(labels)
 
 
-def test_encoder_and_its_preprocessor(tiny, tmp_path):
+def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
+    tiny = tiny_of_two_layers
     folder = str(tiny.folder)
     made = {}
     for form in ("encoder", "preprocessor"):

@@ -24,6 +24,11 @@ from tests.tasks.two_devices import run_on_two_devices
 LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
 
 
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))

@@ -24,6 +24,11 @@ from tests.oracle import ROOT, data
 KINDS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
 
 
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
 def sentence(rng):
     words = rng.choices(WORDS, k=rng.randint(1, 9))
     labels = [KINDS.get(word, "O") for word in words]

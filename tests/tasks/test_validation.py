@@ -199,7 +199,8 @@ def test_summary_of_one_run():
 
 
 @pytest.mark.parametrize("recompute_layers", [False, True])
-def test_frozen_layers_stay_as_they_are(tiny, tmp_path, recompute_layers):
+def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_layers):
+    tiny = tiny_of_two_layers
     run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=recompute_layers)
     classification.run(run)
     last = checkpoint.latest(str(tmp_path / "out"))
@@ -229,7 +230,7 @@ def test_frozen_layers_stay_as_they_are(tiny, tmp_path, recompute_layers):
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "--class_weights has a label twice"),
-        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 2 layers"),
+        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 1 layers"),
         ({"freeze_layers": -1}, "--freeze_layers must be from 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "the weight of 0 must be a number above 0"),

@@ -1,0 +1,99 @@
+"""Hugging Face's BERT on PyTorch: the peer of fine_tuning.py."""
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+DECAY, WARM_UP_STEPS, STEPS = 0.01, 1000, 10_000
+
+
+def peer_of(folder: Path) -> Any:
+    """The peer with our weights, its attention by PyTorch's own function (SDPA), its default."""
+    settings = json.loads((folder / "bert_config.json").read_text())
+    # The original's gelu, by its name there.
+    settings["hidden_act"] = "gelu_pytorch_tanh"
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings))
+    values = np.load(folder / "weights.npz")
+    state = model.state_dict()
+    for name, target in state.items():
+        theirs = name.replace(".layer.", ".layer_").replace(".", "/")
+        theirs = theirs.replace("LayerNorm/weight", "LayerNorm/gamma")
+        theirs = theirs.replace("LayerNorm/bias", "LayerNorm/beta")
+        theirs = theirs.replace("_embeddings/weight", "_embeddings")
+        theirs = theirs.replace("classifier/weight", "output_weights")
+        theirs = theirs.replace("classifier/bias", "output_bias")
+        is_kernel = theirs.endswith("/weight")
+        value = values[theirs.replace("/weight", "/kernel")]
+        target.copy_(torch.tensor(value.T if is_kernel else value))
+    model.load_state_dict(state)
+    return model
+
+
+def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray, padded: bool) -> dict[str, Any]:
+    """A batch as the peer takes it, padded to its longest row or as the rows are."""
+    length = None if padded else int(rows["input_mask"][numbers].sum(1).max())
+    names = {
+        "input_ids": "input_ids",
+        "attention_mask": "input_mask",
+        "token_type_ids": "segment_ids",
+    }
+    found = {peer: rows[ours][numbers, :length] for peer, ours in names.items()}
+    found["labels"] = rows["label_ids"][numbers]
+    return {name: torch.tensor(value).long() for name, value in found.items()}
+
+
+def make_work(
+    folder: Path, batch_size: int, rate: float, precision: str, name: str, padded: bool
+) -> Callable[[], None]:
+    """All rows once through a training step, as `Trainer` does it."""
+    rows = dict(np.load(folder / "rows.npz"))
+    count = len(rows["input_ids"])
+    torch.manual_seed(1)
+    model = peer_of(folder)
+
+    def cast() -> Any:
+        if precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast("cpu", torch.bfloat16)
+
+    with torch.inference_mode(), cast():
+        first = inputs(rows, np.arange(batch_size), padded=True)
+        logits = model.eval()(**first).logits
+        np.save(folder / f"{name}.npy", logits.float().numpy())
+    model.train()
+    plain = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for n, p in named if not n.endswith(plain)], "weight_decay": DECAY},
+        {"params": [p for n, p in named if n.endswith(plain)], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=rate, fused=True)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARM_UP_STEPS, STEPS)
+    batches = _batches(count, batch_size)
+
+    def work() -> None:
+        for numbers in itertools.islice(batches, count // batch_size):
+            with cast():
+                loss = model(**inputs(rows, numbers, padded)).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        loss.item()
+
+    return work
+
+
+def _batches(count: int, batch_size: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(1)
+    while True:
+        order = rng.permutation(count)
+        yield from (order[first : first + batch_size] for first in range(0, count, batch_size))
