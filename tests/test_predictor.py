@@ -248,7 +248,7 @@ def test_inputs_of_another_kind(trained, script, given, message):
         ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. It has: batch_s"),
         ({"script": "predict_masked", "top_k": 0}, "--top_k must be from 1 to 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, "small_bert has no checkpoint of a training"),
+        ({"script": "run_squad"}, r"bert_model\.ckpt is the checkpoint of another model: it lacks"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         ({"script": "run_squad", "do_eval": True}, "run_squad has no flag do_eval"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),

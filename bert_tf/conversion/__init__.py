@@ -1,7 +1,7 @@
 """Models in other formats, read and written: by one set of names, those of the original."""
 
 from bert_tf.conversion.base import Source, temporary_folder
-from bert_tf.conversion.convert import Request, convert
+from bert_tf.conversion.convert import Request, convert, lowers_by_vocabulary
 from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES
 from bert_tf.conversion.inspection import describe
 from bert_tf.conversion.places import FORMATS
@@ -17,5 +17,6 @@ __all__ = [
     "convert",
     "describe",
     "find_source",
+    "lowers_by_vocabulary",
     "temporary_folder",
 ]

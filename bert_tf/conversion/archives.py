@@ -1,5 +1,6 @@
 """Zips of the original release: a folder with bert_config.json, vocab.txt, bert_model.ckpt.*."""
 
+import functools
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import tempfile
 import zipfile
 import zlib
 
+from bert_tf import files
 from bert_tf.conversion.base import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError
 
@@ -18,7 +20,7 @@ _ALWAYS_ALLOWED = 1 << 28
 
 
 def unpack(path: str) -> str:
-    """Unpacks the checkpoint in a zip, and what belongs to it, into a temporary folder.
+    """Unpacks the checkpoint in a zip, and what belongs to it, into a temporary folder, once.
 
     The folder is removed when the program ends. No name from the zip but the last part of a
     known one becomes the name of a file; still, a zip with paths that lead elsewhere, or with
@@ -30,12 +32,18 @@ def unpack(path: str) -> str:
     Raises:
         UserError: the zip is damaged, dangerous, too large, or has no checkpoint or several.
     """
+    return _unpacked(path, files.stamp(path))
+
+
+@functools.lru_cache
+def _unpacked(path: str, stamp: tuple[int, int]) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             members = _checked(path, archive)
             # Under the name that it has in the zip, by which releases are known.
             inside = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
-            folder = os.path.join(temporary_folder(), inside or "model")
+            inside = inside or os.path.basename(path).removesuffix(".zip") or "model"
+            folder = os.path.join(temporary_folder(), inside)
             os.mkdir(folder)
             for name, member in members.items():
                 with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
@@ -60,7 +68,7 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         if stat.S_ISLNK(member.external_attr >> 16):
             raise UserError(f"{path} has a link ({member.filename}): nothing is unpacked")
     known = [member for member in archive.infolist() if not member.is_dir() and _is_known(member)]
-    folders = {os.path.dirname(member.filename) for member in known if _is_checkpoint(member)}
+    folders = {os.path.dirname(m.filename) for m in known if _is_checkpoint(m)}
     if len(folders) != 1:
         inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
         raise UserError(
@@ -86,6 +94,9 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 def _is_known(member: zipfile.ZipInfo) -> bool:
     name = os.path.basename(member.filename)
+    # What a Mac adds to a zip is called as the files that it goes with.
+    if name.startswith("._") or member.filename.startswith("__MACOSX/"):
+        return False
     return name in (CONFIG_FILE, VOCAB_FILE) or _is_checkpoint(member)
 
 

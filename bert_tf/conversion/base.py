@@ -3,6 +3,7 @@
 import abc
 import atexit
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ from bert_tf.errors import UserError
 CONFIG_FILE = "bert_config.json"
 VOCAB_FILE = "vocab.txt"
 LABELS_FILE = "labels.txt"
+# What a training of this package says about itself.
+RUN_FILE = "run.json"
 
 
 class Source(abc.ABC):
@@ -53,6 +56,19 @@ class Source(abc.ABC):
         self.do_lower_case: bool | None = None
         self.unknown: list[str] = []
         self.notes: list[str] = []
+
+    def take_run(self, folder: str) -> None:
+        """Head and casing, where a training of this package has left word of them."""
+        path = existing(folder, RUN_FILE)
+        try:
+            run = json.loads(files.read_text(path) if path else "{}")
+            self.head = "token" if run.get("script") == "run_ner" else self.head
+            lower = run.get("flags", {}).get("do_lower_case")
+        except (UserError, ValueError, AttributeError):
+            # Only hints: what it would have said can be said by flags.
+            return
+        if self.do_lower_case is None and isinstance(lower, bool):
+            self.do_lower_case = lower
 
     def config(self) -> BertConfig | None:
         """The configuration; None where there is none.

@@ -1,6 +1,7 @@
 """From any source to any format: everything is checked first, then written, then put in place."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 
@@ -9,7 +10,14 @@ import numpy as np
 from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import configs, heads, hugging_face, keras_files, names, places
-from bert_tf.conversion.base import CONFIG_FILE, LABELS_FILE, VOCAB_FILE, Source
+from bert_tf.conversion.base import (
+    CONFIG_FILE,
+    LABELS_FILE,
+    RUN_FILE,
+    VOCAB_FILE,
+    Source,
+    existing,
+)
 from bert_tf.conversion.original import is_of_training
 from bert_tf.errors import UserError
 from bert_tf.progress import log
@@ -93,6 +101,10 @@ def _write_original(source: Source, model: _Model, target: places.Target) -> Non
     if model.vocab_file:
         with files.open_binary(model.vocab_file) as file:
             target.write_beside(VOCAB_FILE, file.read())
+    run = existing(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
+    if run and model.head is None:
+        # With it, the folder is as good as that of the training.
+        target.write_beside(RUN_FILE, files.read_text(run).encode())
     if model.labels:
         target.write_beside(LABELS_FILE, "".join(f"{x}\n" for x in model.labels).encode())
 
@@ -129,6 +141,10 @@ def _prepare(source: Source, request: Request, to: str) -> _Model:
         chosen = [name for name in shapes if not (request.strip_optimizer and is_of_training(name))]
     else:
         head = heads.find(shapes, request.head, source.head)
+        if head.name == "classification" and request.head == "auto" and source.head is None:
+            log.info(
+                "Taken for a model that labels texts. Where it labels words, pass --head=token"
+            )
         configs.check_weights(head, shapes, source.path)
         chosen = _choose(source, request, head, shapes, to)
     if config is None and to != "original":
@@ -229,14 +245,18 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
             flag = str(source.do_lower_case).lower()
             log.info("Its texts are to be prepared with --do_lower_case=%s", flag)
         return source.do_lower_case
+    return to != "hugging_face" or lowers_by_vocabulary(vocab_file)
+
+
+def lowers_by_vocabulary(vocab_file: str | None) -> bool:
+    """Whether texts are lower-cased for a model, by its pieces; says so, as it may be wrong."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     capitals = [piece for piece in pieces if re.search("[A-Z]", re.sub(r"^\[.*\]$", "", piece))]
     lower = len(capitals) <= _CASED_SHARE * len(pieces)
-    if to == "hugging_face":
-        log.info(
-            "do_lower_case is %s there, by the vocabulary, which has %s capitals. If that is "
-            "wrong, pass --do_lower_case",
-            str(lower).lower(),
-            "few" if capitals and lower else "no" if lower else "many",
-        )
+    log.info(
+        "do_lower_case is %s there, by the vocabulary, which has %s capitals. If that is wrong, "
+        "pass --do_lower_case",
+        str(lower).lower(),
+        "few" if capitals and lower else "no" if lower else "many",
+    )
     return lower

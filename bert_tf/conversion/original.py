@@ -1,19 +1,15 @@
 """Checkpoints of the original: name-based files, with whatever lies beside them."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, files, releases
+from bert_tf import checkpoint, releases
 from bert_tf.checkpoint.model import EXTRA_NAMES, SLOT_NAMES
-from bert_tf.conversion.base import Source, existing
+from bert_tf.conversion.base import Source
 from bert_tf.errors import UserError
-
-# What a training of this package says about itself.
-_RUN_FILE = "run.json"
 
 
 class OriginalSource(Source):
@@ -28,21 +24,10 @@ class OriginalSource(Source):
     def __init__(self, prefix: str) -> None:
         folder = os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
-        self._take_run(existing(folder, _RUN_FILE))
+        self.take_run(folder)
         release = releases.named(os.path.dirname(os.path.abspath(prefix)))
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased
-
-    def _take_run(self, path: str | None) -> None:
-        try:
-            run = json.loads(files.read_text(path) if path else "{}")
-            flags = run.get("flags", {})
-            self.head = "token" if run.get("script") == "run_ner" else None
-            lower = flags.get("do_lower_case")
-            self.do_lower_case = lower if isinstance(lower, bool) else None
-        except (ValueError, AttributeError):
-            # Only hints: what it would have said can be said by flags.
-            return
 
     def shapes(self) -> dict[str, list[int]]:
         """Names and shapes of everything in it, Adam slots and step included."""

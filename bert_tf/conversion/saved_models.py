@@ -15,6 +15,8 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
+# Of the Hub's encoders, and of the fine-tuned models of this package.
+_VOCABULARY = ("vocab_file", "vocab")
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 # Those that `export_model.py` writes have their variables under the original's names.
 _OWN_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
@@ -42,7 +44,8 @@ class SavedModelSource(GardenSource):
             if not files.exists(needed):
                 raise UserError(
                     f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
-                    f"folder with {GRAPH_FILE} and the folders assets and variables"
+                    f"folder with {GRAPH_FILE} and the folders assets and variables; of one with "
+                    "versions name one, 1 for instance"
                 )
         graph = _read_graph(folder)
         nodes = graph.object_graph_def.nodes
@@ -63,11 +66,13 @@ class SavedModelSource(GardenSource):
         self.labels = read_labels(existing(assets, LABELS_FILE))
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
-        if "vocab_file" in children and children["vocab_file"].HasField("asset"):
-            asset = graph.asset_file_def[children["vocab_file"].asset.asset_file_def_index]
-            self.vocab_file = existing(assets, os.path.basename(asset.filename))
+        for name in _VOCABULARY:
+            if name in children and children[name].HasField("asset"):
+                asset = graph.asset_file_def[children[name].asset.asset_file_def_index]
+                self.vocab_file = existing(assets, os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
+        self.take_run(extra)
 
     def original_name(self, called: str) -> str | None:
         """The original's name of a variable, which ours have as it is."""

@@ -77,4 +77,9 @@ def _checkpoint(prefix: str) -> Source:
 
 
 def _from_zip(path: str) -> Source:
-    return OriginalSource(checkpoint.resolve(archives.unpack(path)))
+    folder = archives.unpack(path)
+    try:
+        return OriginalSource(checkpoint.resolve(folder))
+    except UserError as error:
+        # The folder is gone by the time that somebody looks for it.
+        raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error

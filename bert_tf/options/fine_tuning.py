@@ -87,7 +87,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
-                "--do_predict=true"
+                "--do_predict=true, --do_export=true"
             )
         check_values(self)
         self.profiled_steps()

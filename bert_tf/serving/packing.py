@@ -51,9 +51,9 @@ def pack(
         first = tf.concat([first, second], axis=1)
     rows = {"input_ids": first, "input_mask": tf.ones_like(first), "segment_ids": segments}
     found = {name: values.to_tensor() for name, values in rows.items()}
-    if not padded:
-        return found
-    missing = max_seq_length - tf.shape(found["input_ids"], out_type=tf.int64)[1]
+    # Rows of no texts at all are as long as the shortest that there are.
+    wanted = max_seq_length if padded else tf.constant(2, tf.int64)
+    missing: Any = tf.maximum(wanted - tf.shape(found["input_ids"], out_type=tf.int64)[1], 0)
     return {name: tf.pad(values, [[0, 0], [0, missing]]) for name, values in found.items()}
 
 

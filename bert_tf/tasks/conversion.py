@@ -3,6 +3,7 @@
 from bert_tf import file_names, files
 from bert_tf.conversion import Request, convert, describe, find_source
 from bert_tf.conversion.base import read_labels
+from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 
 
@@ -36,4 +37,9 @@ def _labels(given: str | None) -> list[str] | None:
     """Labels from a file, or from names with commas."""
     if not given:
         return None
-    return read_labels(given) if files.exists(given) else file_names.split(given)
+    if files.exists(given):
+        return read_labels(given)
+    labels = file_names.split(given)
+    if len(set(labels)) < len(labels):
+        raise UserError(f"--labels={given} has a label twice")
+    return labels

@@ -61,6 +61,16 @@ def export_task(
     return log_version(export_dir)
 
 
+def require_text_input(options: FineTuningOptions) -> None:
+    """Looks whether a tokenizer can be put into a model, before anything is trained for it.
+
+    Raises:
+        UserError: TensorFlow Text is missing, or cannot take the vocabulary.
+    """
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    saved_model.TextInputs(tokenizer, options.max_seq_length)
+
+
 @contextlib.contextmanager
 def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Gives a folder to write to, which becomes the next version when all is written.

@@ -5,7 +5,8 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, files
+from bert_tf.conversion import find_source, lowers_by_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
@@ -17,6 +18,8 @@ from bert_tf.tasks.prediction import restore_trained
 from bert_tf.tasks.start import load_config_and_tokenizer
 
 _USUAL_LENGTH = 128
+# Flags of no use for an encoder or a preprocessor.
+_OF_TASKS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compile")
 
 
 def run(options: ExportOptions) -> str:
@@ -29,6 +32,7 @@ def run(options: ExportOptions) -> str:
         UserError: the model cannot be read, or the SavedModel cannot be written.
     """
     options.check()
+    _require_model_folder(options.model_dir or "")
     keras.config.set_dtype_policy("float32")
     folder = options.model_dir or ""
     script = options.script or model_folder.trained_by(folder)
@@ -40,6 +44,8 @@ def run(options: ExportOptions) -> str:
 
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
     flags: dict[str, Any] = {"task_name": options.task_name} if options.task_name else {}
+    if flags and script not in (None, "run_classifier"):
+        raise UserError(f"--task_name is for run_classifier, and {folder} was trained by {script}")
     of_task = model_folder.read_options(folder, script, **flags, **_flags(options))
     if type(of_task) not in MAKERS:
         raise UserError(
@@ -56,6 +62,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     flags = {"max_seq_length": _USUAL_LENGTH, **_flags(options)}
     of_encoder = model_folder.read_options(folder, "extract_features", **flags)
     of_encoder.check_model()
+    for name in _OF_TASKS:
+        if getattr(options, name) != getattr(ExportOptions(), name):
+            raise UserError(f"--{name} is for fine-tuned models, not for --form={options.form}")
     config, tokenizer = load_config_and_tokenizer(of_encoder)
     export_dir = options.export_dir or ""
     with version(export_dir, model_folder.contents_of(of_encoder)) as (path, assets):
@@ -65,7 +74,16 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             saved_model.save(module, path, {"serving_default": module.__call__})
         else:
             model = BertModel(config)
-            checkpoint.restore(model, checkpoint.resolve(folder))
+            prefix = model_folder.best_prefix(folder) or checkpoint.resolve(folder)
+            restored = checkpoint.restore(model, prefix)
+            heads = [name for name in restored.unused if name.endswith("output_weights")]
+            heads = [name for name in heads if not name.startswith("cls/seq_relationship/")]
+            if heads and options.form == "auto":
+                raise UserError(
+                    f"{prefix} is a fine-tuned model ({heads[0]}), and {folder} does not say what "
+                    "for: pass --form=task with --script and --task_name, or --form=encoder to "
+                    "leave that head"
+                )
             module = saved_model.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
             saved_model.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)
@@ -77,9 +95,23 @@ def _flags(options: ExportOptions) -> dict[str, Any]:
     if options.max_seq_length:
         found["max_seq_length"] = options.max_seq_length
     if options.do_lower_case != "auto":
-        found["do_lower_case"] = options.do_lower_case == "true"
-    elif os.path.basename(os.path.abspath(options.model_dir or "")).startswith(
-        ("cased", "multi_cased", "wwm_cased")
-    ):
-        found["do_lower_case"] = False
-    return found
+        return {**found, "do_lower_case": options.do_lower_case == "true"}
+    folder = options.model_dir or ""
+    lower = find_source(folder).do_lower_case
+    if lower is None:
+        lower = lowers_by_vocabulary(os.path.join(folder, model_folder.VOCAB))
+    return {**found, "do_lower_case": lower}
+
+
+def _require_model_folder(folder: str) -> None:
+    """Refuses what is not a folder with the original's files."""
+    advice = (
+        "--model_dir takes the folder of a training, or of a release as the original's authors "
+        "published it; convert_checkpoint.py --to=original makes one of other formats"
+    )
+    if not files.is_dir(folder):
+        raise UserError(f"{folder} is not a folder ({files.describe_absence(folder)}): {advice}")
+    for name in (model_folder.CONFIG, model_folder.VOCAB):
+        path = os.path.join(folder, name)
+        if not files.exists(path):
+            raise UserError(f"No such file: {path} ({files.describe_absence(path)}): {advice}")

@@ -15,7 +15,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
-from bert_tf.tasks.export import export_task
+from bert_tf.tasks.export import export_task, require_text_input
 from bert_tf.tasks.record_cache import MANIFEST
 from bert_tf.tasks.repeated import RUNS, run_names, write_summary
 from bert_tf.tasks.results import Results, prepare_output_dir
@@ -44,6 +44,8 @@ def run(task: Task, options: FineTuningOptions) -> Results:
     """
     engine = Engine(options)
     best_figure(options.best_metric, task.best_metrics)
+    if options.do_export:
+        require_text_input(options)
     with training.explained_errors(engine.devices.workers):
         if options.num_runs == 1:
             return _run(task, options, engine, {}, options.output_dir or "")

@@ -10,6 +10,9 @@ import typing
 from typing import Any
 
 from bert_tf import files
+from bert_tf.conversion.base import CONFIG_FILE as CONFIG
+from bert_tf.conversion.base import RUN_FILE as RUN
+from bert_tf.conversion.base import VOCAB_FILE as VOCAB
 from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
@@ -22,9 +25,6 @@ from bert_tf.options import (
 )
 from bert_tf.tasks.results import EVAL_RESULTS_JSON
 
-CONFIG = "bert_config.json"
-VOCAB = "vocab.txt"
-RUN = "run.json"
 BEST_FOLDER = "best"
 BEST_NAME = "model.ckpt"
 

@@ -1,13 +1,12 @@
 """A fine-tuned model that answers as often as it is asked: what `Predictor` is made of."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from bert_tf import checkpoint, files, training
+from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.tasks import model_folder
@@ -71,9 +70,8 @@ def restore_trained(model: keras.Model, folder: str) -> None:
         UserError: there is none, or it is of another model.
     """
     prefix = model_folder.best_prefix(folder) or checkpoint.newest_readable(folder)[0]
-    if not prefix:
-        absence = files.describe_absence(os.path.join(folder, "*"))
-        raise UserError(f"{folder} has no checkpoint of a training ({absence})")
+    # Of a checkpoint that was moved or stripped there is no list.
+    prefix = prefix or checkpoint.resolve(folder)
     restored = checkpoint.restore(model, prefix)
     if restored.new or restored.unused:
         raise UserError(

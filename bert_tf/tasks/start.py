@@ -26,13 +26,22 @@ def located(options: Any) -> Any:
     Files that are named are not looked for.
 
     Raises:
-        UserError: there is no model, or one of the files that are needed is not beside it.
+        UserError: there is no model, or one of the files that are needed is not beside it; or a
+            model of another format says that its texts are prepared otherwise.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "none needed")]
-    if not missing or not options.init_checkpoint:
+    path = options.init_checkpoint
+    if not path or not (missing or files.is_dir(path)):
         return options
-    source = find_source(options.init_checkpoint)
+    try:
+        source = find_source(path)
+    except UserError:
+        if missing:
+            raise
+        # Perhaps nobody reads it, because output_dir has checkpoints of its own.
+        return options
+    _require_same_casing(source, options)
     found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
         path = found[name]
@@ -43,6 +52,18 @@ def located(options: Any) -> Any:
             )
         log.info("--%s=%s", name, path)
     return dataclasses.replace(options, **{name: found[name] for name in missing})
+
+
+def _require_same_casing(source: Source, options: Any) -> None:
+    """Holds `do_lower_case` against what a model says; for the original's names do that."""
+    lower = source.do_lower_case
+    if source.kind == "original" or lower in (None, options.do_lower_case):
+        return
+    raise UserError(
+        f"--do_lower_case={str(options.do_lower_case).lower()}, but --init_checkpoint="
+        f"{options.init_checkpoint} was trained on texts that were "
+        f"{'' if lower else 'not '}lower-cased: pass --do_lower_case={str(lower).lower()}"
+    )
 
 
 def _config_file(source: Source) -> str | None:

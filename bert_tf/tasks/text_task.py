@@ -138,10 +138,8 @@ class TextTask(Task):
         }
 
     def assets(self) -> dict[str, str]:
-        """`labels.txt`, for a set whose labels the name of a task does not say."""
-        if self.data.is_published or not self.data.labels:
-            return {}
-        return labels.contents(self.data.labels)
+        """`labels.txt`, where there are labels."""
+        return labels.contents(self.data.labels) if self.data.labels else {}
 
     def combine(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]

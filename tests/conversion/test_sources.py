@@ -1,5 +1,6 @@
 """What is found at a place: kinds, what lies beside, and zips."""
 
+import shutil
 import stat
 import zipfile
 
@@ -49,10 +50,17 @@ def test_kinds_and_what_lies_beside(models, name, tmp_path):
 
 @pytest.mark.parametrize("inside", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
 def test_the_zip_of_a_release(models, inside, tmp_path):
-    path = _zip(tmp_path / "x.zip", models["pretraining"], inside, [("__MACOSX/x", "")])
+    path = _zip(
+        tmp_path / "x.zip",
+        models["pretraining"],
+        inside,
+        [(f"__MACOSX/{inside}._bert_model.ckpt.index", "x")],
+    )
     source = find_source(path)
     assert source.kind == "original"
     assert source.do_lower_case is {"u": True, "c": False, "": None}[inside[:1]]
+    # It is unpacked once, however often it is asked for.
+    assert find_source(path).path == source.path
     convert(source, Request(output=str(tmp_path / "out"), to="original"))
     assert_same(
         str(models["pretraining"] / "bert_model.ckpt"), str(tmp_path / "out" / "bert_model.ckpt")
@@ -80,9 +88,11 @@ def test_what_grows_too_much_is_refused(models, tmp_path, monkeypatch):
     more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
     find_source(path)
+    # What was unpacked is not looked at again.
+    other = str(shutil.copy(path, tmp_path / "y.zip"))
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 1000)
     with pytest.raises(UserError, match=r"would become 10,\d+,\d+.*nothing is unpacked"):
-        find_source(path)
+        find_source(other)
 
 
 def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):

@@ -53,7 +53,7 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     steps = [0, 5, 10, 11]  # int(18 / 4 * 2.5) = 11
     expected = {"checkpoint", "eval", "eval.tf_record", "eval_results.txt", "predict.tf_record"}
     expected |= {"eval_results.json", "test_results.tsv", "train.tf_record"}
-    expected |= {"bert_config.json", "vocab.txt", "run.json", "records.json"}
+    expected |= {"bert_config.json", "vocab.txt", "labels.txt", "run.json", "records.json"}
     expected |= {"test_predictions.tsv", "confusion_matrix.png"}
     expected |= {"training_curve.tsv", "training_curve.png"}
     expected |= {

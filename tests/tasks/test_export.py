@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, cli
+from bert_tf.conversion import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
@@ -138,6 +139,56 @@ def test_pairs(tiny, tmp_path):
     np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-5)
 
 
+def test_what_the_folder_of_a_training_says(tiny, tmp_path):
+    """Casing, best weights, head: also of a folder with a misleading name, or a stripped one."""
+    flags = {"do_train": True, "do_eval": True, "eval_every": "2", "best_metric": "loss"}
+    classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
+    folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
+    assert (folder / "labels.txt").read_text() == "0\n1\n"
+    short = {"text_input": False, "ids_model": False}
+
+    def export(model_dir, name, **more):
+        how = ExportOptions(model_dir=str(model_dir), export_dir=str(tmp_path / name), **more)
+        return find_source(export_model.run(how))
+
+    task = export(folder, "task", **short)
+    assert task.do_lower_case is True
+    assert task.labels == ["0", "1"]
+    assert task.vocab_file.endswith("assets/vocab.txt")
+    encoder = export(folder, "encoder", form="encoder", max_seq_length=24)
+    ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
+    ((_, found),) = encoder.read(["bert/pooler/dense/bias"])
+    np.testing.assert_array_equal(found, best)
+    stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
+    (tmp_path / "stripped").mkdir()
+    convert(find_source(str(folder)), stripped)
+    again = export(tmp_path / "stripped", "again", **short)
+    assert again.shapes()["output_weights"] == [2, 16]
+    (tmp_path / "stripped" / "run.json").unlink()
+    with pytest.raises(
+        UserError, match=r"is a fine-tuned model \(output_weights\), and .* does not"
+    ):
+        export(tmp_path / "stripped", "again", max_seq_length=24)
+    named = {"form": "task", "script": "run_classifier", "task_name": "mrpc", "max_seq_length": 24}
+    assert export(tmp_path / "stripped", "named", **named, **short).labels == ["0", "1"]
+
+
+def test_no_texts_at_all(reviews):
+    served = tf.saved_model.load(str(reviews[0] / "export" / "1"))
+    none = tf.constant([], tf.string)
+    assert served.signatures["serving_default"](text=none)["probabilities"].shape == (0, 2)
+    pairs = served.signatures["pairs"](text=none, text_pair=none)
+    assert pairs["label"].shape == (0,)
+
+
+def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_tf.serving.text_ops.tensorflow_text", lambda: None)
+    run = options(tiny, tmp_path, do_train=True, do_export=True)
+    with pytest.raises(UserError, match="needs TensorFlow Text"):
+        classification.run(run)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture
 def squad_folder(tiny, tmp_path):
     return test_squad.folder.__wrapped__(tiny, tmp_path)
@@ -211,7 +262,19 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
     ("flags", "message"),
     [
         ({}, "Required, but not given: --model_dir"),
-        ({"model_dir": "{tmp}/absent", "export_dir": "x"}, "No such file: .*absent"),
+        (
+            {"model_dir": "{tmp}/absent", "export_dir": "x"},
+            "absent is not a folder.*--model_dir ta",
+        ),
+        ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "is not a folder"),
+        (
+            {"model_dir": "{tmp}", "export_dir": "x"},
+            "No such file: .*bert_config.json .*convert_che",
+        ),
+        (
+            {"model_dir": "{tiny}", "export_dir": "x", "jit_compile": True, "max_seq_length": 9},
+            "--jit_compile is for fine-tuned models",
+        ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
         ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "--script must be one of"),

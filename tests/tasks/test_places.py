@@ -85,6 +85,16 @@ def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
         assert (tmp_path / "other" / name).exists()
 
 
+def test_casing_is_what_the_model_says(tiny, tmp_path, places):
+    folder = shutil.copytree(places["hugging_face"], tmp_path / "bert-base-cased")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
+        run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(folder), **changes)
+        with pytest.raises(UserError, match=r"not lower-cased: pass --do_lower_case=false"):
+            classification.run(run)
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_not_there_is_named(tiny, tmp_path, places):
     (tmp_path / "alone").mkdir()
     for path in places["folder"].glob("bert_model.ckpt*"):
