@@ -22,7 +22,7 @@ NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
 TOLERANCE = 2e-5
 # The original has no such files.
 NEW = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
-NEW |= {"test_predictions.tsv", "confusion_matrix.png"}
+NEW |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
 NEW |= {"training_curve.tsv", "training_curve.png"}
 
 

@@ -32,13 +32,19 @@ INTEGERS = st.one_of(
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
+def none_begins_another(names):
+    """Whether all versions of protobuf agree on their order; 7 has the longer of two first."""
+    return not any(a != b and b.startswith(a) for a in names for b in names)
+
+
+NAMES = st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, unique=True)
+
+
 @st.composite
 def batches(draw):
     rows = draw(st.integers(0, 5))
     batch = {}
-    for name in draw(
-        st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, unique=True)
-    ):
+    for name in draw(NAMES.filter(none_begins_another)):
         shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
         count = int(np.prod(shape))
         # Few numbers are drawn and repeated: it is their sizes that matter.
