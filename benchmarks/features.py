@@ -52,13 +52,13 @@ def main() -> None:
     folder = tempfile.TemporaryDirectory()
     ours, theirs = f"{folder.name}/ours.tf_record", f"{folder.name}/plain.tf_record"
 
+    def convert(some: list[InputExample]) -> dict[str, np.ndarray]:
+        found = convert_examples(some, label_ids_of(some, ("0", "1")), length, fast)
+        return {feature.name: found[feature.name] for feature in features}
+
     def package(rows: list[tuple[str, str]]) -> None:
         examples = [InputExample(str(n), text, label=label) for n, (text, label) in enumerate(rows)]
-        batches = map_in_order(
-            lambda some: convert_examples(some, label_ids_of(some, ("0", "1")), length, fast),
-            chunks(examples, TOGETHER),
-        )
-        write_records(ours, features, batches)
+        write_records(ours, features, map_in_order(convert, chunks(examples, TOGETHER)))
 
     def plainly() -> None:
         packed = (
