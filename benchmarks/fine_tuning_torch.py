@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import transformers
 
+from benchmarks.torch_weights import take_weights
+
 DECAY, WARM_UP_STEPS, STEPS = 0.01, 1000, 10_000
 
 
@@ -20,19 +22,7 @@ def peer_of(folder: Path) -> Any:
     # The original's gelu, by its name there.
     settings["hidden_act"] = "gelu_pytorch_tanh"
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings))
-    values = np.load(folder / "weights.npz")
-    state = model.state_dict()
-    for name, target in state.items():
-        theirs = name.replace(".layer.", ".layer_").replace(".", "/")
-        theirs = theirs.replace("LayerNorm/weight", "LayerNorm/gamma")
-        theirs = theirs.replace("LayerNorm/bias", "LayerNorm/beta")
-        theirs = theirs.replace("_embeddings/weight", "_embeddings")
-        theirs = theirs.replace("classifier/weight", "output_weights")
-        theirs = theirs.replace("classifier/bias", "output_bias")
-        is_kernel = theirs.endswith("/weight")
-        value = values[theirs.replace("/weight", "/kernel")]
-        target.copy_(torch.tensor(value.T if is_kernel else value))
-    model.load_state_dict(state)
+    take_weights(model, folder / "weights.npz")
     return model
 
 

@@ -14,9 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
 import torch
 import transformers
+
+from benchmarks.torch_weights import take_weights
 
 BATCH, RATE, WARM_UP = 12, 3e-5, 0.1
 
@@ -25,19 +29,7 @@ def peer_of(folder: Path) -> Any:
     """The peer, with the weights of an original checkpoint."""
     settings = json.loads((folder / "config.json").read_text())
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
-    values = np.load(folder / "weights.npz")
-    state = model.state_dict()
-    for name, target in state.items():
-        if not name.startswith("bert.") or name.endswith("position_ids"):
-            continue
-        theirs = name.replace(".layer.", ".layer_").replace(".", "/")
-        theirs = theirs.replace("LayerNorm/weight", "LayerNorm/gamma")
-        theirs = theirs.replace("LayerNorm/bias", "LayerNorm/beta")
-        theirs = theirs.replace("_embeddings/weight", "_embeddings")
-        kernel = theirs.endswith("/weight")
-        value = values[theirs.replace("/weight", "/kernel")]
-        target.copy_(torch.tensor(value.T if kernel else value))
-    model.load_state_dict(state)
+    take_weights(model, folder / "weights.npz")
     return model
 
 

@@ -245,6 +245,7 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
             flag = str(source.do_lower_case).lower()
             log.info("Its texts are to be prepared with --do_lower_case=%s", flag)
         return source.do_lower_case
+    # Other formats have no place for it, and nobody needs to hear of a guess.
     return to != "hugging_face" or lowers_by_vocabulary(vocab_file)
 
 

@@ -1,0 +1,41 @@
+"""Weights of an original checkpoint in a BERT of transformers, for all peers on PyTorch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+_PARTS = {
+    ".layer.": ".layer_",
+    ".": "/",
+    "LayerNorm/weight": "LayerNorm/gamma",
+    "LayerNorm/bias": "LayerNorm/beta",
+    "_embeddings/weight": "_embeddings",
+    "classifier/weight": "output_weights",
+    "classifier/bias": "output_bias",
+}
+
+
+def take_weights(model: Any, path: Path) -> None:
+    """Puts the arrays of a .npz, by the original's names, into a model.
+
+    What the file does not have, a new head for instance, stays as it is in the model.
+
+    Raises:
+        KeyError: it lacks a weight of the encoder.
+    """
+    values = np.load(path)
+    state = model.state_dict()
+    for name, target in state.items():
+        if name.endswith("position_ids"):
+            continue
+        stored = name
+        for theirs, original in _PARTS.items():
+            stored = stored.replace(theirs, original)
+        is_kernel = stored.endswith("/weight")
+        stored = stored.replace("/weight", "/kernel")
+        if stored in values or name.startswith("bert."):
+            value = values[stored]
+            target.copy_(torch.tensor(value.T if is_kernel else value))
+    model.load_state_dict(state)
