@@ -127,6 +127,20 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             )
         ]
 
+    def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
+        """`adam_m` and `adam_v` of a variable, or None when its update is not Adam's as it is here.
+
+        Then nothing but `update_step` knows it: there is a correction of the bias, or LAMB's scale.
+        """
+        if type(self) is not AdamWeightDecay or self.bias_correction:
+            return None
+        index = self._get_variable_index(variable)
+        return self.adam_m[index], self.adam_v[index]
+
+    def decay_rate(self, variable: Any) -> float:
+        """The share of a variable that an update takes off, for a learning rate of 1."""
+        return self.weight_decay_rate if self._decays[self._get_variable_index(variable)] else 0.0
+
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """One update of one variable."""
         index = self._get_variable_index(variable)

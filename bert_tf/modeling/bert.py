@@ -10,6 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
 from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
+from bert_tf.modeling.token_rows import TokenRows
 
 
 class ConfiguredModel(keras.Model):
@@ -137,7 +138,9 @@ class BertModel(ConfiguredModel):
         Args:
             inputs: `input_ids` [B, S], ids of word pieces; optional `input_mask` [B, S], 1 for
                 tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
-                default zeros. Other keys are ignored, labels for instance.
+                default zeros; optional `token_positions` int32 [T], see `TokenRows`: the encoder
+                then computes nothing for other positions, whose outputs are 0. Other keys are
+                ignored, labels for instance.
             training: whether dropout is on.
             dropout_seed: int32 [2], which decides what is dropped; by default the model draws one.
             return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
@@ -161,13 +164,22 @@ class BertModel(ConfiguredModel):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
+        token_rows, hidden = None, embedding_output
+        if "token_positions" in inputs:
+            heads = self.config.num_attention_heads
+            token_rows = TokenRows(input_mask, inputs["token_positions"], heads)
+            hidden = token_rows.strip(embedding_output)
         layers, attention_probs = self.encoder(
-            embedding_output,
+            hidden,
             attention_mask,
             seeds[1],
             training=training,
             return_attention_probs=return_attention_probs,
+            token_rows=token_rows,
         )
+        if token_rows:
+            # Of a compiled function only what is used is computed.
+            layers = [token_rows.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,
             "all_encoder_layers": layers,

@@ -73,7 +73,8 @@ class BertEmbeddings(keras.layers.Layer):
         segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         embeddings = words + segments + positions[None, :, :]
-        return self.dropout(self.layer_norm(embeddings), dropout_seed, training=training)
+        normal = self.layer_norm(embeddings, training=training)
+        return self.dropout(normal, dropout_seed, training=training)
 
 
 def _one_hot_lookup(table: Any, ids: Any) -> Any:

@@ -10,6 +10,7 @@ Shapes are written with these letters, here and in the other files of the model:
     I  intermediate width of the feed-forward layer
     V  vocabulary   rows of the word embedding table
     P  predictions  masked positions in a row
+    T  tokens       of a batch, padding left out
 
 A layer carries the name of the original's variable scope, so that a variable's path is its name
 in `bert_model.ckpt`. Every layer builds its children in `build`: a child that is built only by its
@@ -25,7 +26,9 @@ import keras
 from keras import ops
 
 from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
+from bert_tf.modeling.token_rows import TokenRows
 
 # What the mask adds to the scores of padding. Not minus infinity: a row that is all padding
 # then has the unmasked distribution, as in the original.
@@ -92,8 +95,26 @@ class FlatDense(keras.layers.Dense):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[.., in] -> [.., units]."""
         shape = ops.shape(inputs)
-        outputs = super().call(ops.reshape(inputs, (-1, shape[-1])), training=training)
-        return ops.reshape(outputs, (*shape[:-1], self.units))
+        outputs = ops.matmul(ops.reshape(inputs, (-1, shape[-1])), self.kernel) + self.bias
+        # In inference TensorFlow knows gelu as it is defined, and computes it with the product.
+        activation = gradients.gelu if training and self.activation is gelu else self.activation
+        return ops.reshape(activation(outputs), (*shape[:-1], self.units))
+
+
+class LayerNorm(keras.layers.LayerNormalization):
+    """Layer normalization over the last axis, in float32, under the original's scope name."""
+
+    def __init__(self, dtype: Any = None) -> None:
+        super().__init__(epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype)
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[.., H] -> [.., H]."""
+        if not training:
+            return super().call(inputs)
+        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
+        inputs = ops.cast(inputs, "float32")
+        outputs = gradients.layer_norm(inputs, gamma, beta, LAYER_NORM_EPSILON)
+        return ops.cast(outputs, self.compute_dtype)
 
 
 def dense_layer(
@@ -109,17 +130,12 @@ def dense_layer(
     )
 
 
-def layer_norm_layer(dtype: Any) -> keras.layers.LayerNormalization:
-    """Layer normalization over the last axis, under the original's scope name and epsilon.
-
-    Its weights stay in float32, in which it is computed, in a model whose weights do not.
-    """
+def layer_norm_layer(dtype: Any) -> LayerNorm:
+    """Layer normalization whose weights stay in float32 in a model whose weights do not."""
     policy = keras.dtype_policies.get(dtype)
     if policy.variable_dtype in ("bfloat16", "float16"):
         dtype = f"mixed_{policy.variable_dtype}"
-    return keras.layers.LayerNormalization(
-        epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype
-    )
+    return LayerNorm(dtype)
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:
@@ -161,23 +177,34 @@ class SelfAttention(keras.layers.Layer):
         dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
+        token_rows: TokenRows | None = None,
     ) -> Any:
-        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for."""
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for.
+
+        With `token_rows` [T, H] -> [T, H].
+        """
+        split_heads = token_rows.split_heads if token_rows else self._split_heads
+        merge_heads = token_rows.merge_heads if token_rows else _merge_heads
         # Scaling the queries instead of the scores: the same product, S / D times less work.
-        query = self._split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
-        key = self._split_heads(self.key(hidden))  # [B, N, S, D]
-        value = self._split_heads(self.value(hidden))  # [B, N, S, D]
+        query = split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
+        key = split_heads(self.key(hidden))  # [B, N, S, D]
+        value = split_heads(self.value(hidden))  # [B, N, S, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_mask
         probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
         context = ops.matmul(self.dropout(probabilities, dropout_seed, training=training), value)
-        context = ops.transpose(context, (0, 2, 1, 3))  # [B, S, N, D]
-        context = ops.reshape(context, ops.shape(hidden))
+        context = merge_heads(context)
         return (context, probabilities) if return_attention_probs else context
 
     def _split_heads(self, x: Any) -> Any:
         batch, length = ops.shape(x)[:2]
         x = ops.reshape(x, (batch, length, self.num_heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))  # [B, N, S, D]
+
+
+def _merge_heads(x: Any) -> Any:
+    x = ops.transpose(x, (0, 2, 1, 3))  # [B, S, N, D]
+    batch, length, heads, size = ops.shape(x)
+    return ops.reshape(x, (batch, length, heads * size))
 
 
 class ResidualOutput(keras.layers.Layer):
@@ -199,7 +226,7 @@ class ResidualOutput(keras.layers.Layer):
     ) -> Any:
         """[B, S, input width] and [B, S, H] -> [B, S, H]."""
         dropped = self.dropout(self.dense(x), dropout_seed, training=training)
-        return self.layer_norm(dropped + residual)
+        return self.layer_norm(dropped + residual, training=training)
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -235,8 +262,12 @@ class TransformerLayer(keras.layers.Layer):
         dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
+        token_rows: TokenRows | None = None,
     ) -> Any:
-        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for."""
+        """[B, S, H] and the added mask [B, 1, 1, S] -> [B, S, H], and [B, N, S, S] if asked for.
+
+        With `token_rows` [T, H] -> [T, H].
+        """
         seeds = [None] * 3 if dropout_seed is None else [fold_in(dropout_seed, i) for i in range(3)]
         context = self.attention(
             hidden,
@@ -244,12 +275,13 @@ class TransformerLayer(keras.layers.Layer):
             seeds[0],
             training=training,
             return_attention_probs=return_attention_probs,
+            token_rows=token_rows,
         )
         probabilities = None
         if return_attention_probs:
             context, probabilities = context
         attended = self.attention_output(context, hidden, seeds[1], training=training)  # [B, S, H]
-        intermediate = self.intermediate(attended)  # [B, S, I]
+        intermediate = self.intermediate(attended, training=training)  # [B, S, I]
         output = self.feed_forward_output(intermediate, attended, seeds[2], training=training)
         return (output, probabilities) if return_attention_probs else output
 
@@ -284,8 +316,12 @@ class Encoder(keras.layers.Layer):
         dropout_seed: Any = None,
         training: bool | None = None,
         return_attention_probs: bool = False,
+        token_rows: TokenRows | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """[B, S, H] -> the outputs [B, S, H] of all layers, and their [B, N, S, S] if asked for."""
+        """[B, S, H] -> the outputs [B, S, H] of all layers, and their [B, N, S, S] if asked for.
+
+        With `token_rows` [T, H] -> [T, H].
+        """
         outputs, all_probabilities = [], []
         for index, layer in enumerate(self.transformer_layers):
             run = functools.partial(
@@ -294,6 +330,7 @@ class Encoder(keras.layers.Layer):
                 dropout_seed=None if dropout_seed is None else fold_in(dropout_seed, index),
                 training=training,
                 return_attention_probs=return_attention_probs,
+                token_rows=token_rows,
             )
             if self.recompute_layers and training:
                 run = keras.remat(run)

@@ -231,6 +231,8 @@ class Engine:
         step_options = training.StepOptions(
             seed=options.random_seed,
             jit_compile=self.jit_compile,
+            # Not measured on GPUs; on TPUs shapes are fixed.
+            skip_padding=not (self.fixed_shapes or self.devices.has_gpus),
             accumulation_steps=options.gradient_accumulation_steps,
             clip_per_replica=options.gradient_clip_scope == "replica",
         )

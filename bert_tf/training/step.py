@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training.precision import LossScale
+from bert_tf.training.update import update_variable
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -51,6 +52,8 @@ class StepOptions:
     Attributes:
         seed: of dropout.
         jit_compile: by XLA.
+        skip_padding: nothing is computed for padding; not with `jit_compile`, for each number of
+            tokens is a shape of its own.
         accumulation_steps: pieces that a replica's part of the batch is computed in, one after the
             other; must divide its rows, whose number must be known.
         clip_per_replica: each replica clips its own gradient, as on the original's TPUs, instead
@@ -59,6 +62,7 @@ class StepOptions:
 
     seed: int = 0
     jit_compile: bool = False
+    skip_padding: bool = False
     accumulation_steps: int = 1
     clip_per_replica: bool = False
 
@@ -193,6 +197,8 @@ class _Replica:
     def _piece(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
+        if self.options.skip_padding:
+            batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
             outputs = self.model(batch, training=True, dropout_seed=seed)
             share = self.loss.share(outputs, batch, totals)
@@ -227,11 +233,11 @@ class _Replica:
     ) -> None:
         def update(variable: Any, gradient: Any, rate: Any, norm: Any) -> None:
             if self.loss_scale is None:
-                self.optimizer.update_step(gradient, variable, rate)
+                update_variable(self.optimizer, gradient, variable, rate)
                 return
 
             def changed() -> tf.Tensor:
-                self.optimizer.update_step(gradient, variable, rate)
+                update_variable(self.optimizer, gradient, variable, rate)
                 return tf.constant(True)
 
             tf.cond(tf.math.is_finite(norm), changed, lambda: tf.constant(False))
@@ -242,6 +248,14 @@ class _Replica:
             # What the loss does not depend on is not changed, by weight decay neither.
             if not untouched:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
+
+
+def with_token_positions(batch: Batch) -> Batch:
+    """A batch with `token_positions`, for the encoder to compute nothing for padding."""
+    mask = tf.reshape(batch["input_mask"], [-1])
+    # A batch that is all padding, for one of several devices say, still has a token.
+    is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
+    return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}
 
 
 def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:

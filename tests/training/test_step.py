@@ -23,9 +23,16 @@ from tests.training.helpers import (
 )
 
 
-def _steps(model, optimizer, loss_fn, batches, first, last):
+def _steps(
+    model,
+    optimizer,
+    loss_fn,
+    batches,
+    first,
+    last,
+    options=training.StepOptions(),  # noqa: B008
+):
     """Losses and learning rates of some steps."""
-    options = training.StepOptions()
     step = training.make_train_step(model, optimizer, as_loss(loss_fn), STRATEGY, options)
     figures = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
     return [[float(figure[name]) for figure in figures] for name in ("loss", "learning_rate")]
@@ -47,14 +54,17 @@ def compare_with_dense_golden(values, expected):
     assert len(finals) > 20
 
 
-@pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
-def test_classifier_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
+@pytest.mark.parametrize(
+    ("use_one_hot_embeddings", "skip_padding"), [(False, False), (True, False), (False, True)]
+)
+def test_classifier_steps_equal_the_original(use_one_hot_embeddings, skip_padding, tmp_path):
     case = np.load(golden("training/classifier_10steps.npz"))
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
-    losses, rates = _steps(model, optimizer, classifier_loss, batches_of(case), 0, 10)
+    options = training.StepOptions(skip_padding=skip_padding)
+    losses, rates = _steps(model, optimizer, classifier_loss, batches_of(case), 0, 10, options)
     np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
     np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
@@ -185,8 +195,10 @@ def _pretraining_loss_by_shares():
         training.StepOptions(accumulation_steps=2),
         training.StepOptions(accumulation_steps=4, jit_compile=True),
         training.StepOptions(jit_compile=True),
+        training.StepOptions(skip_padding=True),
+        training.StepOptions(skip_padding=True, accumulation_steps=2),
     ],
-    ids=["2 pieces", "4 pieces with XLA", "XLA"],
+    ids=["2 pieces", "4 pieces with XLA", "XLA", "no padding", "2 pieces without padding"],
 )
 def test_pieces_and_xla_give_what_the_plain_step_gives(options):
     batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))

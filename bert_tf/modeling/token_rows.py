@@ -1,0 +1,83 @@
+"""A batch as its tokens, one behind the other, without the padding between them.
+
+Everything in the encoder but attention sees one token at a time, and what is computed for padding
+is read by nobody. Rows of MRPC have 53 tokens on average, the longest of 32 has 80 or so. `T`
+stands for the number of tokens of a batch (the other letters: see `layers.py`).
+"""
+
+from typing import Any
+
+from keras import ops
+
+
+class TokenRows:
+    """Where the tokens of a batch are, and ways between its two forms, [B, S, ..] and [T, ..].
+
+    Args:
+        input_mask: [B, S], 1 for tokens.
+        token_positions: int32 [T], where tokens are in the flat batch [B S], in order; at least
+            one.
+        num_heads: N.
+    """
+
+    def __init__(self, input_mask: Any, token_positions: Any, num_heads: int) -> None:
+        batch, length = self.shape = ops.shape(input_mask)[:2]
+        self.num_heads = num_heads
+        self.positions = ops.cast(token_positions, "int32")
+        numbers = ops.arange(ops.shape(self.positions)[0], dtype="int32")
+        where = self.positions[:, None]
+        # For each place of the batch its token. Padding has the first one's number: what is taken
+        # from there is masked, by attention or here.
+        self.tokens = ops.scatter(where, numbers, (batch * length,))
+        self.is_token = ops.scatter(where, ops.ones_like(numbers), (batch * length,))
+        heads = ops.arange(num_heads, dtype="int32")
+        # With heads: [B N S] numbers of [T N] tokens, and their [T N] places in [B N S].
+        tokens = ops.reshape(self.tokens, (batch, 1, length)) * num_heads
+        self.head_tokens = ops.reshape(tokens + heads[None, :, None], (-1,))
+        rows, columns = self.positions // length, self.positions % length
+        places = (rows[:, None] * num_heads + heads[None, :]) * length + columns[:, None]
+        self.head_positions = ops.reshape(places, (-1,))
+        is_token = ops.reshape(self.is_token, (batch, 1, length, 1))
+        self.is_head_token = ops.reshape(ops.tile(is_token, (1, num_heads, 1, 1)), (-1, 1))
+
+    def strip(self, x: Any) -> Any:
+        """[B, S, H] -> [T, H]."""
+        flat = ops.reshape(x, (-1, x.shape[-1]))
+        return _move(flat, self.positions, self.tokens, self.is_token[:, None])
+
+    def pad(self, x: Any) -> Any:
+        """[T, H] -> [B, S, H], 0 at padding."""
+        padded = _move(x, self.tokens, self.positions)
+        padded = padded * ops.cast(self.is_token, x.dtype)[:, None]
+        return ops.reshape(padded, (*self.shape, x.shape[-1]))
+
+    def split_heads(self, x: Any) -> Any:
+        """[T, H] -> [B, N, S, D]; at padding there is what the mask of attention has to hide."""
+        size = x.shape[-1] // self.num_heads
+        heads = _move(ops.reshape(x, (-1, size)), self.head_tokens, self.head_positions)
+        return ops.reshape(heads, (self.shape[0], self.num_heads, self.shape[1], size))
+
+    def merge_heads(self, x: Any) -> Any:
+        """[B, N, S, D] -> [T, H]."""
+        size = x.shape[-1]
+        flat = ops.reshape(x, (-1, size))
+        tokens = _move(flat, self.head_positions, self.head_tokens, self.is_head_token)
+        return ops.reshape(tokens, (-1, self.num_heads * size))
+
+
+def _move(x: Any, there: Any, back: Any, kept: Any = None) -> Any:
+    """Rows `there` of `x`; their gradient is moved `back`, to the rows that are `kept`.
+
+    The gradient of a look-up is a sum for each row, as one may have been looked up several times;
+    here none is, and another look-up does.
+    """
+
+    @ops.custom_gradient
+    def run(x: Any) -> Any:
+        def gradient(*upstream: Any) -> Any:
+            found = ops.take(upstream[0], back, axis=0)
+            return found if kept is None else found * ops.cast(kept, found.dtype)
+
+        return ops.take(x, there, axis=0), gradient
+
+    return run(x)

@@ -1,0 +1,75 @@
+"""Gradients that are written out, against those that TensorFlow derives, in float64."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.modeling import gradients, layers
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(scale=2.0, size=(3, 7, 32))
+UPSTREAM = RNG.normal(size=X.shape)
+GAMMA, BETA = RNG.normal(size=(2, 32))
+
+
+def _value_and_gradients(function, *arguments, dtype):
+    tensors = [tf.constant(argument, dtype) for argument in arguments]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        value = function(*tensors)
+        loss = tf.reduce_sum(value * tf.constant(UPSTREAM, dtype))
+    return [value, *tape.gradient(loss, tensors)]
+
+
+def _plain_norm(x, gamma, beta):
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
+    return (x - mean) / tf.sqrt(variance + 1e-12) * gamma + beta
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("ours", "derived", "arguments"),
+    [
+        (gradients.gelu, lambda x: tf.nn.gelu(x, approximate=True), [X]),
+        (lambda *a: gradients.layer_norm(*a, 1e-12), _plain_norm, [X, GAMMA, BETA]),
+    ],
+    ids=["gelu", "layer_norm"],
+)
+def test_values_and_gradients(ours, derived, arguments, compiled):
+    if compiled:
+        ours = tf.function(ours)
+    found = _value_and_gradients(ours, *arguments, dtype="float32")
+    expected = _value_and_gradients(derived, *arguments, dtype="float64")
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-6)
+
+
+def test_training_takes_them(monkeypatch):
+    used = set()
+    for name in ("gelu", "layer_norm"):
+        function = getattr(gradients, name)
+
+        def noted(*arguments, name=name, function=function):
+            used.add(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(gradients, name, noted)
+    layer = layers.FlatDense(32, activation=layers.gelu)
+    norm = layers.layer_norm_layer("float32")
+    plain = norm(layer(X))
+    assert not used
+    trained = norm(layer(X, training=True), training=True)
+    assert used == {"gelu", "layer_norm"}
+    np.testing.assert_allclose(trained, plain, atol=5e-6)
+
+
+def test_normalization_of_bfloat16_is_computed_in_float32():
+    norm = layers.layer_norm_layer("mixed_bfloat16")
+    x = keras.ops.cast(X, "bfloat16")
+    for training in (False, True):
+        found = norm(x, training=training)
+        assert found.dtype == "bfloat16"
+        exact = _plain_norm(np.asarray(x, "float64"), 1.0, 0.0)
+        np.testing.assert_allclose(np.asarray(found, "float32"), exact, atol=0.02)

@@ -1,0 +1,87 @@
+"""Nothing is computed for padding, and everything else is as if it were."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.modeling import BertClassifier, BertConfig, BertTokenClassifier
+from bert_tf.modeling.token_rows import TokenRows
+from bert_tf.training.step import with_token_positions
+
+SMALL = BertConfig(
+    99,
+    32,
+    3,
+    4,
+    37,
+    max_position_embeddings=16,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 1, 0]], "int32")
+
+
+def _rows(mask, heads=2):
+    positions = with_token_positions({"input_mask": tf.constant(mask)})["token_positions"]
+    return TokenRows(tf.constant(mask), positions, heads)
+
+
+def test_there_and_back():
+    rows, x = _rows(MASK), np.random.default_rng(1).normal(size=(4, 4, 6)).astype("float32")
+    stripped = rows.strip(tf.constant(x))
+    np.testing.assert_array_equal(stripped, x[MASK == 1])
+    np.testing.assert_array_equal(rows.pad(stripped), x * MASK[:, :, None])
+    heads = np.asarray(rows.split_heads(stripped))
+    expected = x.reshape(4, 4, 2, 3).transpose(0, 2, 1, 3)
+    hidden = MASK[:, None, :, None] == 0
+    np.testing.assert_array_equal(np.where(hidden, 0, heads), np.where(hidden, 0, expected))
+    np.testing.assert_array_equal(rows.merge_heads(heads), stripped)
+
+
+def test_a_batch_without_tokens_has_one():
+    rows = _rows(np.zeros((2, 3), "int32"))
+    assert np.asarray(rows.positions).tolist() == [0]
+    assert rows.strip(tf.zeros((2, 3, 4))).shape == (1, 4)
+
+
+@functools.cache
+def _model(kind):
+    return kind(SMALL, 3)
+
+
+def _outputs_and_gradients(model, batch, weights):
+    with tf.GradientTape() as tape:
+        # Without the dropout of the head, which is on in training whatever the configuration says.
+        model.dropout.rate = 0.0
+        logits = model(batch, training=True)["logits"]
+        loss = tf.reduce_sum(logits**2 * weights)
+    variables = [variable.value for variable in model.trainable_variables]
+    return logits, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+
+@settings(max_examples=12)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=4), st.booleans(), st.data())
+def test_tokens_and_gradients_are_those_of_padded_rows(lengths, of_tokens, data):
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    mask = (np.arange(8) < np.array(lengths)[:, None]).astype("int32")
+    shape = mask.shape
+    batch = {
+        "input_ids": tf.constant(rng.integers(0, 99, shape), tf.int32),
+        "input_mask": tf.constant(mask),
+        "segment_ids": tf.constant(rng.integers(0, 2, shape), tf.int32),
+    }
+    # Rows without any token have no say in the loss: what stands there is made up.
+    weights = mask if of_tokens else mask[:, 0]
+    weights = tf.constant(weights[..., None], tf.float32) * [1.0, 2.0, 3.0]
+    model = _model(BertTokenClassifier if of_tokens else BertClassifier)
+    logits, gradients = _outputs_and_gradients(model, batch, weights)
+    batch = with_token_positions(batch)
+    stripped_logits, stripped = _outputs_and_gradients(model, batch, weights)
+    counts = tf.cast(weights > 0, tf.float32)
+    np.testing.assert_allclose(stripped_logits * counts, logits * counts, atol=1e-6)
+    for ours, theirs in zip(stripped, gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
