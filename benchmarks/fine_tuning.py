@@ -1,15 +1,15 @@
 """Fine-tuning BERT on MRPC, rows/s, beside Hugging Face's BERT on PyTorch, with the same weights.
 
 usage: python benchmarks/fine_tuning.py --vocab_file=FILE --data_dir=MRPC [--precision=bfloat16]
-           [--release=uncased_L-12_H-768_A-12] [--rows=192] [--rounds=5]
+           [--release=uncased_L-12_H-768_A-12] [--rows=192] [--full_rows] [--rounds=5]
 
 Sizes are those of a published model, weights are random: they are not what takes the time. Ours
 with default flags cuts a batch behind its longest text; best flags are --length_grouping=true.
 Theirs are padded to --max_seq_length, as in the example run_glue.py, or to the longest text of a
 batch, as with DataCollatorWithPadding; AdamW, gradients clipped to a norm of 1. Logits of the first
 batch are compared. Default against padded, then best against dynamic, two processes in turn (four
-would need 30 GB for BERT-base), over the same rows, which are tokenized before. Needs torch and
-transformers.
+would need 30 GB for BERT-base), over the same rows, which are tokenized before. Memory is the most
+that a process has had. Needs torch and transformers.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import itertools
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,20 @@ def theirs(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     return make_work(folder, BATCH, RATE, precision, name, padded=THEIRS[name])
 
 
+def timed(
+    make: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
+) -> Callable[[], tuple[float, int]]:
+    """Gives the seconds of a piece of work, and the most memory that its process has had."""
+    work = make(folder, precision, name)
+
+    def measured() -> tuple[float, int]:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start, timing.peak_bytes()
+
+    return measured
+
+
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes rows, weights and configuration for both."""
     # Only here: PyTorch and TensorFlow do not always get along in one process.
@@ -116,6 +131,8 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     found = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     rows = {feature.name: found[feature.name] for feature in features}
+    if args.full_rows:
+        fill(rows)
     write_records(str(folder / "train.tf_record"), features, [rows])
     np.savez(folder / "rows.npz", **rows)
     config = releases.named(args.release).config()
@@ -127,32 +144,48 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     np.savez(folder / "weights.npz", **values)
 
 
-def main() -> None:
-    """Compares, times, prints and writes the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def fill(rows: dict[str, np.ndarray]) -> None:
+    """Puts tokens where there is padding, again and again those of the row."""
+    for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
+        ids[:] = np.resize(ids[: mask.sum()], len(ids))
+        mask[:] = 1
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """The flags that say what is trained on."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
     parser.add_argument("--release", default="uncased_L-12_H-768_A-12")
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--rows", type=int, default=192)
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--full_rows", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
+    return parser
+
+
+def main() -> None:
+    """Compares, times, prints and writes the figures."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         # Where this process has TensorFlow, its memory is not free for the others.
         timing.in_a_process(write_inputs, folder, args)
-        seconds: dict[str, list[float]] = {}
+        found: dict[str, list[Any]] = {}
         for pair in PAIRS:
             makers = {
                 name: functools.partial(
-                    ours if name in OURS else theirs, folder, args.precision, name
+                    timed, ours if name in OURS else theirs, folder, args.precision, name
                 )
                 for name in pair
             }
-            seconds |= timing.interleaved_processes(makers, args.rounds)
-        logits = {name: np.load(folder / f"{name}.npy") for name in seconds}
+            found |= timing.interleaved_figures(makers, args.rounds)
+        logits = {name: np.load(folder / f"{name}.npy") for name in found}
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
+    seconds = {name: [row[0] for row in rows] for name, rows in found.items()}
+    gigabytes = {name: rows[-1][1] / 1e9 for name, rows in found.items()}
     first = logits["bert_tf"]
     difference = max(float(np.abs(first - found).max()) for found in logits.values())
     same = difference < (1e-4 if args.precision == "float32" else 5e-2)
@@ -170,6 +203,11 @@ def main() -> None:
         },
         "times faster": {
             f"{mine} than {other}": round(timing.ratio(seconds[other], seconds[mine]), 2)
+            for mine, other in PAIRS
+        },
+        "GB at most": {name: round(peak, 2) for name, peak in gigabytes.items()},
+        "times less memory": {
+            f"{mine} than {other}": round(gigabytes[other] / gigabytes[mine], 2)
             for mine, other in PAIRS
         },
     }

@@ -1,6 +1,7 @@
 """What the benchmarks share: interleaved timing, and results with versions and machine."""
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import multiprocessing
@@ -47,6 +48,21 @@ def interleaved_processes(
         makers: by name, to be pickled: each makes a piece of work, in its process.
         rounds: how often each is timed.
     """
+    return interleaved_figures(
+        {name: functools.partial(_timed, make) for name, make in makers.items()}, rounds
+    )
+
+
+def interleaved_figures(
+    makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
+) -> dict[str, list[Any]]:
+    """What pieces of work that measure something find, round by round, each in its process.
+
+    Args:
+        makers: by name, to be pickled: each makes a piece of work, in its process. It is done once
+            before, for what is only made once.
+        rounds: how often each is done.
+    """
 
     def receive(name: str) -> Any:
         try:
@@ -55,7 +71,7 @@ def interleaved_processes(
             sys.exit(f"{name}: its process has ended, see above")
 
     context = multiprocessing.get_context("spawn")
-    seconds: dict[str, list[float]] = {name: [] for name in makers}
+    figures: dict[str, list[Any]] = {name: [] for name in makers}
     connections: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         for name, make in makers.items():
@@ -69,8 +85,8 @@ def interleaved_processes(
         for _ in range(rounds):
             for name, connection in connections.items():
                 connection.send(None)
-                seconds[name].append(receive(name))
-    return seconds
+                figures[name].append(receive(name))
+    return figures
 
 
 def in_a_process(work: Callable[..., Any], *arguments: Any) -> None:
@@ -91,9 +107,24 @@ def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
             connection.recv()
         except EOFError:
             return
+        connection.send(work())
+
+
+def _timed(make: Callable[[], Callable[[], Any]]) -> Callable[[], float]:
+    work = make()
+
+    def timed() -> float:
         start = time.perf_counter()
         work()
-        connection.send(time.perf_counter() - start)
+        return time.perf_counter() - start
+
+    return timed
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had, as the system counts it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) * 1024  # type: ignore[index]
 
 
 def require(is_so: bool, what: str) -> None:

@@ -232,7 +232,7 @@ def _assign(
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
         # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
-        if value.dtype.kind not in "fV" or not np.isfinite(value.astype(np.float32)).all():
+        if value.dtype.kind not in "fV" or not np.isfinite(value.astype(np.float32, copy=False)).all():
             raise UserError(
                 f"{name} in the checkpoint {prefix} is not made of finite numbers "
                 f"({value.dtype}): the checkpoint is of no use"

@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
 from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
-from bert_tf.modeling.token_rows import TokenRows
+from bert_tf.modeling.rows import PaddedRows, TokenRows
 
 
 class ConfiguredModel(keras.Model):
@@ -23,6 +23,8 @@ class ConfiguredModel(keras.Model):
         config: sizes and rates; copied.
         use_one_hot_embeddings: see `BertEmbeddings`.
         recompute_layers: see `Encoder`.
+        blank_encoder: the encoder starts from zeros, which is faster than from random values, for
+            weights that are about to be loaded.
     """
 
     def __init__(
@@ -30,10 +32,14 @@ class ConfiguredModel(keras.Model):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
+        self._encoder_config = copy.deepcopy(config)
+        if blank_encoder:
+            self._encoder_config.initializer_range = 0.0
         self.use_one_hot_embeddings = use_one_hot_embeddings
         self.recompute_layers = recompute_layers
         self.seed_generator = keras.random.SeedGenerator()
@@ -98,6 +104,7 @@ class BertModel(ConfiguredModel):
         use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
         recompute_layers: in training, compute the inside of each layer a second time rather than
             keep it.
+        blank_encoder: start from zeros.
         name: scope of the variables.
     """
 
@@ -106,15 +113,17 @@ class BertModel(ConfiguredModel):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         name: str = "bert",
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, name=name, **kwargs)
-        self.embeddings = BertEmbeddings(
-            self.config, use_one_hot_embeddings, dtype=self.dtype_policy
+        super().__init__(
+            config, use_one_hot_embeddings, recompute_layers, blank_encoder, name=name, **kwargs
         )
-        self.encoder = Encoder(self.config, recompute_layers, dtype=self.dtype_policy)
-        self.pooler = Pooler(self.config, dtype=self.dtype_policy)
+        start, dtype = self._encoder_config, self.dtype_policy
+        self.embeddings = BertEmbeddings(start, use_one_hot_embeddings, dtype=dtype)
+        self.encoder = Encoder(start, recompute_layers, dtype=dtype)
+        self.pooler = Pooler(start, dtype=dtype)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -164,22 +173,21 @@ class BertModel(ConfiguredModel):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
-        token_rows, hidden = None, embedding_output
+        heads = self.config.num_attention_heads
         if "token_positions" in inputs:
-            heads = self.config.num_attention_heads
-            token_rows = TokenRows(input_mask, inputs["token_positions"], heads)
-            hidden = token_rows.strip(embedding_output)
+            rows = TokenRows(input_mask, heads, inputs["token_positions"])
+        else:
+            rows = PaddedRows(input_mask, heads)
         layers, attention_probs = self.encoder(
-            hidden,
+            rows.strip(embedding_output),
             attention_mask,
             seeds[1],
+            rows=rows,
             training=training,
             return_attention_probs=return_attention_probs,
-            token_rows=token_rows,
         )
-        if token_rows:
-            # Of a compiled function only what is used is computed.
-            layers = [token_rows.pad(layer) for layer in layers]
+        # Of a compiled function only what is used is computed.
+        layers = [rows.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,
             "all_encoder_layers": layers,

@@ -108,11 +108,16 @@ class _EncoderWithHead(ConfiguredModel):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
         self.bert = BertModel(
-            self.config, use_one_hot_embeddings, recompute_layers, dtype=self.dtype_policy
+            self.config,
+            use_one_hot_embeddings,
+            recompute_layers,
+            blank_encoder,
+            dtype=self.dtype_policy,
         )
         self.bert.pooler.trainable = self.trains_pooler
 
@@ -134,9 +139,10 @@ class _LabelModel(_EncoderWithHead):
         num_labels: int,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
@@ -168,6 +174,7 @@ class BertClassifier(_LabelModel):
         num_labels: L.
         use_one_hot_embeddings: see `BertModel`.
         recompute_layers: see `BertModel`.
+        blank_encoder: see `BertModel`.
     """
 
     def call(
@@ -186,6 +193,7 @@ class BertTokenClassifier(_LabelModel):
         num_labels: L.
         use_one_hot_embeddings: see `BertModel`.
         recompute_layers: see `BertModel`.
+        blank_encoder: see `BertModel`.
     """
 
     trains_pooler = False
@@ -205,6 +213,7 @@ class BertSpanLabeler(_EncoderWithHead):
         config: sizes and rates of the encoder.
         use_one_hot_embeddings: see `BertModel`.
         recompute_layers: see `BertModel`.
+        blank_encoder: see `BertModel`.
     """
 
     trains_pooler = False
@@ -214,9 +223,10 @@ class BertSpanLabeler(_EncoderWithHead):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
         self.head = LinearHead(2, name="squad", dtype=self.dtype_policy)
         with keras.name_scope("cls"):
             self.head.build(self._sequence_shape)
@@ -239,6 +249,7 @@ class BertPretrainer(_EncoderWithHead):
         config: sizes and rates of the encoder.
         use_one_hot_embeddings: see `BertModel`.
         recompute_layers: see `BertModel`.
+        blank_encoder: see `BertModel`.
     """
 
     def __init__(
@@ -246,9 +257,10 @@ class BertPretrainer(_EncoderWithHead):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
+        blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, **kwargs)
+        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
         self.masked_lm = MaskedLMHead(self.config, dtype=self.dtype_policy)
         self.next_sentence = LinearHead(
             2, config.initializer_range, name="seq_relationship", dtype=self.dtype_policy

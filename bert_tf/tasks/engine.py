@@ -68,16 +68,23 @@ class Engine:
         if not devices.is_chief:
             speak_only_of_trouble()
 
-    def build_model(self, build: Callable[..., keras.Model], recompute_layers: bool) -> keras.Model:
+    def build_model(
+        self,
+        build: Callable[..., keras.Model],
+        recompute_layers: bool = False,
+        blank_encoder: bool = False,
+    ) -> keras.Model:
         """A model on the devices, described to the user.
 
         Args:
             build: takes the keyword arguments of `ConfiguredModel`.
             recompute_layers: see `Encoder`.
+            blank_encoder: a checkpoint follows, which always has the whole encoder.
         """
         with self.strategy.scope():
             model = build(
                 recompute_layers=recompute_layers,
+                blank_encoder=blank_encoder,
                 # The original looks words up by a matrix product on TPUs, where that is faster.
                 use_one_hot_embeddings=self.devices.kind == "tpu",
             )

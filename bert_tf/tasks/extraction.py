@@ -143,7 +143,7 @@ class Extractor:
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
         with training.explained_errors():
-            model = engine.build_model(build, recompute_layers=False)
+            model = engine.build_model(build, blank_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
             outputs_fn = _outputs_fn(self.layers, options.pooling)
             features = sequence_features(options.max_seq_length)

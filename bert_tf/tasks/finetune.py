@@ -102,7 +102,9 @@ def _run(
         records_dir: folder of the records.
     """
     keras.utils.set_random_seed(options.random_seed)
-    model = engine.build_model(task.build_model, options.recompute_layers)
+    model = engine.build_model(
+        task.build_model, options.recompute_layers, blank_encoder=bool(options.init_checkpoint)
+    )
     _freeze_layers(model, options.freeze_layers)
     if options.do_train:
         engine.check_training(model)

@@ -163,7 +163,7 @@ class MaskedWords:
             self._word_pieces = min(self._word_pieces, 1)
         with training.explained_errors():
             model = engine.build_model(
-                lambda **kwargs: BertPretrainer(config, **kwargs), recompute_layers=False
+                lambda **kwargs: BertPretrainer(config, **kwargs), blank_encoder=True
             )
             _require_head(restored := restore_from(model, options.init_checkpoint or ""))
             log.info("%s", restored.describe())

@@ -31,7 +31,7 @@ class TaskPredictor:
         engine.require_one_process()
         self._task = task
         with training.explained_errors():
-            model = engine.build_model(task.build_model, recompute_layers=False)
+            model = engine.build_model(task.build_model, blank_encoder=True)
             restore_trained(model, options.output_dir or "")
             # What the model takes; labels, which nobody knows, are none of it.
             features = [feature for feature in task.features("predict") if feature.per_token]

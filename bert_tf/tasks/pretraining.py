@@ -67,7 +67,9 @@ def _run(
 ) -> Results:
     keras.utils.set_random_seed(options.random_seed)
     model = engine.build_model(
-        lambda **kwargs: BertPretrainer(config, **kwargs), options.recompute_layers
+        lambda **kwargs: BertPretrainer(config, **kwargs),
+        options.recompute_layers,
+        blank_encoder=bool(options.init_checkpoint),
     )
     if options.do_train:
         engine.check_training(model)

@@ -47,8 +47,13 @@ def best_figure(best_metric: str, known: Any) -> str:
 
 
 def figure_in(metrics: Mapping[str, Any], figure: str) -> float:
-    """The value of a figure, whether its name begins with `eval_` or not."""
-    return float(metrics[figure if figure in metrics else f"eval_{figure}"])
+    """The value of a figure, whether its name begins with `eval_` or not.
+
+    Where there are both, `eval_loss` is the mean over the examples, and the original's `loss` over
+    the batches, the last of which may be a small one.
+    """
+    name = f"eval_{figure}"
+    return float(metrics[name if name in metrics else figure])
 
 
 def score_of(metrics: Mapping[str, Any], figure: str) -> float:

@@ -198,3 +198,19 @@ def test_callable_activation_cannot_be_saved(tmp_path):
     model = BertModel(BertConfig(9, 8, 1, 2, 8, hidden_act=abs))
     with pytest.raises(ValueError, match="hidden_act is a function"):
         model.save(tmp_path / "model.keras")
+
+
+def test_a_blank_encoder_has_zeros_and_a_head_as_ever():
+    found = []
+    for blank in (False, True):
+        keras.utils.set_random_seed(5)
+        model = BertClassifier(SMALL, 2, blank_encoder=blank)
+        found.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
+        assert model.config.initializer_range == model.bert.config.initializer_range == 0.02
+    plain, blank = found
+    kernels = [name for name in plain if "kernel" in name or name.endswith("_embeddings")]
+    assert len(kernels) == 3 + 6 * 5 + 1
+    for name, value in blank.items():
+        expected = np.zeros_like(value) if name in kernels else plain[name]
+        np.testing.assert_array_equal(value, expected, err_msg=name)
+    assert np.abs(blank["classifier/output_weights"]).max() > 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.modeling import BertClassifier, BertConfig, BertTokenClassifier
-from bert_tf.modeling.token_rows import TokenRows
+from bert_tf.modeling.rows import TokenRows
 from bert_tf.training.step import with_token_positions
 
 SMALL = BertConfig(
@@ -26,7 +26,7 @@ MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 1, 0]], "int32
 
 def _rows(mask, heads=2):
     positions = with_token_positions({"input_mask": tf.constant(mask)})["token_positions"]
-    return TokenRows(tf.constant(mask), positions, heads)
+    return TokenRows(tf.constant(mask), heads, positions)
 
 
 def test_there_and_back():

@@ -1,8 +1,8 @@
-"""A batch as its tokens, one behind the other, without the padding between them.
+"""The rows of a batch one behind the other: the form that the encoder computes in.
 
-Everything in the encoder but attention sees one token at a time, and what is computed for padding
-is read by nobody. Rows of MRPC have 53 tokens on average, the longest of 32 has 80 or so. `T`
-stands for the number of tokens of a batch (the other letters: see `layers.py`).
+Everything in it but attention sees one token at a time, and what is computed for padding is read by
+nobody: `TokenRows` leave it out. Rows of MRPC have 53 tokens on average, the longest of 32 has 80
+or so. `T` stands for the number of tokens that are computed (the other letters: see `layers.py`).
 """
 
 from typing import Any
@@ -10,19 +10,49 @@ from typing import Any
 from keras import ops
 
 
-class TokenRows:
-    """Where the tokens of a batch are, and ways between its two forms, [B, S, ..] and [T, ..].
+class PaddedRows:
+    """All tokens of a batch, padding included: T is B S.
 
     Args:
-        input_mask: [B, S], 1 for tokens.
-        token_positions: int32 [T], where tokens are in the flat batch [B S], in order; at least
-            one.
+        input_mask: [B, S].
         num_heads: N.
     """
 
-    def __init__(self, input_mask: Any, token_positions: Any, num_heads: int) -> None:
-        batch, length = self.shape = ops.shape(input_mask)[:2]
+    def __init__(self, input_mask: Any, num_heads: int) -> None:
+        self.shape = ops.shape(input_mask)[:2]
         self.num_heads = num_heads
+
+    def strip(self, x: Any) -> Any:
+        """[B, S, H] -> [T, H]."""
+        return ops.reshape(x, (-1, x.shape[-1]))
+
+    def pad(self, x: Any) -> Any:
+        """[T, H] -> [B, S, H]."""
+        return ops.reshape(x, (*self.shape, x.shape[-1]))
+
+    def split_heads(self, x: Any) -> Any:
+        """[T, H] -> [B, N, S, D]."""
+        size = x.shape[-1] // self.num_heads
+        return ops.transpose(ops.reshape(x, (*self.shape, self.num_heads, size)), (0, 2, 1, 3))
+
+    def merge_heads(self, x: Any) -> Any:
+        """[B, N, S, D] -> [T, H]."""
+        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, self.num_heads * x.shape[-1]))
+
+
+class TokenRows(PaddedRows):
+    """The tokens of a batch without the padding between them.
+
+    Args:
+        input_mask: [B, S], 1 for tokens.
+        num_heads: N.
+        token_positions: int32 [T], where tokens are in the flat batch [B S], in order; at least
+            one.
+    """
+
+    def __init__(self, input_mask: Any, num_heads: int, token_positions: Any) -> None:
+        super().__init__(input_mask, num_heads)
+        batch, length = self.shape
         self.positions = ops.cast(token_positions, "int32")
         numbers = ops.arange(ops.shape(self.positions)[0], dtype="int32")
         where = self.positions[:, None]

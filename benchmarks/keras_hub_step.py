@@ -1,0 +1,143 @@
+"""Fine-tuning BERT, rows/s, beside KerasHub's BertTextClassifier on TensorFlow, same weights.
+
+usage: python benchmarks/keras_hub_step.py --vocab_file=FILE --data_dir=MRPC
+           [--release=uncased_L-12_H-768_A-12] [--rows=96] [--full_rows] [--rounds=5]
+
+Rows of MRPC in batches of 32, padded to 128 as KerasHub's preprocessor does; with --full_rows the
+padding is filled with tokens, so that there is nothing to skip. Theirs is `train_on_batch` of a
+classifier as it compiles itself; with the settings that TensorFlow starts with, and with oneDNN,
+which our scripts switch on. Ours has default flags. Logits of the first batch are compared, two
+processes in turn. Needs keras-hub.
+"""
+
+import functools
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks import fine_tuning, timing
+
+BATCH = fine_tuning.BATCH
+THEIRS = {"keras_hub": {}, "keras_hub with oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
+
+# Their names of layers -> ours.
+_NAMES = {
+    "token_embedding/embeddings": "bert/embeddings/word_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "segment_embedding/embeddings": "bert/embeddings/token_type_embeddings",
+    "embeddings_layer_norm": "bert/embeddings/LayerNorm",
+    "transformer_layer_": "bert/encoder/layer_",
+    "self_attention_layer/attention_output": "attention/output/dense",
+    "self_attention_layer_norm": "attention/output/LayerNorm",
+    "self_attention_layer": "attention/self",
+    "feedforward_layer_norm": "output/LayerNorm",
+    "feedforward_intermediate_dense": "intermediate/dense",
+    "feedforward_output_dense": "output/dense",
+    "pooled_dense": "bert/pooler/dense",
+    "logits/kernel": "output_weights",
+    "logits/bias": "output_bias",
+}
+
+
+def theirs(folder: Path, name: str) -> Callable[[], Any]:
+    """All rows once through the training step of the peer."""
+    os.environ.update(THEIRS[name], KERAS_BACKEND="tensorflow")
+    import keras_hub
+
+    from bert_tf.config import BertConfig
+
+    config = BertConfig.from_json_file(str(folder / "bert_config.json"))
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config.vocab_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
+        dropout=config.hidden_dropout_prob,
+        max_sequence_length=config.max_position_embeddings,
+        num_segments=config.type_vocab_size,
+    )
+    model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
+    take_weights(model, folder / "weights.npz")
+    rows = dict(np.load(folder / "rows.npz"))
+    inputs = {
+        "token_ids": rows["input_ids"],
+        "padding_mask": rows["input_mask"],
+        "segment_ids": rows["segment_ids"],
+    }
+    batches = [
+        ({key: value[first : first + BATCH] for key, value in inputs.items()}, labels)
+        for first in range(0, len(rows["input_ids"]), BATCH)
+        for labels in [rows["label_ids"][first : first + BATCH]]
+    ]
+    np.save(folder / f"{name}.npy", np.asarray(model(batches[0][0], training=False)))
+    endless = itertools.cycle(batches)
+
+    def work() -> None:
+        for _ in batches:
+            model.train_on_batch(*next(endless))
+
+    return work
+
+
+def take_weights(model: Any, path: Path) -> None:
+    """Puts our weights, by the original's names, into their classifier."""
+    values = np.load(path)
+    for variable in model.trainable_variables:
+        name = variable.path
+        for theirs, original in _NAMES.items():
+            name = name.replace(theirs, original)
+        value = values[name].T if name == "output_weights" else values[name]
+        variable.assign(value.reshape(variable.shape))
+
+
+def main() -> None:
+    """Compares, times, prints and writes the figures."""
+    parser = fine_tuning.arguments(__doc__.splitlines()[0])
+    parser.set_defaults(rows=96)
+    args = parser.parse_args()
+    mine = "bert_tf"
+    seconds: dict[str, list[float]] = {}
+    ratios, differences = {}, []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        timing.in_a_process(fine_tuning.write_inputs, folder, args)
+        for other in THEIRS:
+            makers: dict[str, Callable[[], Any]] = {
+                mine: functools.partial(fine_tuning.ours, folder, "float32", mine),
+                other: functools.partial(theirs, folder, other),
+            }
+            seconds |= timing.interleaved_processes(makers, args.rounds)
+            ratios[other] = round(timing.ratio(seconds[other], seconds[mine]), 2)
+            logits = [np.load(folder / f"{name}.npy") for name in makers]
+            differences.append(float(np.abs(logits[0] - logits[1]).max()))
+        tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
+    timing.require(max(differences) < 1e-4, f"logits are the same ({differences})")
+    figures = {
+        "sizes of": args.release,
+        "rows": args.rows,
+        "mean tokens of a row": round(tokens, 1),
+        "max_seq_length": args.max_seq_length,
+        "batch_size": BATCH,
+        "largest difference of logits": max(differences),
+        "rows/s": {
+            name: round(args.rows / statistics.median(found), 2) for name, found in seconds.items()
+        },
+        "times faster than": ratios,
+    }
+    print(figures)
+    name = "keras_hub_full_rows" if args.full_rows else "keras_hub"
+    timing.write_results(name, figures, "tensorflow", "keras", "keras-hub")
+
+
+if __name__ == "__main__":
+    main()

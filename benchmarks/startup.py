@@ -1,0 +1,129 @@
+"""From a command to its first prediction, in seconds, beside a pipeline of Hugging Face.
+
+usage: python benchmarks/startup.py --vocab_file=FILE --data_dir=MRPC
+           [--release=uncased_L-12_H-768_A-12] [--rounds=5]
+
+Ten pairs of MRPC are classified by `run_classifier.py --do_predict` and by a script of a few lines
+around `transformers.pipeline`, in turn, each a process from its start to its end; the probabilities
+are compared. Sizes are those of a published model, weights are random; each reads them from the
+files that are its own (bert_model.ckpt, safetensors). Needs torch and transformers.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks import timing
+
+SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
+
+PIPELINE = """
+import csv, sys
+from transformers import pipeline
+folder, table = sys.argv[1:]
+rows = list(csv.reader(open(table, encoding="utf-8-sig"), delimiter="\\t", quoting=csv.QUOTE_NONE))
+classify = pipeline("text-classification", model=folder, top_k=None)
+for row in rows[1:]:
+    scores = {found["label"]: found["score"] for found in classify(
+        {"text": row[3], "text_pair": row[4]}, truncation=True, max_length=128)}
+    print(scores["0"], scores["1"], sep="\\t")
+"""
+
+
+def write_inputs(folder: Path, args: argparse.Namespace) -> None:
+    """Writes ten rows, and a model in both forms."""
+    # Only here, in a process of its own: the commands that are timed have the memory.
+    import keras
+
+    from bert_tf import checkpoint, releases
+    from bert_tf.modeling import BertClassifier
+    from bert_tf.options import ConversionOptions
+    from bert_tf.tasks import conversion
+
+    model, data = folder / "model", folder / "data"
+    model.mkdir()
+    data.mkdir()
+    lines = Path(args.data_dir, "test.tsv").read_text(encoding="utf-8").splitlines(True)
+    (data / "test.tsv").write_text("".join(lines[:11]), encoding="utf-8")
+    config = releases.named(args.release).config()
+    (model / "bert_config.json").write_text(config.to_json_string())
+    (model / "vocab.txt").write_bytes(args.vocab_file.read_bytes())
+    (model / "labels.txt").write_text("0\n1\n")
+    keras.utils.set_random_seed(1)
+    variables = checkpoint.named_variables(BertClassifier(config, 2))
+    checkpoint.write(
+        str(model / "bert_model.ckpt"),
+        {name: variable.numpy() for name, variable in variables.items()},
+    )
+    options = {"input": str(model), "output": str(folder / "theirs"), "to": "hugging_face"}
+    conversion.run(ConversionOptions(**options))
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """What is timed, by name."""
+    model = folder / "model"
+    ours = [
+        str(SCRIPT),
+        "--task_name=MRPC",
+        "--do_predict",
+        f"--data_dir={folder / 'data'}",
+        f"--bert_config_file={model / 'bert_config.json'}",
+        f"--vocab_file={model / 'vocab.txt'}",
+        f"--init_checkpoint={model / 'bert_model.ckpt'}",
+        f"--output_dir={folder / 'out'}",
+    ]
+    theirs = ["-c", PIPELINE, str(folder / "theirs"), str(folder / "data" / "test.tsv")]
+    return {"bert_tf": ours, "transformers": theirs}
+
+
+def run(arguments: list[str], output: Path) -> None:
+    """One command, from its start to its end."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment
+    )
+    timing.require(done.returncode == 0, f"a command succeeds\n{done.stderr}")
+    output.write_text(done.stdout)
+
+
+def main() -> None:
+    """Compares, times, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vocab_file", type=Path, required=True)
+    parser.add_argument("--data_dir", required=True)
+    parser.add_argument("--release", default="uncased_L-12_H-768_A-12")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        timing.in_a_process(write_inputs, folder, args)
+        works = {
+            name: lambda name=name, command=command: run(command, folder / f"{name}.tsv")
+            for name, command in commands(folder).items()
+        }
+        seconds = timing.interleaved(works, args.rounds)
+        ours = np.loadtxt(folder / "out" / "test_results.tsv")
+        theirs = np.loadtxt(folder / "transformers.tsv")
+    difference = float(np.abs(ours - theirs).max())
+    timing.require(ours.shape == (10, 2) and difference < 1e-4, f"equal ({difference})")
+    figures = {
+        "sizes of": args.release,
+        "rows": len(ours),
+        "largest difference of probabilities": difference,
+        "seconds": {name: round(statistics.median(found), 2) for name, found in seconds.items()},
+        "times faster": round(timing.ratio(seconds["transformers"], seconds["bert_tf"]), 2),
+    }
+    print(figures)
+    timing.write_results("startup", figures, "tensorflow", "keras", "torch", "transformers")
+
+
+if __name__ == "__main__":
+    main()
