@@ -10,7 +10,6 @@ all are compared. Needs torch and transformers.
 
 import argparse
 import functools
-import statistics
 import sys
 import tempfile
 import time
@@ -135,10 +134,10 @@ def main() -> None:
         "tokens of a row": LENGTH,
         "precision": precision,
         "largest difference of outputs": difference,
-        "seconds of the products": round(statistics.median(bounds), 3),
+        "seconds of the products": round(float(np.median(bounds)), 3),
         "seconds": {name: round(float(np.median(found[name])), 3) for name in makers},
         "% of the limit": {
-            name: round(100 * statistics.median(shares)) for name, shares in share.items()
+            name: round(100 * float(np.median(shares))) for name, shares in share.items()
         },
     }
     print(figures)

@@ -22,6 +22,7 @@ from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # as in the scripts
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
@@ -72,7 +73,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         optimizer,
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
         strategy,
-        training.StepOptions(seed=1, accumulation_steps=pieces),
+        training.StepOptions(seed=1, accumulation_steps=pieces, skip_padding=True),
         element_spec=spec,
     )
     rng = np.random.default_rng(1)

@@ -9,11 +9,14 @@ there is no table that maps one to the other.
 from bert_tf.checkpoint.folder import add_newest, latest, names_in, newest_readable, resolve
 from bert_tf.checkpoint.model import (
     Restored,
+    Snapshot,
     named_variables,
     restore,
     restore_extra,
     restore_optimizer,
     save,
+    save_snapshot,
+    snapshot,
     summarize,
 )
 from bert_tf.checkpoint.tensors import (
@@ -28,6 +31,7 @@ from bert_tf.checkpoint.tensors import (
 __all__ = [
     "GLOBAL_STEP",
     "Restored",
+    "Snapshot",
     "UnreadableCheckpoint",
     "add_newest",
     "latest",
@@ -40,7 +44,9 @@ __all__ = [
     "restore_extra",
     "restore_optimizer",
     "save",
+    "save_snapshot",
     "shapes",
+    "snapshot",
     "step_of",
     "summarize",
     "write",

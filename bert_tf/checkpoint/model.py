@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoint.folder import add_newest, latest, remove
-from bert_tf.checkpoint.tensors import GLOBAL_STEP, read, shapes, step_of, write
+from bert_tf.checkpoint.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
 
@@ -131,19 +131,53 @@ def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
     return len(found) == len(variables)
 
 
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint of a training holds, as it was at a step; the training may go on.
+
+    On a CPU the values lie where those of the model do, until its next update needs the place:
+    from then on, and until the snapshot is dropped, both take memory.
+
+    Attributes:
+        step: of the training.
+        values: tensors on the CPU, by name.
+    """
+
+    step: int
+    values: Mapping[str, Any]
+
+
+def snapshot(
+    model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
+) -> Snapshot:
+    """Weights, Adam slots and step of a training.
+
+    Args:
+        model: its weights are taken.
+        optimizer: its slots and its step are taken.
+        extra: more variables, by names that begin with one of `EXTRA_NAMES`.
+    """
+    variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
+    values = {name: on_cpu(variable.value) for name, variable in variables.items()}
+    return Snapshot(int(optimizer.iterations.numpy()), values)
+
+
 def save(
     folder: str,
     model: keras.Model,
     optimizer: Any,
     extra: Mapping[str, keras.Variable] | None = None,
 ) -> str:
+    """Writes a `snapshot` at once; see `save_snapshot`."""
+    return save_snapshot(folder, snapshot(model, optimizer, extra))
+
+
+def save_snapshot(folder: str, found: Snapshot) -> str:
     """Writes `model.ckpt-<step>` with Adam slots and step, and keeps the newest five.
 
     Args:
         folder: the training's.
-        model: its weights are written.
-        optimizer: its slots and its step are written.
-        extra: more variables, by names that begin with one of `EXTRA_NAMES`.
+        found: what is written.
 
     Returns:
         The prefix.
@@ -151,13 +185,10 @@ def save(
     Raises:
         UserError: the files cannot be written.
     """
-    step = int(optimizer.iterations.numpy())
-    name = f"model.ckpt-{step}"
+    name = f"model.ckpt-{found.step}"
     prefix = os.path.join(folder, name)
-    variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
-    values = {name: variable.value for name, variable in variables.items()}
     try:
-        write(prefix, {**values, GLOBAL_STEP: np.int64(step)})
+        write(prefix, {**found.values, GLOBAL_STEP: np.int64(found.step)})
     except UserError as error:
         kept = latest(folder)
         if kept != prefix:
@@ -232,7 +263,10 @@ def _assign(
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
         # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
-        if value.dtype.kind not in "fV" or not np.isfinite(value.astype(np.float32, copy=False)).all():
+        if (
+            value.dtype.kind not in "fV"
+            or not np.isfinite(value.astype(np.float32, copy=False)).all()
+        ):
             raise UserError(
                 f"{name} in the checkpoint {prefix} is not made of finite numbers "
                 f"({value.dtype}): the checkpoint is of no use"

@@ -61,6 +61,12 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         yield name, value
 
 
+def on_cpu(value: Any) -> tf.Tensor:
+    """A variable's value as it is now, in the memory of the CPU."""
+    with tf.device("/cpu:0"):
+        return tf.identity(tf.convert_to_tensor(value))
+
+
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """Writes tensors by name, readable by a TF1 `Saver` and by `tf.train.load_checkpoint`.
 

@@ -20,6 +20,7 @@ from bert_tf.errors import UserError, WorkerLost
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.progress import Scalars, TrainingProgress, log
 from bert_tf.training.precision import LossScale
+from bert_tf.training.saving import BackgroundSaver
 from bert_tf.training.stopping import StopRequest, stop_request
 
 # The original writes a point of its curves every so many steps.
@@ -63,7 +64,7 @@ class Observer:
         """Called in order after each step, with what `make_train_step` says of it."""
 
     def on_checkpoint(self) -> None:
-        """Called after a checkpoint was written; in the process that writes."""
+        """Called some time after a checkpoint was written; in the process that writes."""
 
     def is_due(self, step: int, last: bool) -> bool:
         """Whether `evaluate` is wanted at this step, the last of the training or not.
@@ -139,6 +140,7 @@ class _Run:
         self.first = self.step = int(optimizer.iterations.numpy())
         self.progress = TrainingProgress(self.step, options.num_train_steps)
         self.scalars = Scalars(options.output_dir)
+        self.saver = BackgroundSaver(options.output_dir, self.observer.on_checkpoint)
         self.profiled_from: int | None = None
 
     def train(self, batches: Iterator[Any], request: StopRequest) -> None:
@@ -150,7 +152,7 @@ class _Run:
                 options.num_train_steps,
             )
         if options.is_chief and checkpoint.latest(options.output_dir) is None:
-            self._save()
+            self._save(wait=True)
         behind: dict[str, tf.Tensor] = {}
         stopping = ended = False
         # What a run that was stopped between a checkpoint and its evaluation has left.
@@ -173,7 +175,8 @@ class _Run:
             if last or stopping or due or self.step % options.save_checkpoints_steps == 0:
                 self._look(self.step, behind)
                 behind = {}
-                self._save()
+                # What ends here, or is evaluated, has its checkpoint first.
+                self._save(wait=last or stopping or due)
             if due and not stopping:
                 ended = self.observer.evaluate(self.step)
             self._stop_profile(last or ended)
@@ -191,7 +194,8 @@ class _Run:
         )
 
     def close(self) -> None:
-        """Ends bar, curves and profile."""
+        """Ends checkpoints, bar, curves and profile."""
+        self.saver.close()
         self.progress.close()
         self.scalars.close()
         if self.profiled_from is not None:
@@ -217,6 +221,7 @@ class _Run:
         checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
         wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
+            self.saver.wait()
             newest = checkpoint.latest(self.options.output_dir)
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "
@@ -224,10 +229,11 @@ class _Run:
                 f"good checkpoint is {newest}"
             )
 
-    def _save(self) -> None:
+    def _save(self, wait: bool) -> None:
         if self.options.is_chief:
-            checkpoint.save(self.options.output_dir, self.model, self.optimizer, self.extra)
-            self.observer.on_checkpoint()
+            self.saver.save(checkpoint.snapshot(self.model, self.optimizer, self.extra))
+            if wait:
+                self.saver.wait()
 
     def _start_profile(self) -> None:
         """Before a step: starts the profiler when it is the first to be recorded."""

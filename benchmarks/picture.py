@@ -1,0 +1,144 @@
+"""The figures of benchmarks/results as one picture and one table.
+
+usage: python benchmarks/picture.py
+
+Writes docs/speed.png and the table in docs/performance.md, between its two marks. Run after the
+benchmarks; needs matplotlib.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, PICTURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "speed.png"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+
+# What is compared: file of results, keys of the figure in it, our side and its flags, the other.
+ROWS = (
+    (
+        "fine-tuning BERT-base, MRPC rows",
+        "fine_tuning_float32",
+        ("times faster", "bert_tf than transformers, padded"),
+        "default flags",
+        "transformers, padded to 128",
+    ),
+    (
+        "fine-tuning BERT-base, MRPC rows",
+        "fine_tuning_float32",
+        ("times faster", "bert_tf, best flags than transformers, dynamic"),
+        "--length_grouping=true",
+        "transformers, dynamic padding",
+    ),
+    (
+        "the same in bfloat16",
+        "fine_tuning_bfloat16",
+        ("times faster", "bert_tf, best flags than transformers, dynamic"),
+        "--length_grouping=true",
+        "transformers, autocast, dynamic padding",
+    ),
+    (
+        "fine-tuning, full rows of 128",
+        "keras_hub_full_rows",
+        ("times faster than", "keras_hub"),
+        "default flags",
+        "KerasHub as it compiles itself",
+    ),
+    (
+        "fine-tuning, full rows of 128",
+        "keras_hub_full_rows",
+        ("times faster than", "keras_hub with oneDNN"),
+        "default flags",
+        "KerasHub with oneDNN switched on",
+    ),
+    (
+        "sentences to vectors",
+        "sentences",
+        ("times faster",),
+        "default flags",
+        "transformers, sorted by length",
+    ),
+    (
+        "the same in bfloat16",
+        "sentences_bfloat16",
+        ("times faster",),
+        "default flags",
+        "transformers, sorted by length",
+    ),
+    (
+        "command to ten predictions",
+        "startup",
+        ("times faster",),
+        "default flags",
+        "a pipeline of transformers",
+    ),
+    (
+        "memory of fine-tuning BERT-base",
+        "fine_tuning_float32",
+        ("times less memory", "bert_tf than transformers, padded"),
+        "default flags",
+        "transformers, padded to 128",
+    ),
+    (
+        "memory of fine-tuning BERT-base",
+        "fine_tuning_float32",
+        ("times less memory", "bert_tf, best flags than transformers, dynamic"),
+        "--length_grouping=true",
+        "transformers, dynamic padding",
+    ),
+)
+
+
+def figures() -> list[tuple[str, str, str, float, dict[str, Any]]]:
+    """Work, our flags, the other side, ratio, and all results, of what has been run."""
+    found = []
+    for work, name, keys, flags, other in ROWS:
+        path = ROOT / "benchmarks" / "results" / f"{name}.json"
+        if path.exists():
+            results = json.loads(path.read_text())
+            ratio: Any = results
+            for key in keys:
+                ratio = ratio[key]
+            found.append((work, flags, other, float(ratio), results))
+    return found
+
+
+def table() -> str:
+    """The figures as Markdown."""
+    lines = ["| work | our flags | beside it | times | command |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {work} | {flags} | {other} | {ratio:.2f} | `{results['command']}` |"
+        for work, flags, other, ratio, results in figures()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw() -> None:
+    """The figures as bars; at 1 both are equal."""
+    rows = figures()[::-1]
+    figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(rows) + 1.2), layout="constrained")
+    names = [f"{work}\n{other}" for work, _, other, _, _ in rows]
+    bars = axes.barh(names, [ratio for *_, ratio, _ in rows], color="#4878a8", height=0.6)
+    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    axes.axvline(1.0, color="#404040", linewidth=1)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set_xscale("log")
+    axes.set_xticks([0.5, 1, 2, 4, 8, 16], ["0.5", "1", "2", "4", "8", "16"])
+    axes.minorticks_off()
+    axes.set_xlabel("times as fast, or as little memory, as what it is compared with")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(PICTURE, dpi=130)
+
+
+def main() -> None:
+    """Writes both."""
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+    draw()
+
+
+if __name__ == "__main__":
+    main()

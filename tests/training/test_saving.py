@@ -1,0 +1,88 @@
+"""Checkpoints that are written beside the training."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint, training
+from bert_tf.errors import UserError
+from bert_tf.training import saving
+from bert_tf.training.saving import BackgroundSaver
+from tests.modeling.helpers import config, load
+from tests.oracle import golden
+from tests.training.helpers import (
+    NO_STOP,
+    STRATEGY,
+    Classifier,
+    as_loss,
+    batches_of,
+    classifier_loss,
+    make_optimizer,
+)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model, its optimizer, and what does one step."""
+    model = load(Classifier(config(), 2))
+    optimizer = make_optimizer(model, 1e-2, 10, 0)
+    options = training.StepOptions()
+    step = training.make_train_step(model, optimizer, as_loss(classifier_loss), STRATEGY, options)
+    batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
+    return model, optimizer, lambda: step(batch, NO_STOP)
+
+
+def _values(model, optimizer):
+    found = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
+    for variable, slots in optimizer.slots():
+        for slot, value in slots.items():
+            found[f"{checkpoint.model.checkpoint_name(variable)}/{slot}"] = value.numpy()
+    return found
+
+
+def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch):
+    model, optimizer, step = trained
+    step()
+    expected = _values(model, optimizer)
+    may_write, write = threading.Event(), checkpoint.save_snapshot
+
+    def late(folder, snapshot):
+        assert may_write.wait(60)
+        return write(folder, snapshot)
+
+    monkeypatch.setattr(checkpoint, "save_snapshot", late)
+    written = []
+    saver = BackgroundSaver(str(tmp_path), lambda: written.append(threading.current_thread()))
+    saver.save(checkpoint.snapshot(model, optimizer))
+    for _ in range(3):
+        step()
+    assert checkpoint.latest(str(tmp_path)) is None
+    assert not written
+    may_write.set()
+    saver.wait()
+    assert written == [threading.main_thread()]
+    prefix = str(tmp_path / "model.ckpt-1")
+    assert checkpoint.latest(str(tmp_path)) == prefix
+    found = dict(checkpoint.read(prefix, list(expected)))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    now = _values(model, optimizer)
+    assert any((now[name] != value).any() for name, value in expected.items())
+    saver.close()
+
+
+def test_an_error_is_told_by_the_next_wait_and_not_by_close(trained, tmp_path, monkeypatch):
+    model, optimizer, _ = trained
+
+    def fails(folder, snapshot):
+        raise UserError("No space left on device")
+
+    monkeypatch.setattr(saving.checkpoint, "save_snapshot", fails)
+    found = checkpoint.snapshot(model, optimizer)
+    saver = BackgroundSaver(str(tmp_path), lambda: pytest.fail("nothing was written"))
+    saver.save(found)
+    with pytest.raises(UserError, match="No space left"):
+        saver.save(found)
+    saver.save(found)
+    saver.close()
