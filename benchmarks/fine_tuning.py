@@ -7,9 +7,9 @@ Sizes are those of a published model, weights are random: they are not what take
 with default flags cuts a batch behind its longest text; best flags are --length_grouping=true.
 Theirs are padded to --max_seq_length, as in the example run_glue.py, or to the longest text of a
 batch, as with DataCollatorWithPadding; AdamW, gradients clipped to a norm of 1. Logits of the first
-batch are compared. Default against padded, then best against dynamic, two processes in turn (four
-would need 30 GB for BERT-base), over the same rows, which are tokenized before. Memory is the most
-that a process has had. Needs torch and transformers.
+batch are compared. Default against padded, then best and default against dynamic, two processes in
+turn (four would need 30 GB for BERT-base), over the same rows, which are tokenized before. Memory
+is the most that a process has had. Needs torch and transformers.
 """
 
 import argparse
@@ -34,6 +34,7 @@ THEIRS = {"transformers, padded": True, "transformers, dynamic": False}
 PAIRS = (
     ("bert_tf", "transformers, padded"),
     ("bert_tf, best flags", "transformers, dynamic"),
+    ("bert_tf", "transformers, dynamic"),
 )
 BATCH, RATE = 32, 2e-5
 
@@ -173,7 +174,7 @@ def main() -> None:
         folder = Path(temporary)
         # Where this process has TensorFlow, its memory is not free for the others.
         timing.in_a_process(write_inputs, folder, args)
-        found: dict[str, list[Any]] = {}
+        found: dict[tuple[str, str], dict[str, list[Any]]] = {}
         for pair in PAIRS:
             makers = {
                 name: functools.partial(
@@ -181,16 +182,13 @@ def main() -> None:
                 )
                 for name in pair
             }
-            found |= timing.interleaved_figures(makers, args.rounds)
-        logits = {name: np.load(folder / f"{name}.npy") for name in found}
+            found[pair] = timing.interleaved_figures(makers, args.rounds)
+        logits = [np.load(folder / f"{name}.npy") for pair in PAIRS for name in pair]
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
-    seconds = {name: [row[0] for row in rows] for name, rows in found.items()}
-    gigabytes = {name: rows[-1][1] / 1e9 for name, rows in found.items()}
-    first = logits["bert_tf"]
-    difference = max(float(np.abs(first - found).max()) for found in logits.values())
+    difference = max(float(np.abs(logits[0] - other).max()) for other in logits)
     same = difference < (1e-4 if args.precision == "float32" else 5e-2)
     timing.require(same, f"logits of the first batch are the same ({difference})")
-    figures = {
+    figures: dict[str, Any] = {
         "sizes of": args.release,
         "rows": args.rows,
         "mean tokens of a row": round(tokens, 1),
@@ -198,19 +196,16 @@ def main() -> None:
         "batch_size": BATCH,
         "precision": args.precision,
         "largest difference of logits": difference,
-        "rows/s": {
-            name: round(args.rows / statistics.median(found), 2) for name, found in seconds.items()
-        },
-        "times faster": {
-            f"{mine} than {other}": round(timing.ratio(seconds[other], seconds[mine]), 2)
-            for mine, other in PAIRS
-        },
-        "GB at most": {name: round(peak, 2) for name, peak in gigabytes.items()},
-        "times less memory": {
-            f"{mine} than {other}": round(gigabytes[other] / gigabytes[mine], 2)
-            for mine, other in PAIRS
-        },
     }
+    for (mine, other), rows in found.items():
+        seconds = {name: [second for second, _ in figure] for name, figure in rows.items()}
+        peak = {name: figure[-1][1] / 1e9 for name, figure in rows.items()}
+        figures[f"{mine} than {other}"] = {
+            "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
+            "times faster": round(timing.ratio(seconds[other], seconds[mine]), 2),
+            "GB at most": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
+            "times less memory": round(peak[other] / peak[mine], 2),
+        }
     print(figures)
     timing.write_results(
         f"fine_tuning_{args.precision}", figures, "tensorflow", "keras", "torch", "transformers"

@@ -134,7 +134,7 @@ def require(is_so: bool, what: str) -> None:
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:
-    """How many times faster: the median over rounds."""
+    """How many times faster: the median of the ratios of the rounds."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
@@ -148,9 +148,10 @@ def use_one_core() -> None:
 def write_results(name: str, figures: Mapping[str, Any], *packages: str) -> None:
     """Writes `results/<name>.json`: command, versions, processor, cores, figures."""
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
     result = {
         # Without the folders of this machine.
-        "command": " ".join(["python", *(re.sub("=.*/", "=", part) for part in sys.argv)]),
+        "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
         "cpu": cpu[1] if cpu else platform.processor(),

@@ -108,18 +108,15 @@ class FlatDense(keras.layers.Dense):
 
 
 class LayerNorm(keras.layers.LayerNormalization):
-    """Layer normalization over the last axis, in float32, under the original's scope name."""
-
-    def __init__(self, dtype: Any = None) -> None:
-        super().__init__(epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype)
+    """Layer normalization over the last axis, in float32 at least."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[.., H] -> [.., H]."""
         if not training:
             return super().call(inputs)
-        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
-        inputs = ops.cast(inputs, "float32")
-        outputs = gradients.layer_norm(inputs, gamma, beta, LAYER_NORM_EPSILON)
+        dtype = keras.backend.result_type(self.compute_dtype, "float32")
+        inputs, gamma, beta = (ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta))
+        outputs = gradients.layer_norm(inputs, gamma, beta, self.epsilon)
         return ops.cast(outputs, self.compute_dtype)
 
 
@@ -137,11 +134,14 @@ def dense_layer(
 
 
 def layer_norm_layer(dtype: Any) -> LayerNorm:
-    """Layer normalization whose weights stay in float32 in a model whose weights do not."""
+    """Layer normalization under the original's scope name and with its epsilon.
+
+    Its weights stay in float32 in a model whose weights do not.
+    """
     policy = keras.dtype_policies.get(dtype)
     if policy.variable_dtype in ("bfloat16", "float16"):
         dtype = f"mixed_{policy.variable_dtype}"
-    return LayerNorm(dtype)
+    return LayerNorm(epsilon=LAYER_NORM_EPSILON, name="LayerNorm", dtype=dtype)
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 
 from keras import ops
 
+from bert_tf.modeling.gradients import upstream_of
+
 
 class PaddedRows:
     """All tokens of a batch, padding included: T is B S.
@@ -104,8 +106,8 @@ def _move(x: Any, there: Any, back: Any, kept: Any = None) -> Any:
 
     @ops.custom_gradient
     def run(x: Any) -> Any:
-        def gradient(*upstream: Any) -> Any:
-            found = ops.take(upstream[0], back, axis=0)
+        def gradient(*arguments: Any, upstream: Any = None) -> Any:
+            found = ops.take(upstream_of(arguments, upstream), back, axis=0)
             return found if kept is None else found * ops.cast(kept, found.dtype)
 
         return ops.take(x, there, axis=0), gradient

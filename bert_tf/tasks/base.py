@@ -83,6 +83,11 @@ class Task(abc.ABC):
         """
         return None
 
+    @property
+    def reads_padding(self) -> bool:
+        """Whether the loss depends on what the model says of padding."""
+        return False
+
     @abc.abstractmethod
     def build_model(self, **kwargs: Any) -> keras.Model:
         """The model, from random values; `kwargs` are for its class, `recompute_layers` say."""

@@ -224,6 +224,7 @@ class Engine:
         loss: training.Loss,
         batches: Any,
         observer: training.Observer | None = None,
+        reads_padding: bool = False,
     ) -> None:
         """Trains from the optimizer's step up to the last.
 
@@ -233,13 +234,14 @@ class Engine:
             loss: of a batch.
             batches: of `training_dataset`.
             observer: see `training.train`.
+            reads_padding: whether the loss depends on what the model says of padding.
         """
         options = self.options
         step_options = training.StepOptions(
             seed=options.random_seed,
             jit_compile=self.jit_compile,
             # Not measured on GPUs; on TPUs shapes are fixed.
-            skip_padding=not (self.fixed_shapes or self.devices.has_gpus),
+            skip_padding=not (self.fixed_shapes or self.devices.has_gpus or reads_padding),
             accumulation_steps=options.gradient_accumulation_steps,
             clip_per_replica=options.gradient_clip_scope == "replica",
         )

@@ -66,7 +66,8 @@ class Runner:
         path, count = self._find_records("train")
         step = int(trainer.optimizer.iterations.numpy())
         batches = self.engine.training_dataset(path, self.task.features("train"), count, step)
-        self.engine.train(self.model, trainer, training.mean_loss(row_loss), batches, observer)
+        loss, reads_padding = training.mean_loss(row_loss), self.task.reads_padding
+        self.engine.train(self.model, trainer, loss, batches, observer, reads_padding)
 
     def measure(self) -> tuple[dict[str, Any], Any]:
         """Figures of the model on what is evaluated, and what they were made of."""

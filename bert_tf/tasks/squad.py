@@ -223,6 +223,11 @@ class Squad(Task):
         """Encoder, and begin and end of the answer."""
         return BertSpanLabeler(self.config, **kwargs)
 
+    @property
+    def reads_padding(self) -> bool:
+        """An answer may begin at any place of the row, as in the original."""
+        return True
+
     def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
         """Mean of the cross entropies of begin and end [B]."""
         start, end = outputs["start_logits"], outputs["end_logits"]

@@ -64,7 +64,7 @@ class Observer:
         """Called in order after each step, with what `make_train_step` says of it."""
 
     def on_checkpoint(self) -> None:
-        """Called some time after a checkpoint was written; in the process that writes."""
+        """Called when a checkpoint is written, or is being; in the process that writes."""
 
     def is_due(self, step: int, last: bool) -> bool:
         """Whether `evaluate` is wanted at this step, the last of the training or not.
@@ -140,7 +140,7 @@ class _Run:
         self.first = self.step = int(optimizer.iterations.numpy())
         self.progress = TrainingProgress(self.step, options.num_train_steps)
         self.scalars = Scalars(options.output_dir)
-        self.saver = BackgroundSaver(options.output_dir, self.observer.on_checkpoint)
+        self.saver = BackgroundSaver(options.output_dir)
         self.profiled_from: int | None = None
 
     def train(self, batches: Iterator[Any], request: StopRequest) -> None:
@@ -160,6 +160,7 @@ class _Run:
             ended = self.observer.evaluate(self.step)
         while self.step < options.num_train_steps and not stopping and not ended:
             self._start_profile()
+            self.saver.check()
             stop = tf.constant(int(request.number is not None))
             figures = self.train_step(next(batches), stop)
             self.step += 1
@@ -221,7 +222,7 @@ class _Run:
         checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
         wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
-            self.saver.wait()
+            self.saver.close()
             newest = checkpoint.latest(self.options.output_dir)
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "
@@ -234,6 +235,7 @@ class _Run:
             self.saver.save(checkpoint.snapshot(self.model, self.optimizer, self.extra))
             if wait:
                 self.saver.wait()
+            self.observer.on_checkpoint()
 
     def _start_profile(self) -> None:
         """Before a step: starts the profiler when it is the first to be recorded."""

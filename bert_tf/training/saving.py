@@ -1,10 +1,10 @@
 """Checkpoints written beside the training, by a thread: the next steps do not wait for the disk."""
 
 import concurrent.futures
-import contextlib
-from collections.abc import Callable
 
 from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.progress import log
 
 
 class BackgroundSaver:
@@ -12,12 +12,10 @@ class BackgroundSaver:
 
     Args:
         folder: the training's.
-        on_written: called in the thread of the training, some time after one was written.
     """
 
-    def __init__(self, folder: str, on_written: Callable[[], None]) -> None:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._on_written = on_written
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._writing: concurrent.futures.Future[str] | None = None
 
@@ -25,10 +23,23 @@ class BackgroundSaver:
         """Begins to write; the one before is finished first.
 
         Raises:
-            UserError: the one before could not be written.
+            UserError: neither the one before nor this one could be written.
         """
-        self.wait()
+        earlier = self._finish()
         self._writing = self._thread.submit(checkpoint.save_snapshot, self._folder, snapshot)
+        if earlier:
+            # There may be space again.
+            self.wait()
+            log.warning("%s", earlier)
+
+    def check(self) -> None:
+        """Says at once that what was begun has failed; waits for nothing.
+
+        Raises:
+            UserError: it could not be written.
+        """
+        if self._writing and self._writing.done():
+            self.wait()
 
     def wait(self) -> None:
         """Returns when what was begun is on the disk.
@@ -36,13 +47,20 @@ class BackgroundSaver:
         Raises:
             UserError: it could not be written.
         """
-        writing, self._writing = self._writing, None
-        if writing:
-            writing.result()
-            self._on_written()
+        error = self._finish()
+        if error:
+            raise error
 
     def close(self) -> None:
-        """Finishes what was begun. An error that ends the training is not hidden by another one."""
-        with contextlib.suppress(Exception):
-            self.wait()
+        """Finishes what was begun; an error that ends the training is not hidden by another one."""
+        self._finish()
         self._thread.shutdown()
+
+    def _finish(self) -> UserError | None:
+        writing, self._writing = self._writing, None
+        try:
+            if writing:
+                writing.result()
+        except UserError as error:
+            return error
+        return None

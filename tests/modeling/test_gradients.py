@@ -1,5 +1,9 @@
 """Gradients that are written out, against those that TensorFlow derives, in float64."""
 
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -44,6 +48,34 @@ def test_values_and_gradients(ours, derived, arguments, compiled):
     expected = _value_and_gradients(derived, *arguments, dtype="float64")
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=5e-6)
+
+
+def test_gelu_of_float16_far_from_zero():
+    x = tf.constant([-60000.0, -300.0, -100.0, -20.0, 20.0, 100.0, 300.0, 60000.0], "float16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = gradients.gelu(x)
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+    np.testing.assert_array_equal(tape.gradient(y, x), np.asarray(x) > 0)
+
+
+BACKWARD = """
+import numpy as np
+from bert_tf.modeling import BertClassifier, BertConfig
+model = BertClassifier(BertConfig(99, 32, 2, 4, 37, max_position_embeddings=16), 2)
+logits = model({"input_ids": np.ones((2, 7), "int32")}, training=True)["logits"]
+(logits ** 2).sum().backward()
+print(all(v.value.grad is not None for v in model.trainable_variables))
+"""
+
+
+def test_training_on_the_backend_of_pytorch():
+    pytest.importorskip("torch")
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    done = subprocess.run(
+        [sys.executable, "-c", BACKWARD], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_training_takes_them(monkeypatch):

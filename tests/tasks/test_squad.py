@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import records
@@ -144,6 +145,20 @@ def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
         assert len(both.keys() & found.keys()) > 5
         for text in both.keys() & found.keys():
             assert found[text] == pytest.approx(both[text], abs=1e-5)
+
+
+@pytest.mark.parametrize("fixed_shapes", [True, False])
+def test_what_is_said_of_padding_is_part_of_the_loss(tiny, folder, fixed_shapes, monkeypatch):
+    seen, make = [], training.StepOptions
+
+    def options_of_step(**kwargs):
+        seen.append(kwargs["skip_padding"])
+        return make(**kwargs)
+
+    monkeypatch.setattr(training, "StepOptions", options_of_step)
+    flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
+    squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
+    assert seen == [False]
 
 
 def test_only_empty_texts(tiny, folder):

@@ -1,5 +1,6 @@
 """Checkpoints that are written beside the training."""
 
+import concurrent.futures
 import threading
 
 import numpy as np
@@ -52,16 +53,14 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
         return write(folder, snapshot)
 
     monkeypatch.setattr(checkpoint, "save_snapshot", late)
-    written = []
-    saver = BackgroundSaver(str(tmp_path), lambda: written.append(threading.current_thread()))
+    saver = BackgroundSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
         step()
+    saver.check()
     assert checkpoint.latest(str(tmp_path)) is None
-    assert not written
     may_write.set()
     saver.wait()
-    assert written == [threading.main_thread()]
     prefix = str(tmp_path / "model.ckpt-1")
     assert checkpoint.latest(str(tmp_path)) == prefix
     found = dict(checkpoint.read(prefix, list(expected)))
@@ -72,17 +71,44 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
     saver.close()
 
 
-def test_an_error_is_told_by_the_next_wait_and_not_by_close(trained, tmp_path, monkeypatch):
-    model, optimizer, _ = trained
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Nothing can be written until the list is empty; each try takes one off."""
+    left, write = ["full", "full"], checkpoint.save_snapshot
 
     def fails(folder, snapshot):
-        raise UserError("No space left on device")
+        if left:
+            left.pop()
+            raise UserError("No space left on device")
+        return write(folder, snapshot)
 
     monkeypatch.setattr(saving.checkpoint, "save_snapshot", fails)
-    found = checkpoint.snapshot(model, optimizer)
-    saver = BackgroundSaver(str(tmp_path), lambda: pytest.fail("nothing was written"))
-    saver.save(found)
+    return left
+
+
+def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
+    model, optimizer, _ = trained
+    saver = BackgroundSaver(str(tmp_path))
+    saver.save(checkpoint.snapshot(model, optimizer))
+    concurrent.futures.wait([saver._writing], timeout=60)
     with pytest.raises(UserError, match="No space left"):
-        saver.save(found)
-    saver.save(found)
+        saver.check()
+    # An error that ends a training is not hidden by one of closing.
+    saver.save(checkpoint.snapshot(model, optimizer))
+    saver.close()
+    assert not full_disk
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_follows_a_failure_is_written_where_it_can_be(trained, tmp_path, full_disk, failures):
+    del full_disk[failures:]
+    model, optimizer, _ = trained
+    saver = BackgroundSaver(str(tmp_path))
+    saver.save(checkpoint.snapshot(model, optimizer))
+    if failures == 2:
+        with pytest.raises(UserError, match="No space left"):
+            saver.save(checkpoint.snapshot(model, optimizer))
+    else:
+        saver.save(checkpoint.snapshot(model, optimizer))
+        assert checkpoint.latest(str(tmp_path))
     saver.close()
