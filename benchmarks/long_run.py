@@ -1,0 +1,93 @@
+"""Memory of a process over thousands of training steps and predictions.
+
+usage: python benchmarks/long_run.py [--steps=3000]
+
+A model of 2 layers of 128. Each step has another length and other numbers of tokens, so that
+whatever keeps something for each shape shows: TensorFlow, oneDNN, malloc. A prediction of the same
+rows follows each step.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # as in the scripts
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import timing
+from bert_tf import training
+from bert_tf.config import BertConfig
+from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.optimization import create_optimizer
+
+CONFIG = BertConfig(3000, 128, 2, 2, 512)
+BATCH, SHORTEST, LONGEST = 32, 10, 64
+# Steps after which memory is looked at.
+MOMENTS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
+
+
+def make_steps() -> tuple[Any, Any]:
+    """The compiled training step and the compiled prediction."""
+    model = BertClassifier(CONFIG, 2)
+    optimizer = create_optimizer(2e-5, 1_000_000, 0)
+    optimizer.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    names = ("input_ids", "input_mask", "segment_ids")
+    inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
+    step = training.make_train_step(
+        model,
+        optimizer,
+        training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
+        strategy,
+        training.StepOptions(seed=1, skip_padding=True),
+        element_spec={**inputs, "label_ids": tf.TensorSpec([None], tf.int32)},
+    )
+    predict = training.make_inference_step(
+        model, lambda out, batch: {"found": out["probabilities"]}, inputs, strategy
+    )
+    return step, predict
+
+
+def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
+    """Rows of random lengths, the longest of them of a random length, too."""
+    length = rng.integers(SHORTEST, LONGEST + 1)
+    tokens = rng.integers(3, length + 1, BATCH)
+    mask = np.arange(length) < tokens[:, None]
+    ids = rng.integers(CONFIG.vocab_size, size=mask.shape)
+    return {
+        "input_ids": tf.constant(ids, tf.int32),
+        "input_mask": tf.constant(mask, tf.int32),
+        "segment_ids": tf.zeros(mask.shape, tf.int32),
+        "label_ids": tf.constant(rng.integers(2, size=BATCH), tf.int32),
+    }
+
+
+def main() -> None:
+    """Trains and predicts, prints and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=3000)
+    args = parser.parse_args()
+    step, predict = make_steps()
+    rng = np.random.default_rng(1)
+    megabytes = {}
+    for number in range(1, args.steps + 1):
+        batch = random_batch(rng)
+        step(batch, tf.constant(0))
+        predict({name: value for name, value in batch.items() if name != "label_ids"})
+        if number in MOMENTS or number == args.steps:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            megabytes[str(number)] = round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+            print(number, "steps:", megabytes[str(number)], "MB", flush=True)
+    timing.write_results("long_run", {"MB after steps": megabytes}, "tensorflow", "keras", "numpy")
+
+
+if __name__ == "__main__":
+    main()
