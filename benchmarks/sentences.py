@@ -49,7 +49,9 @@ def ours(
             max_seq_length=MAX_SEQ_LENGTH,
             batch_size=batch_size,
             precision=precision,
-        )
+        ),
+        # As extract_features.py does with so many.
+        side_by_side=True,
     )
     texts = [Text(line) for line in lines]
     np.save(folder / "ours.npy", np.stack(extractor.extract(texts)[1])[:, 0])

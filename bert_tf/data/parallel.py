@@ -30,7 +30,7 @@ def map_in_order(
         items: taken one by one.
         num_threads: by default one for each core.
     """
-    workers = num_threads or _num_cores()
+    workers = num_threads or num_cores()
     waiting: collections.deque = collections.deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -46,7 +46,8 @@ def map_in_order(
                 future.cancel()
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

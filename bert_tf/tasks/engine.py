@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, training
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE, Replicas, read_dataset
+from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.optimization import AdamWeightDecay, create_optimizer
@@ -39,12 +40,14 @@ class Engine:
 
     Args:
         options: with the fields of `DeviceOptions`, and of `TrainingOptions` for a training.
+        side_by_side: on a CPU each batch of a `row_runner` is computed by one thread, and there are
+            as many at once as there are cores: for many batches; a single one takes longer.
 
     Raises:
         UserError: there are no such devices.
     """
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Any, side_by_side: bool = False) -> None:
         for note in options.notes():
             log.warning("%s", note)
         self.options = options
@@ -65,6 +68,10 @@ class Engine:
         self.fixed_shapes = fixed_shapes or self.jit_compile
         if self.fixed_shapes and getattr(options, "length_grouping", False):
             log.warning("--length_grouping: without effect where every batch is padded in full")
+        self.batches_at_once = training.BATCHES_AT_ONCE
+        on_cpu = devices.kind == "one_device" and not devices.has_gpus
+        if side_by_side and on_cpu and training.compute_on_one_thread():
+            self.batches_at_once = max(num_cores(), training.BATCHES_AT_ONCE)
         if not devices.is_chief:
             speak_only_of_trouble()
 
@@ -339,6 +346,7 @@ class Engine:
             # A CPU computes any length equally well.
             length_multiple=LENGTH_MULTIPLE if self.devices.has_gpus else 1,
             jit_compile=self.jit_compile,
+            batches_at_once=self.batches_at_once,
         )
 
     def batch_runner(

@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf import file_names, files, training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
+from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
 from bert_tf.modeling import BertModel
@@ -27,6 +28,8 @@ from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28
 _MOST_TEXTS_TOGETHER = 4096
+# With so many batches for each core nobody waits long for the last one.
+_BATCHES_PER_CORE = 4
 
 
 def run(options: ExtractionOptions) -> None:
@@ -41,7 +44,7 @@ def run(options: ExtractionOptions) -> None:
     file_names.require_writable(output_file)
     # What cannot be read is to be found before the work; of the standard input it cannot be.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
-    extractor = Extractor(options)
+    extractor = Extractor(options, total >= _BATCHES_PER_CORE * options.batch_size * num_cores())
     bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
         bytes_of_row *= options.max_seq_length
@@ -114,6 +117,7 @@ class Extractor:
 
     Args:
         options: of which `input_file`, `output_file` and `output_format` are not looked at.
+        side_by_side: see `Engine`; for many texts at a time.
 
     Attributes:
         config: of the model.
@@ -126,8 +130,8 @@ class Extractor:
             are several processes.
     """
 
-    def __init__(self, options: ExtractionOptions) -> None:
-        engine = Engine(options)
+    def __init__(self, options: ExtractionOptions, side_by_side: bool = False) -> None:
+        engine = Engine(options, side_by_side)
         engine.require_one_process()
         options = located(options)
         self.config, tokenizer = load_config_and_tokenizer(options)

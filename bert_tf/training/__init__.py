@@ -4,11 +4,12 @@ from bert_tf.training.inference import make_inference_step, run_batches
 from bert_tf.training.loop import LoopOptions, Observer, explained_errors, train
 from bert_tf.training.memory import estimate_training_bytes
 from bert_tf.training.precision import LossScale, cast_once, set_precision
-from bert_tf.training.rows import RowRunner
+from bert_tf.training.rows import BATCHES_AT_ONCE, RowRunner
 from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
-from bert_tf.training.strategy import Devices, choose_devices
+from bert_tf.training.strategy import Devices, choose_devices, compute_on_one_thread
 
 __all__ = [
+    "BATCHES_AT_ONCE",
     "Devices",
     "LoopOptions",
     "Loss",
@@ -18,6 +19,7 @@ __all__ = [
     "StepOptions",
     "cast_once",
     "choose_devices",
+    "compute_on_one_thread",
     "estimate_training_bytes",
     "explained_errors",
     "make_inference_step",

@@ -18,7 +18,7 @@ from bert_tf.training.step import Batch
 # Tokens of a batch from which on a larger one gains nothing on a CPU.
 _TOKENS_TOGETHER = 2048
 # One computes while the other waits for the slowest part of an operation, or for Python.
-_BATCHES_AT_ONCE = 2
+BATCHES_AT_ONCE = 2
 
 
 class _RowsOfBatch(NamedTuple):
@@ -46,6 +46,7 @@ class RowRunner:
         full_batches: whether they must all have `batch_size` rows.
         length_multiple: lengths of batches are multiples of this, where they may differ.
         jit_compile: by XLA; the shapes must be fixed then.
+        batches_at_once: side by side, on one replica.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class RowRunner:
         full_batches: bool = False,
         length_multiple: int = 1,
         jit_compile: bool = False,
+        batches_at_once: int = BATCHES_AT_ONCE,
     ) -> None:
         replicas = strategy.num_replicas_in_sync
         self._batch_size = -(-batch_size // replicas) * replicas
@@ -69,6 +71,7 @@ class RowRunner:
         self._fixed_length = fixed_length
         self._length_multiple = length_multiple
         self._features = tuple(features)
+        self._batches_at_once = batches_at_once
         # Parts of replicas must be of one size.
         self._full = full_batches or replicas > 1
 
@@ -114,7 +117,7 @@ class RowRunner:
 
         if len(batches) == 1 or self._replicas > 1:
             return map(run, batches)
-        return map_in_order(run, batches, _BATCHES_AT_ONCE)
+        return map_in_order(run, batches, self._batches_at_once)
 
     def _batches(self, input_mask: np.ndarray) -> Iterator[_RowsOfBatch]:
         lengths = input_mask.sum(axis=1)

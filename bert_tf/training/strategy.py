@@ -139,6 +139,18 @@ def choose_devices(
     return Devices(strategy, kind, f"{found}, 1 used" if gpus else found)
 
 
+def compute_on_one_thread() -> bool:
+    """Lets each operation have one thread; False where something was computed before.
+
+    Threads that share an operation wait for the slowest of them, operation by operation.
+    """
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _describe(gpus: list[Any]) -> str:
     if not gpus:
         return f"the CPU ({os.cpu_count()} cores; no GPU found)"

@@ -211,6 +211,21 @@ BAD = {
 }
 
 
+def test_many_texts_are_computed_side_by_side(tiny, folder):
+    """By the script, for in this process TensorFlow has begun with several threads."""
+    lines = [" ".join(["film", "the", "good"][n % 3 :] * (1 + n % 4)) for n in range(400)]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    run(tiny, folder, pooling="mean", output_format="npz")
+    expected = np.load(folder / "out")["features"]
+    flags = dataclasses.asdict(options(tiny, folder, pooling="mean", output_format="npz"))
+    flags |= {"batch_size": 2, "output_file": folder / "many"}
+    script = [sys.executable, str(ROOT / "extract_features.py")]
+    command = script + [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
     changes, message = BAD[case]
