@@ -15,11 +15,19 @@ HAS_TEXT_WHEEL = (
 
 NER = ["seqeval>=1.2.2"]  # the figures of run_ner.py, as in the CoNLL shared tasks
 
+DOCS = [
+    "mkdocs>=1.6,<2",  # the site
+    "mkdocstrings[python]>=1",  # its page on the API, from docstrings
+]
+
 TEST = [
     "pytest>=8",  # the test runner
     "pytest-xdist>=3.6",  # tests on two cores
     "hypothesis>=6",  # property tests, where the inputs are open-ended
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
+    "nbclient>=0.10",  # runs the notebook of examples/
+    "ipykernel>=6",  # what it runs in
+    *DOCS,
     *NER,
 ]
 
@@ -49,6 +57,7 @@ setup(
     extras_require={
         "test": TEST,
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
+        "docs": DOCS,
         "ner": NER,
         "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster

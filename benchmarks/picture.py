@@ -2,8 +2,9 @@
 
 usage: python benchmarks/picture.py
 
-Writes docs/speed.png and the table in docs/performance.md, between its two marks. Run after the
-benchmarks; what another machine has run than fine_tuning_float32 is left out. Needs matplotlib.
+Writes docs/speed.png and the table in docs/performance.md and README.md, between its two marks. Run
+after the benchmarks; what another machine has run than fine_tuning_float32 is left out. Needs
+matplotlib.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 from matplotlib import pyplot
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, PICTURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "speed.png"
+PAGES, PICTURE = ("docs/performance.md", "README.md"), ROOT / "docs" / "speed.png"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 
 # What is compared: file of results, keys of the figure in it, our side and its flags, the other.
@@ -40,7 +41,7 @@ ROWS = (
         "transformers, dynamic padding",
     ),
     (
-        "the same in bfloat16",
+        "in bfloat16, without hardware for it",
         "fine_tuning_bfloat16",
         ("bert_tf, best flags than transformers, dynamic", "times faster"),
         "--length_grouping=true",
@@ -68,7 +69,7 @@ ROWS = (
         "transformers, sorted by length",
     ),
     (
-        "the same in bfloat16",
+        "in bfloat16, without hardware for it",
         "sentences_bfloat16",
         ("times faster",),
         "default flags",
@@ -141,10 +142,11 @@ def draw() -> None:
 
 
 def main() -> None:
-    """Writes both."""
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+    """Writes picture and tables."""
+    for page in PAGES:
+        before, rest = (ROOT / page).read_text(encoding="utf-8").split(BEGIN)
+        text = before + BEGIN + table() + END + rest.split(END)[1]
+        (ROOT / page).write_text(text, encoding="utf-8")
     draw()
 
 

@@ -6,6 +6,7 @@ The only module that imports `absl.flags`. Every script of the project calls one
 import dataclasses
 import logging
 import os
+import re
 import sys
 import types
 import typing
@@ -219,7 +220,7 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     try:
         rest = values(list(argv))[1:]
     except (flags.Error, OSError, ValueError) as error:
-        raise UserError(str(error).removeprefix("ERROR:: ")) from error
+        raise UserError(_in_our_words(str(error).removeprefix("ERROR:: "))) from error
     if rest:
         raise UserError(
             f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
@@ -230,13 +231,33 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     )
 
 
+# What absl says of a flag, and what a person is told.
+_WORDS_OF_ABSL = (
+    (
+        r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag', .*",
+        r"--\1 must be true or false. Received: \2",
+    ),
+    (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
+    (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
+    (
+        r"Unknown command line flag '(.+?)'\. Did you mean: (\w+) \?",
+        r"There is no flag --\1. Did you mean --\2? --help lists all",
+    ),
+    (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),
+)
+
+
+def _in_our_words(message: str) -> str:
+    for pattern, words in _WORDS_OF_ABSL:
+        if re.fullmatch(pattern, message, re.S):
+            return re.sub(pattern, words, message, flags=re.S)
+    return message
+
+
 def help_text(options_class: type, script: str, description: str) -> str:
     """What `--help` prints: every flag with its default; flags the original lacks are marked."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
-    # First what is needed, last what it runs on.
-    devices = {field.name for field in dataclasses.fields(DeviceOptions)}
-    fields = dataclasses.fields(options_class)
-    for field in sorted(fields, key=lambda f: (not f.metadata["required"], f.name in devices)):
+    for field in ordered_options(options_class):
         if field.metadata["required"]:
             default = "required"
         else:
@@ -246,6 +267,15 @@ def help_text(options_class: type, script: str, description: str) -> str:
         lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
     lines += ["", "  --flagfile=FILE", "      Read flags from a file, one a line."]
     return "\n".join(lines)
+
+
+def ordered_options(options_class: type) -> list[dataclasses.Field]:
+    """Options of a script as a person wants to read them: first what is needed, last devices."""
+    devices = {field.name for field in dataclasses.fields(DeviceOptions)}
+    return sorted(
+        dataclasses.fields(options_class),
+        key=lambda field: (not field.metadata["required"], field.name in devices),
+    )
 
 
 def _is_option(name: str) -> bool:

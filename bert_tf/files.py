@@ -20,7 +20,7 @@ from bert_tf.errors import UserError
 
 def is_remote(path: str) -> bool:
     """Whether `path` names another file system than the local one (`gs://...`)."""
-    return "://" in path
+    return "://" in os.fspath(path)
 
 
 def _gfile() -> Any:
@@ -81,6 +81,8 @@ def make_dirs(path: str) -> None:
     Raises:
         UserError: a file stands in the way, or the folder may not be created.
     """
+    if not is_remote(path) and os.path.isfile(path):
+        raise UserError(f"{path} is a file, and has to be a folder")
     with explained("create the folder", path):
         _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
 

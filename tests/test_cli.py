@@ -96,9 +96,12 @@ def test_any_text_is_a_value(text):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--do_trian=true"], "Unknown command line flag 'do_trian'. Did you mean: do_train"),
-        (["--max_seq_length=long"], "--max_seq_length=long"),
-        (["--do_train=maybe"], "--do_train=maybe"),
+        (
+            ["--do_trian=true"],
+            r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
+        ),
+        (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
+        (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
         (["--flagfile=absent/flags.txt"], "^Unable to open flagfile: .*absent/flags.txt"),
         (["--nodo_eval=true"], "nodo_eval"),

@@ -26,6 +26,7 @@ def resolve(path: str) -> str:
     Raises:
         UserError: nothing there is a checkpoint; the message says what is there instead.
     """
+    path = os.fspath(path)
     if files.exists(f"{path}.index"):
         return path
     without_suffix = _SUFFIXES.sub("", path)

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 
-from bert_tf.checkpoint.folder import add_newest, latest, remove
+from bert_tf import files
+from bert_tf.checkpoint.folder import add_newest, latest, remove, resolve
 from bert_tf.checkpoint.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
@@ -70,13 +71,16 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 
     Args:
         model: takes the values.
-        prefix: of the checkpoint; a name for messages, with `tensors`.
+        prefix: of the checkpoint, or the folder that it lies in; a name for messages, with
+            `tensors`.
         tensors: where they come from instead.
 
     Raises:
         UserError: the checkpoint does not fit (with both lists and both shapes) or cannot be
             read.
     """
+    if tensors is None and files.is_dir(prefix):
+        prefix = resolve(prefix)
     variables = named_variables(model)
     stored = {
         name: shape

@@ -18,6 +18,8 @@ from bert_tf.errors import UserError
 CONFIG_FILE = "bert_config.json"
 VOCAB_FILE = "vocab.txt"
 LABELS_FILE = "labels.txt"
+# Of the heads whose weights look alike, by the script that trained them.
+_HEADS = {"run_ner": "token", "run_classifier": "classification"}
 # What a training of this package says about itself.
 RUN_FILE = "run.json"
 
@@ -62,7 +64,7 @@ class Source(abc.ABC):
         path = existing(folder, RUN_FILE)
         try:
             run = json.loads(files.read_text(path) if path else "{}")
-            self.head = "token" if run.get("script") == "run_ner" else self.head
+            self.head = _HEADS.get(run.get("script"), self.head)
             lower = run.get("flags", {}).get("do_lower_case")
         except (UserError, ValueError, AttributeError):
             # Only hints: what it would have said can be said by flags.

@@ -275,7 +275,10 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     elif row.line == 1 and not split.has_header:
         advice = f"Is line 1 a header? {split.file} of task {task.name} has none: remove the line."
     else:
-        advice = "Correct or remove the line."
+        advice = (
+            "Correct or remove the line; for labels of your own: --task_name=tsv "
+            "--text_column=... --label_column=..."
+        )
     raise UserError(
         f"{path}:{row.line}: label {written!r} of task {task.name} is not {allowed}. {advice}"
     )

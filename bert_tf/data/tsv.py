@@ -91,7 +91,10 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
     shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-    hint = "Columns must be separated by tabs."
+    hint = (
+        "Columns must be separated by tabs. For files of your own: --task_name=tsv "
+        "--text_column=... --label_column=..."
+    )
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV? {hint}"
     raise UserError(f"{path}:{row.line}: {expected}, found {len(row.cells)}: {shown!r}. {hint}")

@@ -1,6 +1,7 @@
 """BertModel: embeddings, encoder and pooler (shape letters: see `layers.py`)."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -159,8 +160,13 @@ class BertModel(ConfiguredModel):
             embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
 
         Raises:
-            ValueError: an input has the name that another program gives it.
+            ValueError: `inputs` is no dict, or an input has the name that another program gives it.
         """
+        if not isinstance(inputs, Mapping):
+            raise ValueError(
+                'inputs must be a dict, {"input_ids": ids [B, S]} at least. Received: '
+                f"{type(inputs).__name__}"
+            )
         for name in inputs:
             if name in _OTHER_NAMES:
                 raise ValueError(f"The input {name!r} is called {_OTHER_NAMES[name]!r} here")

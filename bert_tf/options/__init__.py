@@ -18,7 +18,23 @@ from bert_tf.options.pretraining import (
 )
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
 
+# What each script takes.
+SCRIPTS = {
+    "run_classifier": ClassifierOptions,
+    "run_classifier_with_tfhub": HubClassifierOptions,
+    "run_squad": SquadOptions,
+    "run_ner": NerOptions,
+    "extract_features": ExtractionOptions,
+    "predict_masked": MaskedWordsOptions,
+    "create_vocab": VocabularyOptions,
+    "create_pretraining_data": PretrainingDataOptions,
+    "run_pretraining": PretrainingOptions,
+    "convert_checkpoint": ConversionOptions,
+    "export_model": ExportOptions,
+}
+
 __all__ = [
+    "SCRIPTS",
     "ClassifierOptions",
     "ConversionOptions",
     "DeviceOptions",

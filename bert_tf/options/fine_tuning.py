@@ -1,6 +1,7 @@
 """Options of the scripts that fine-tune."""
 
 import dataclasses
+import os
 import re
 
 from bert_tf.errors import UserError
@@ -84,6 +85,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         """
         check_required(self, self._not_needed())
         self.check_case()
+        if os.path.isfile(self.output_dir or ""):
+            raise UserError(f"--output_dir={self.output_dir} is a file: pass a folder")
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "

@@ -8,6 +8,9 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
+_FLAGS_OF_TPUS = ("tpu_name", "tpu_zone", "gcp_project")
+_OF_TPUS = "Without effect without --use_tpu=true."
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
@@ -205,9 +208,10 @@ class DeviceOptions:
         """A sentence for each flag that was set and does nothing."""
         silent = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
-            silent += ["tpu_name", "tpu_zone", "gcp_project"]
+            silent += _FLAGS_OF_TPUS
         return [
-            f"--{field.name}={getattr(self, field.name)}: {field.metadata['help']}"
+            f"--{field.name}={getattr(self, field.name)}: "
+            + (_OF_TPUS if field.name in _FLAGS_OF_TPUS else field.metadata["help"])
             for field in dataclasses.fields(DeviceOptions)
             if field.name in silent and getattr(self, field.name) != field.default
         ]

@@ -164,7 +164,7 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
     if not tensorflow_text():
         raise UserError(
             "Tokenization inside of a model needs TensorFlow Text: pip install tensorflow-text of "
-            "the version of TensorFlow"
+            "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
         )
     try:
         return tensorflow_text().FastWordpieceTokenizer(

@@ -218,7 +218,11 @@ class Engine:
             optimizer.build(model.trainable_variables)
             loss_scale = training.LossScale() if options.precision == "float16" else None
         if restored and not checkpoint.restore_optimizer(optimizer, restored):
-            log.warning("%s lacks Adam slots: their moments start from zero", restored)
+            log.warning(
+                "%s lacks Adam slots: their moments start from zero. To begin a new training from "
+                "it, pass it as --init_checkpoint with an empty --output_dir",
+                restored,
+            )
         if restored and loss_scale:
             checkpoint.restore_extra(loss_scale.variables, restored)
         log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)

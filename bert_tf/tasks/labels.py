@@ -1,9 +1,11 @@
 """`labels.txt`: the labels of a model in the order of its outputs, beside its checkpoints."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoint, files
+from bert_tf.conversion.sources import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 
@@ -82,9 +84,9 @@ def require_same(
 
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
     """The folder of the checkpoint that an evaluation or a prediction reads."""
-    folder = options.output_dir or ""
-    if options.resume == "never" or not checkpoint.latest(folder):
-        start = options.init_checkpoint or ""
+    folder, start = options.output_dir or "", options.init_checkpoint or ""
+    # A folder that was converted has a checkpoint of another name.
+    if start and (options.resume == "never" or not checkpoint.latest(folder)):
         folder = start if files.is_dir(start) else os.path.dirname(start)
     return folder
 
@@ -97,9 +99,24 @@ def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = 
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     if not files.exists(path):
+        by_others = _labels_of_others(options)
+        if by_others:
+            return by_others
         raise UserError(
             f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
             "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
             "checkpoints as --init_checkpoint"
+            + (", or --labels in the order of its outputs" if hasattr(options, "labels") else "")
         )
     return read(path, is_label)
+
+
+def _labels_of_others(options: FineTuningOptions) -> list[str] | None:
+    """The names that a model of another program has for its outputs, as transformers' do."""
+    start = options.init_checkpoint
+    if not start or checkpoint.latest(options.output_dir or ""):
+        return None
+    found = find_source(start).labels
+    # What transformers calls them where nobody has.
+    nameless = found and all(re.fullmatch(r"LABEL_\d+", label) for label in found)
+    return None if nameless else found

@@ -224,10 +224,11 @@ class _Run:
         if wrong:
             self.saver.close()
             newest = checkpoint.latest(self.options.output_dir)
+            scaled = values["loss_scale"] != 1.0
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "
-                f"learning rate of {values['learning_rate']:.2e}: lower --learning_rate. The last "
-                f"good checkpoint is {newest}"
+                f"learning rate of {values['learning_rate']:.2e}: lower --learning_rate"
+                f"{', or pass --precision=bfloat16' * scaled}. The last good checkpoint is {newest}"
             )
 
     def _save(self, wait: bool) -> None:

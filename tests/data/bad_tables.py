@@ -109,7 +109,7 @@ _ROWS = [
     BadFile("a folder", {"train.tsv": None}, r"train\.tsv is a folder, a file was expected"),
     BadFile(
         "damaged gzip",
-        {"train.tsv.gz": gzip.compress(TRAIN * 99)[:-20]},
+        {"train.tsv.gz": gzip.compress(TRAIN * 99, mtime=0)[:-20]},
         r"train\.tsv\.gz is not a",
     ),
     BadFile("no gzip", {"train.tsv.gz": TRAIN}, r"train\.tsv\.gz is not a complete gzip file"),
@@ -341,7 +341,7 @@ _LABELS = [
         "eval",
         "an unknown label in a compressed dev",
         "dev.tsv.gz",
-        gzip.compress(b"ham\ta\neggs\tb\n"),
+        gzip.compress(b"ham\ta\neggs\tb\n", mtime=0),
         r"dev\.tsv\.gz:2: label 'eggs' is not one of ham, spam\.",
     ),
     _other(

@@ -71,7 +71,7 @@ SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label,
         (BY_NAME, {"train_csv": "label;text\n" + SAME_QUOTED.replace("\t", ";")}),
         (BY_NAME, {"train_jsonl": SAME_JSON}),
         (BY_NAME, {"train_json": json.dumps([json.loads(x) for x in SAME_JSON.splitlines()])}),
-        (BY_NAME, {"train_ndjson_gz": gzip.compress(SAME_JSON.encode())}),
+        (BY_NAME, {"train_ndjson_gz": gzip.compress(SAME_JSON.encode(), mtime=0)}),
         (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + SAME_QUOTED}),
     ],
 )

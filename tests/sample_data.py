@@ -1,0 +1,101 @@
+"""Small data sets in the formats of the published ones, made of the repository's reviews."""
+
+import csv
+import json
+from pathlib import Path
+
+from tests.oracle import ROOT
+
+
+def write_all(folder: Path) -> dict[str, str]:
+    """Writes them, and gives the variables by which README and docs call their folders."""
+    reviews = _reviews("train")
+    _write_glue(folder / "glue", reviews)
+    _write_squad(folder / "squad", [text for text, _ in reviews])
+    _write_conll(folder / "conll", [text for text, _ in reviews])
+    _write_books(folder / "books", [text for text, _ in reviews])
+    return {
+        "BERT_BASE_DIR": str(ROOT / "examples/small_bert"),
+        "GLUE_DIR": str(folder / "glue"),
+        "SQUAD_DIR": str(folder / "squad"),
+        "CONLL_DIR": str(folder / "conll"),
+        "BOOKS_DIR": str(folder / "books"),
+    }
+
+
+def _reviews(part: str) -> list[tuple[str, str]]:
+    path = ROOT / f"examples/reviews/{part}.tsv"
+    with open(path, encoding="utf-8") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(row["text"], row["label"]) for row in rows]
+
+
+def _write_glue(folder: Path, reviews: list[tuple[str, str]]) -> None:
+    parts = {"train": reviews[:96], "dev": reviews[96:128], "test": reviews[128:144]}
+    for part, rows in parts.items():
+        texts = [text for text, _ in rows]
+        # Every second pair says the same twice.
+        pairs = [(text, texts[n - n % 2]) for n, text in enumerate(texts)]
+        mrpc = [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]]
+        mrpc += [[str(1 - n % 2), str(n), str(n), *pair] for n, pair in enumerate(pairs)]
+        words = [[text, str(int(label == "positive"))] for text, label in rows]
+        numbered = [[str(n), text] for n, (text, _) in enumerate(words)]
+        _write_tsv(folder / f"MRPC/{part}.tsv", mrpc)
+        if part == "test":
+            _write_tsv(folder / "SST-2/test.tsv", [["index", "sentence"], *numbered])
+            _write_tsv(folder / "CoLA/test.tsv", [["index", "sentence"], *numbered])
+        else:
+            _write_tsv(folder / f"SST-2/{part}.tsv", [["sentence", "label"], *words])
+            cola = [["own", label, "", text] for text, label in words]
+            _write_tsv(folder / f"CoLA/{part}.tsv", cola)
+
+
+def _write_tsv(path: Path, rows: list[list[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _write_squad(folder: Path, texts: list[str]) -> None:
+    folder.mkdir(parents=True)
+    for version in ("1.1", "2.0"):
+        for part, first, last in (("train", 0, 90), ("dev", 90, 120)):
+            paragraphs = [
+                _paragraph(" ".join(texts[start : start + 3]), f"{part}{start}", version == "2.0")
+                for start in range(first, last, 3)
+            ]
+            data = [{"title": "Reviews", "paragraphs": paragraphs}]
+            found = {"version": version, "data": data}
+            (folder / f"{part}-v{version}.json").write_text(json.dumps(found))
+
+
+def _paragraph(context: str, name: str, with_impossible: bool) -> dict:
+    word = context.split()[2].strip(".,;:!?")
+    answer = {"text": word, "answer_start": context.index(word)}
+    question = {"id": f"{name}-1", "question": "What is the third word?", "answers": [answer]}
+    if not with_impossible:
+        return {"context": context, "qas": [question]}
+    nothing = {"id": f"{name}-2", "question": "Who was king?", "answers": []}
+    return {
+        "context": context,
+        "qas": [{**question, "is_impossible": False}, {**nothing, "is_impossible": True}],
+    }
+
+
+def _write_conll(folder: Path, texts: list[str]) -> None:
+    folder.mkdir(parents=True)
+    for part, first, last in (("train", 0, 60), ("dev", 60, 90), ("test", 90, 110)):
+        lines = ["-DOCSTART- -X- -X- O", ""]
+        for number, text in enumerate(texts[first:last]):
+            place = ("Paris", "Oslo", "Lima")[number % 3]
+            lines += [f"{word} NN B-NP O" for word in text.split()]
+            lines += [f"{place} NNP B-NP B-LOC", ""]
+        (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_books(folder: Path, texts: list[str]) -> None:
+    folder.mkdir(parents=True)
+    for number in range(2):
+        part = texts[number * 150 : number * 150 + 150]
+        paragraphs = ["\n".join(part[first : first + 5]) for first in range(0, len(part), 5)]
+        path = folder / f"book{number + 1}.txt"
+        path.write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")

@@ -1,0 +1,171 @@
+"""README and docs: every command and program in them runs, in the order in which one reads them.
+
+What is fenced as `bash` or `python` is run; `text`, `py` and `json` are not. Pages take minutes, so
+all but README's are slow.
+"""
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from bert_tf.data.task_module import load_task_module
+from bert_tf.options import SCRIPTS
+from docs import flags
+from tests import sample_data
+from tests.oracle import ROOT
+
+README = "README.md"
+PAGES = [README, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))]
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.S | re.M)
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Language and text of what is fenced."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(language, body) for _, language, body in _BLOCK.findall(text)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_fenced_says_whether_it_runs(page):
+    languages = {language for language, _ in blocks(page)}
+    assert languages <= {"bash", "python", "text", "py", "json"}
+
+
+@pytest.fixture
+def workplace(tmp_path):
+    """A copy of the repository, and the environment that its commands run in."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "output", "*.egg-info")
+    shutil.copytree(ROOT, tmp_path / "bert_tf", ignore=ignored)
+    variables = sample_data.write_all(tmp_path / "data")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "PYTHONPATH": str(tmp_path / "bert_tf"), "HOME": str(tmp_path)}
+    return tmp_path / "bert_tf", {**environment, **variables, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page == README else pytest.mark.slow)
+        for page in PAGES
+        if any(language in ("bash", "python") for language, _ in blocks(page))
+    ],
+)
+def test_commands_run_in_the_order_of_the_page(page, workplace):
+    folder, environment = workplace
+    commands = "\n".join(body for language, body in blocks(page) if language == "bash")
+    program = "\n".join(body for language, body in blocks(page) if language == "python")
+    for command in (["bash", "-ec", commands], [sys.executable, "-c", program]):
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_tables_of_flags_are_those_of_the_options(script):
+    text = (flags.PAGES / f"{script}.md").read_text(encoding="utf-8")
+    assert flags.page(script) == text, "python docs/flags.py writes them"
+    assert all(f"| `--{name}` |" in text for name in SCRIPTS[script].__dataclass_fields__)
+
+
+def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with caplog.at_level(logging.WARNING):
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"), strict=True))
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    api = (tmp_path / "site/api/index.html").read_text()
+    assert "from_output_dir" in api
+    assert "Raises:" in api
+
+
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / README).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert len(links) > 20
+    for link in links:
+        assert (ROOT / link.split("#")[0]).exists(), link
+
+
+def test_figures_of_the_readme_are_those_of_the_benchmarks():
+    marked = [
+        re.findall(r"<!-- figures -->\n(.*?)<!-- end of figures -->", text, re.S)
+        for text in ((ROOT / README).read_text(), (ROOT / "docs/performance.md").read_text())
+    ]
+    assert marked[0] == marked[1], "python benchmarks/picture.py writes them"
+    assert marked[0][0].count("\n") > 6
+
+
+def test_every_flag_that_is_named_exists():
+    known = {"help", "flagfile"}.union(
+        *(script.__dataclass_fields__ for script in SCRIPTS.values())
+    )
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        # Programs of others, and our benchmarks and launcher, have flags of their own.
+        ours = [line for line in text.splitlines() if not _OF_OTHERS.search(line)]
+        named = set(re.findall(r"(?<![\w-])--(\w+)", "\n".join(ours)))
+        assert named - known == set(), page
+
+
+_OF_OTHERS = re.compile(
+    r"benchmarks/|launch\.py|small_bert/make\.py|pip install|docker|saved_model_cli|srun|sbatch"
+    r"|#SBATCH|-gpus|--(enable_batching|input_exprs|no-deps|restarts|workers|books)|transformers-cli"
+    r"|--(name|na-prob-thresh|use_gpu|dopredict|do_trian|preserve_unused_tokens|project)\b"
+)
+
+
+def test_a_task_of_ones_own(tmp_path):
+    (block,) = (body for _, body in blocks("docs/scripts/run_classifier.md") if "class " in body)
+    (tmp_path / "my_task.py").write_text(block)
+    (tmp_path / "films.txt").write_text("A slow plot|bad\nA fine story|good\n")
+    films = load_task_module(str(tmp_path / "my_task.py"), str(tmp_path))
+    assert films.labels == ("bad", "good")
+    assert [(e.text_a, e.label) for e in films.read("train")] == [
+        ("A slow plot", "bad"),
+        ("A fine story", "good"),
+    ]
+
+
+def test_demo():
+    command = [sys.executable, "examples/reviews/demo.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    accuracy = float(re.search(r"eval_accuracy = ([\d.]+)", done.stdout)[1])
+    assert accuracy >= 0.65
+    rows = re.findall(r"^ +([\d.]+)% ([+-])  \S", done.stdout, re.M)
+    assert len(rows) == 20
+    assert all((float(percent) > 50) == (sign == "+") for percent, sign in rows)
+
+
+def test_words_for_masks():
+    """The table is what the small BERT of the repository says."""
+    page = "docs/scripts/predict_masked.md"
+    (command,) = (body for language, body in blocks(page) if language == "bash")
+    command = command.replace("$BERT_BASE_DIR", "examples/small_bert").replace("\\\n", " ")
+    flags = shlex.split(re.sub(r"--text=\".*?\" ", "", command))[1:]
+    flags += ["--input_file=examples/small_bert/sentences.txt", "--top_k=3"]
+    done = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = (ROOT / page).read_text(encoding="utf-8")
+    table = re.findall(r"^\| (.*\[MASK\].*) \| (.*) \|$", text.split("## Flags")[0], re.M)
+    assert len(table) == 10
+    for (sentence, words), block in zip(table, done.stdout.split("\n\n"), strict=False):
+        first, *rows = block.splitlines()
+        assert first == sentence
+        # A column for each mask. Of two that are as probable, either may be the first.
+        found = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
+        columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in words.split(" / ")]
+        expected = {word: float(percent) for column in columns for word, percent in column}
+        assert len(expected) == 3 * len(columns)
+        values = {word: float(p[:-1]) for row in found for word, p in row.items()}
+        assert values == pytest.approx(expected, abs=0.11)

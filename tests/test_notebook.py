@@ -1,0 +1,89 @@
+"""The notebook in `examples/` runs from its first cell to its last."""
+
+import os
+import re
+import sys
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+from tests.oracle import ROOT
+
+NOTEBOOK = ROOT / "examples" / "movie_reviews.ipynb"
+
+
+class OfThisPython(KernelSpecManager):
+    """Knows one kernel, that of the Python of the tests, whatever is installed as `python3`."""
+
+    def get_kernel_spec(self, kernel_name):
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=argv, display_name="this Python", language="python")
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """The cells with code, after all of them were run in the folder of the notebook."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    folder = tmp_path_factory.mktemp("kernel")
+    manager = AsyncKernelManager(
+        kernel_spec_manager=OfThisPython(), connection_file=str(folder / "connection.json")
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
+    environment.pop("MPLBACKEND", None)
+    # A cell that fails is a CellExecutionError, with its traceback.
+    NotebookClient(notebook, timeout=300, km=manager).execute(
+        cleanup_kc=True, cwd=str(NOTEBOOK.parent), env=environment
+    )
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _texts(cells):
+    return "".join(o.text for cell in cells for o in cell.outputs if o.output_type == "stream")
+
+
+def _number(figure):
+    return int(figure.replace(",", ""))
+
+
+def _pictures(cells):
+    outputs = [output for cell in cells for output in cell.outputs]
+    return [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
+
+
+def test_it_runs_and_learns(cells):
+    kinds = {output.output_type for cell in cells for output in cell.outputs}
+    assert kinds <= {"stream", "display_data"}
+    streams = [o.name for cell in cells for o in cell.outputs if o.output_type == "stream"]
+    assert set(streams) == {"stdout"}
+    accuracies = re.findall(r"accuracy [\d.]+ on the training set, ([\d.]+) on", _texts(cells))
+    assert len(accuracies) == 3
+    # Each label is that of half of the reviews.
+    assert float(accuracies[-1]) >= 0.62
+    assert len(_pictures(cells)) == 1
+
+
+def test_what_is_frozen_is_not_trained(cells):
+    frozen, unfrozen = re.findall(r"Trained: ([\d,]+) of ([\d,]+)", _texts(cells))
+    head = 128 * 64 + 64 + 64 * 2 + 2
+    pooler = 128 * 128 + 128
+    encoder = 1_503_104
+    assert [_number(figure) for figure in frozen] == [head, encoder + head]
+    assert [_number(figure) for figure in unfrozen] == [encoder - pooler + head, encoder + head]
+
+
+def test_it_is_kept_with_what_it_printed():
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    kept = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in kept] == list(range(1, len(kept) + 1))
+    assert len(_pictures(kept)) == 1
+    assert {output.get("name", "stdout") for cell in kept for output in cell.outputs} == {"stdout"}
+    assert "error" not in {output.output_type for cell in kept for output in cell.outputs}
+    assert not re.search(r"""["' ]/(home|Users|root|tmp|work)/""", NOTEBOOK.read_text())
+    assert NOTEBOOK.stat().st_size < 300_000
