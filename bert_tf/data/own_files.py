@@ -36,7 +36,7 @@ def find_files(
     named, is the training file.
 
     Args:
-        data_dir: the folder; empty if all files are named.
+        data_dir: the folder; may be empty where a file is named.
         train_file: what is named, or None.
         eval_file: the same.
         predict_file: the same.
@@ -58,7 +58,7 @@ def find_files(
     }
     missing = [split for split in NAMES if split in splits and split not in found]
     if not data_dir:
-        if missing and not found:
+        if missing and not named:
             raise UserError(f"Pass --data_dir, the folder with the texts, or {FLAGS[missing[0]]}")
         return found
     if not files.is_dir(data_dir):
