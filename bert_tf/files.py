@@ -217,7 +217,7 @@ def open_decompressed(path: str) -> Iterator[Any]:
         UserError: as `open_binary`; or it is not a complete gzip file.
     """
     with open_binary(path) as file, explained("read", path):
-        compressed = path.endswith(".gz")
+        compressed = os.fspath(path).endswith(".gz")
         try:
             with gzip.open(file) if compressed else contextlib.nullcontext(file) as lines:
                 yield lines

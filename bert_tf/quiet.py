@@ -19,7 +19,12 @@ def import_tensorflow() -> None:
     TensorFlow's own log is silenced, and oneDNN computes matrix products, unless the user has
     set something else. By itself TensorFlow takes oneDNN on newer processors only; on one with
     AVX2 a training step of BERT-base takes half as long again without it.
+
+    Where TensorFlow has been imported, nothing is changed.
     """
+    if "tensorflow" in sys.modules:
+        # It has read its settings, and programs that this one starts are to have the same.
+        return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # A folder that cannot be: a keras.json in the user's home can change number types, and a

@@ -19,7 +19,7 @@ from bert_tf.modeling import (
 )
 from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import config, load
-from tests.oracle import data, golden
+from tests.oracle import ROOT, data, golden
 
 
 def _main() -> str:
@@ -74,7 +74,7 @@ def test_real_encoder_and_a_foreign_checkpoint_are_read():
 def _config_of(folder):
     from bert_tf.config import BertConfig
 
-    return BertConfig.from_json_file(str(folder / "bert_config.json"))
+    return BertConfig.from_json_file(folder / "bert_config.json")
 
 
 def test_tf1_saver_reads_what_is_written(tmp_path):
@@ -153,6 +153,14 @@ def test_a_moved_folder_and_a_missing_newest_are_understood(tmp_path):
     )
     assert checkpoint.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
     assert checkpoint.latest(str(tmp_path / "nowhere")) is None
+
+
+def test_a_folder_is_restored_from_and_paths_are_names():
+    folder = ROOT / "examples" / "small_bert"
+    model = BertModel(_config_of(folder))
+    restored = checkpoint.restore(model, folder)
+    assert restored.prefix == str(folder / "bert_model.ckpt")
+    assert not restored.new
 
 
 def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):

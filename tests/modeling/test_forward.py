@@ -157,6 +157,11 @@ def test_units_equal_the_original():
     np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
 
 
+def test_ids_without_a_name_are_refused():
+    with pytest.raises(ValueError, match=r'inputs must be a dict, \{"input_ids"'):
+        BertModel(config())(np.zeros((1, 3), "int32"))
+
+
 def test_too_long_a_sequence_is_refused():
     model = BertModel(config())
     with pytest.raises(ValueError, match="65 tokens, max_position_embeddings=64"):

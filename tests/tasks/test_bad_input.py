@@ -323,5 +323,5 @@ def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _fails(options(tiny, tmp_path, do_eval=True), "Cannot create the folder")
+    _fails(options(tiny, tmp_path, do_eval=True), "is a file: pass a folder")
     assert (tmp_path / "out").read_text() == "mine"

@@ -1,10 +1,16 @@
 """labels.txt, as a training writes it and others may have changed it."""
 
+import json
+
 import pytest
 
+from bert_tf.conversion.convert import Request, convert
+from bert_tf.conversion.sources import find_source
 from bert_tf.data import conll
 from bert_tf.errors import UserError
+from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import labels
+from tests.oracle import ROOT
 
 
 def test_list_of_labels(tmp_path):
@@ -23,3 +29,33 @@ def test_list_of_labels(tmp_path):
     path.write_text("not at all\n{}\n")
     assert labels.read(str(path)) == ["not at all", "{}"]
     assert labels.contents(["not at all", "{}"]) == {"labels.txt": path.read_text()}
+
+
+def test_a_folder_whose_checkpoint_has_another_name(tmp_path):
+    """As `convert_checkpoint.py` writes it; its labels lie there, too."""
+    options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
+    assert labels.folder_of_checkpoint(options) == str(tmp_path)
+    (tmp_path / "labels.txt").write_text("no\nyes\n")
+    assert labels.of_checkpoint(options) == ["no", "yes"]
+
+
+def test_labels_of_a_model_of_transformers(tmp_path):
+    folder = tmp_path / "hugging_face"
+    source = find_source(str(ROOT / "examples/small_bert"))
+    convert(source, Request(output=str(folder), to="hugging_face"))
+    config = json.loads((folder / "config.json").read_text())
+    options = ClassifierOptions(
+        task_name="tsv",
+        do_eval=True,
+        init_checkpoint=str(folder),
+        output_dir=str(tmp_path / "output"),
+    )
+    for names, found in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
+        config["id2label"] = dict(enumerate(names))
+        (folder / "config.json").write_text(json.dumps(config))
+        if found:
+            assert labels.of_checkpoint(options) == found
+            continue
+        # Nobody has named them.
+        with pytest.raises(UserError, match="or --labels in the order of its outputs"):
+            labels.of_checkpoint(options)

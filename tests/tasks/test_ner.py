@@ -302,7 +302,7 @@ def fails(run, message):
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
         ({"do_train": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
         ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, or its folder"),
-        ({"do_predict": True, "init_checkpoint": None}, r"No such file: labels\.txt"),
+        ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
     ],
 )
 def test_what_is_not_right_is_said_before_anything_is_written(tiny, folder, changes, message):
