@@ -182,7 +182,11 @@ def main(
         description: one sentence, for `--help`.
     """
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
-        print(help_text(options_class, os.path.basename(argv[0]), description))
+        try:
+            print(help_text(options_class, os.path.basename(argv[0]), description), flush=True)
+        except BrokenPipeError:
+            # `| head` has read enough. Python would try once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     try:
         options = parse(options_class, argv)
@@ -240,7 +244,7 @@ _WORDS_OF_ABSL = (
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
     (
-        r"Unknown command line flag '(.+?)'\. Did you mean: (\w+) \?",
+        r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
         r"There is no flag --\1. Did you mean --\2? --help lists all",
     ),
     (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),

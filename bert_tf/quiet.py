@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 _NOT_NEEDED = ("jax", "matplotlib", "scipy", "sklearn")
 
 
-def import_tensorflow() -> None:
+def import_tensorflow(for_script: bool = True) -> None:
     """Imports TensorFlow as the scripts need it.
 
     Keras runs on TensorFlow, whatever the environment says, and reads no `keras.json`.
@@ -21,19 +21,24 @@ def import_tensorflow() -> None:
     AVX2 a training step of BERT-base takes half as long again without it.
 
     Where TensorFlow has been imported, nothing is changed.
+
+    Args:
+        for_script: hides what no script uses, and sets Keras' settings; a program may want them.
     """
     if "tensorflow" in sys.modules:
         # It has read its settings, and programs that this one starts are to have the same.
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    # A folder that cannot be: a keras.json in the user's home can change number types, and a
-    # damaged one keeps TensorFlow itself from starting.
-    os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
+    if for_script:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        # A folder that cannot be: a keras.json in the user's home can change number types, and a
+        # damaged one keeps TensorFlow itself from starting.
+        os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
+    hidden = _NOT_NEEDED if for_script else ()
     wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
     # Some lines are written before TensorFlow has read its level.
     held_back = contextlib.nullcontext() if wanted else _stderr_held_back()
-    with _without_garbage_collection(), _hidden(_NOT_NEEDED), held_back:
+    with _without_garbage_collection(), _hidden(hidden), held_back:
         import tensorflow  # noqa: F401
 
 

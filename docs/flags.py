@@ -46,6 +46,8 @@ def _row(field: dataclasses.Field, is_new: bool) -> str:
         least, most = known["limits"]
         values.append(f"from {least} to {most}" if most < 2**31 - 1 else f"{least} or more")
     default = "required" if known["required"] else _shown(field.default)
+    if known["required"] and "by default" in known["help"]:
+        default = "required, or found"
     what = known["help"] + (f" Values: {', '.join(values)}." if known["choices"] else "")
     if values and not known["choices"]:
         what += f" {'Here also' if known['words'] else 'Range:'} {', '.join(values)}."

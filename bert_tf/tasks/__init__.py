@@ -2,5 +2,5 @@
 
 from bert_tf.quiet import import_tensorflow
 
-# Programs that use a part of it are as quiet as the scripts, and start as fast.
-import_tensorflow()
+# Programs that use a part of it are as quiet as the scripts.
+import_tensorflow(for_script=False)

@@ -44,7 +44,7 @@ def run(options: ExtractionOptions) -> None:
     file_names.require_writable(output_file)
     # What cannot be read is to be found before the work; of the standard input it cannot be.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
-    extractor = Extractor(options, total >= _BATCHES_PER_CORE * options.batch_size * num_cores())
+    extractor = Extractor(options, _has_many_batches(options, total))
     bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
         bytes_of_row *= options.max_seq_length
@@ -70,6 +70,15 @@ def run(options: ExtractionOptions) -> None:
             extractor.texts,
             options.max_seq_length,
         )
+
+
+def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
+    """Whether all cores have enough to do with a batch each, part by part of the texts.
+
+    Features of all tokens take so much room that the parts are small.
+    """
+    texts = min(total, _MOST_TEXTS_TOGETHER) if options.pooling != "none" else 0
+    return texts >= _BATCHES_PER_CORE * options.batch_size * num_cores()
 
 
 def _read(options: ExtractionOptions) -> Iterator[Text]:

@@ -99,24 +99,48 @@ def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = 
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     if not files.exists(path):
-        by_others = _labels_of_others(options)
-        if by_others:
+        by_others = labels_of_others(options)
+        if by_others and all(map(is_label, by_others)):
             return by_others
         raise UserError(
             f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
             "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
             "checkpoints as --init_checkpoint"
-            + (", or --labels in the order of its outputs" if hasattr(options, "labels") else "")
+            + (
+                ", or --labels in the order of its outputs"
+                if getattr(options, "is_own_tables", False)
+                else ""
+            )
         )
     return read(path, is_label)
 
 
-def _labels_of_others(options: FineTuningOptions) -> list[str] | None:
+def labels_of_others(options: FineTuningOptions) -> list[str] | None:
     """The names that a model of another program has for its outputs, as transformers' do."""
     start = options.init_checkpoint
-    if not start or checkpoint.latest(options.output_dir or ""):
+    goes_on = options.resume != "never" and checkpoint.latest(options.output_dir or "")
+    if not start or goes_on:
         return None
     found = find_source(start).labels
     # What transformers calls them where nobody has.
     nameless = found and all(re.fullmatch(r"LABEL_\d+", label) for label in found)
     return None if nameless else found
+
+
+def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
+    """Refuses a model whose outputs are the labels of a published task in another order.
+
+    Models of transformers have MNLI's in another one, say; names may be written otherwise.
+
+    Raises:
+        UserError: it is another order; nobody would see it by the figures but as bad ones.
+    """
+    path = os.path.join(folder_of_checkpoint(options), LABELS)
+    found = list(files.read_lines(path)) if files.exists(path) else labels_of_others(options)
+    ours, theirs = ([str(x).casefold() for x in names] for names in (labels, found or []))
+    if ours != theirs and sorted(ours) == sorted(theirs):
+        raise UserError(
+            f"The outputs of the model are {', '.join(found or [])}, in this order, those of the "
+            f"task {', '.join(labels)}: use --task_name=tsv with --text_column and --label_column, "
+            "which takes the order from the model"
+        )

@@ -24,6 +24,8 @@ def of_files(options: ClassifierOptions) -> TextSet:
     data = _own_set(options, _paths(options)) if options.is_own_tables else _other(options)
     if not data.is_published:
         labels.require_same(data.labels, _source_of_labels(options, data), options)
+    elif not options.do_train:
+        labels.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is none of GLUE")
     return data
