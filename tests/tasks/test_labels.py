@@ -59,3 +59,15 @@ def test_labels_of_a_model_of_transformers(tmp_path):
         # Nobody has named them.
         with pytest.raises(UserError, match="or --labels in the order of its outputs"):
             labels.of_checkpoint(options)
+
+
+def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path):
+    options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
+    ours = ["contradiction", "entailment", "neutral"]
+    labels.require_order(ours, options)
+    for theirs in (ours, ["a", "b", "c"]):
+        (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
+        labels.require_order(ours, options)
+    (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
+    with pytest.raises(UserError, match="use --task_name=tsv .* takes the order from the model"):
+        labels.require_order(ours, options)
