@@ -69,5 +69,5 @@ def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path):
         (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
         labels.require_order(ours, options)
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
-    with pytest.raises(UserError, match="use --task_name=tsv .* takes the order from the model"):
+    with pytest.raises(UserError, match=r"use --task_name=tsv .* takes the order from the model"):
         labels.require_order(ours, options)
