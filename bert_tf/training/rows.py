@@ -3,6 +3,7 @@
 n rows, S max_seq_length, B batch_size, T length of a batch.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ class _RowsOfBatch(NamedTuple):
 class RowRunner:
     """Runs a model over rows, without dropout; several threads may.
 
-    It is compiled once for all lengths, or, where shapes are fixed, for the one that there is.
+    Equal rows are computed once: queries, titles and the halves of pairs come again and again. It
+    is compiled once for all lengths, or, where shapes are fixed, for the one that there is.
 
     Args:
         model: takes a batch.
@@ -110,14 +112,31 @@ class RowRunner:
         Returns:
             The numbers of some rows, and what `outputs_fn` gave for each of them.
         """
-        batches = list(self._batches(rows["input_mask"]))
+        first, groups = self._distinct(rows)
+        distinct = {feature.name: rows[feature.name][first] for feature in self._features}
+        batches = list(self._batches(distinct["input_mask"]))
 
         def run(batch: _RowsOfBatch) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            return batch.numbers, self._run(rows, batch)
+            equal = [groups[number] for number in batch.numbers]
+            counts = [len(group) for group in equal]
+            outputs = self._run(distinct, batch)
+            if max(counts) > 1:
+                outputs = {n: np.repeat(value, counts, axis=0) for n, value in outputs.items()}
+            return np.concatenate(equal), outputs
 
         if len(batches) == 1 or self._replicas > 1:
             return map(run, batches)
         return map_in_order(run, batches, self._batches_at_once)
+
+    def _distinct(self, rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The first of equal rows, and the numbers of all that are equal to each."""
+        columns = [rows[feature.name] for feature in self._features]
+        flat = [values.reshape(len(values), math.prod(values.shape[1:])) for values in columns]
+        groups: dict[bytes, list[int]] = {}
+        for number, row in enumerate(np.concatenate(flat, axis=1)):
+            groups.setdefault(row.tobytes(), []).append(number)
+        first = np.array([numbers[0] for numbers in groups.values()], int)
+        return first, list(map(np.array, groups.values()))
 
     def _batches(self, input_mask: np.ndarray) -> Iterator[_RowsOfBatch]:
         lengths = input_mask.sum(axis=1)

@@ -90,6 +90,33 @@ def test_batches_of_short_rows_have_more_of_them(model):
     assert fixed == [(4, 24), (4, 24)]
 
 
+def test_equal_rows_are_computed_once(model):
+    lengths = [5, 24, 5, 3, 24, 5, 5, 9]
+    rows = rows_of(lengths)
+    rows["number"][:] = 0
+    for copy, of in ((2, 0), (6, 0), (4, 1)):
+        rows["input_ids"][copy] = rows["input_ids"][of]
+    # Nothing but a segment tells this one from the first.
+    rows["input_ids"][5] = rows["input_ids"][0]
+    rows["segment_ids"][5, 4] = 1
+    with_shapes = runner(model)
+    step, computed = with_shapes._step, []
+
+    def watched(batch):
+        computed.extend(batch["input_ids"].numpy().sum(axis=1).tolist())
+        return step(batch)
+
+    with_shapes._step = watched
+    found = {}
+    for numbers, outputs in with_shapes(rows):
+        found |= dict(zip(numbers.tolist(), outputs["pooled"], strict=True))
+    assert sorted(found) == list(range(len(lengths)))
+    assert len(computed) == 5
+    for copy, of in ((2, 0), (6, 0), (4, 1)):
+        np.testing.assert_array_equal(found[copy], found[of])
+    assert np.abs(found[5] - found[0]).max() > 1e-5
+
+
 def test_no_rows(model):
     assert list(runner(model)(rows_of(np.zeros(0, int)))) == []
 
