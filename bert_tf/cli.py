@@ -247,11 +247,16 @@ _WORDS_OF_ABSL = (
         r"Unknown command line flag '(.+?)'\. Did you mean: (.+) \?",
         r"There is no flag --\1. Did you mean --\2? --help lists all",
     ),
+    (r"flag --(\w+)=(.*): it must be (.*)", r"--\1 must be \3. Received: \2"),
     (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),
 )
 
 
 def _in_our_words(message: str) -> str:
+    guesses = re.search(r"Did you mean: (.+) \?$", message)
+    if guesses:
+        dashed = " or --".join(guesses[1].split(", "))
+        message = message.replace(guesses[0], f"Did you mean: {dashed} ?")
     for pattern, words in _WORDS_OF_ABSL:
         if re.fullmatch(pattern, message, re.S):
             return re.sub(pattern, words, message, flags=re.S)

@@ -185,11 +185,22 @@ def test_resolve_says_what_is_there_instead(tmp_path):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
 
 
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
+def test_a_name_on_a_hub_is_no_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="Nothing is downloaded: pass the folder"):
+        checkpoint.resolve(name)
+    with pytest.raises(UserError) as error:
+        checkpoint.resolve("bert_model.ckpt")
+    assert "downloaded" not in str(error.value)
+
+
 def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
     wide = BertClassifier(config(intermediate_size=256), 2)
     with pytest.raises(
         UserError,
-        match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256",
+        match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
+        r"\. Its own bert_config\.json",
     ):
         checkpoint.restore(wide, _main())
     deep = BertClassifier(config(num_hidden_layers=5), 2)
@@ -198,6 +209,14 @@ def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
         match=r"not in the checkpoint: bert/encoder/layer_3\.\.4 \(32\).*the model: cls/pred",
     ):
         checkpoint.restore(deep, _main())
+
+
+def test_other_labels_are_refused(tmp_path):
+    prefix = str(tmp_path / "model.ckpt-1")
+    named = checkpoint.named_variables(BertClassifier(config(), 3))
+    checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
+    with pytest.raises(UserError, match=r"output_weights .*another number of outputs: on other"):
+        checkpoint.restore(BertClassifier(config(), 2), prefix)
 
 
 def test_a_refused_checkpoint_changes_nothing():

@@ -100,6 +100,7 @@ def test_any_text_is_a_value(text):
             ["--do_trian=true"],
             r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
         ),
+        (["--best_file=x"], r"Did you mean --best_metric or --eval_file\? --help lists all"),
         (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
         (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
@@ -111,6 +112,11 @@ def test_any_text_is_a_value(text):
 def test_bad_flags(arguments, message):
     with pytest.raises(UserError, match=message):
         cli.parse(ClassifierOptions, ["script", *arguments])
+
+
+def test_a_number_or_a_word():
+    with pytest.raises(UserError, match=r"^--null_score_diff_threshold must be a number or auto"):
+        cli.parse(SquadOptions, ["script", "--null_score_diff_threshold=abc"])
 
 
 def test_home_is_found():

@@ -4,6 +4,7 @@ What is fenced as `bash` or `python` is run; `text`, `py` and `json` are not. Pa
 all but README's are slow.
 """
 
+import ast
 import logging
 import os
 import re
@@ -117,6 +118,60 @@ def test_every_flag_that_is_named_exists():
         assert named - known == set(), page
 
 
+def test_a_script_is_called_with_flags_of_its_own():
+    seen = 0
+    for page in PAGES:
+        for _, text in blocks(page):
+            for line in text.replace("\\\n", " ").splitlines():
+                script = re.search(r"(?<![\w/])(\w+)\.py(?= )", line)
+                if not script or script[1] not in SCRIPTS or _OF_OTHERS.search(line):
+                    continue
+                seen += 1
+                named = set(re.findall(r"(?<![\w-])--(\w+)", line[script.end() :]))
+                known = {"help", "flagfile", *SCRIPTS[script[1]].__dataclass_fields__}
+                assert named <= known, f"{page}: {line}"
+    assert seen > 50
+
+
+def test_messages_that_are_quoted_are_those_of_the_package():
+    said = _messages()
+    seen = 0
+    for page in PAGES:
+        for _, text in blocks(page):
+            # A message may go on in the next line.
+            quoted = r"^(?:ERROR|WARNING): (.*(?:\n(?!ERROR|WARNING|INFO|\$).+)*)"
+            for message in re.findall(quoted, text, re.M):
+                flat = " ".join(message.split())
+                if not flat.startswith(_SAID_BY_OTHERS):
+                    seen += 1
+                    assert any(pattern.search(flat) for pattern in said), f"{page}: {flat}"
+    assert seen > 30
+
+
+def _messages() -> list[re.Pattern]:
+    """Sentences of the package, with anything in place of what is filled in."""
+    found = []
+    for path in ROOT.glob("bert_tf/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", None) for part in node.values]
+                fixed = [part if isinstance(part, str) else None for part in parts]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                # By %s, or in the replacement of a regular expression.
+                texts = re.split(r"%[-.\d]*[a-z]|\\\d", node.value)
+                fixed = [part for text in texts for part in (text, None)][:-1]
+            else:
+                continue
+            if sum(map(len, filter(None, fixed))) >= 15:
+                found.append("".join(".*" if part is None else re.escape(part) for part in fixed))
+    return list(map(re.compile, found))
+
+
+_SAID_BY_OTHERS = (
+    "Could not find a version that satisfies",
+    "No matching distribution found",
+    "All log messages before absl",
+)
 _OF_OTHERS = re.compile(
     r"benchmarks/|launch\.py|small_bert/make\.py|pip install|docker|saved_model_cli|srun|sbatch"
     r"|#SBATCH|-gpus|--(enable_batching|input_exprs|no-deps|restarts|workers|books)|transformers-cli"

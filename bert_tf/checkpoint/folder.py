@@ -13,6 +13,7 @@ KEPT_CHECKPOINTS = 5
 _OWN_NAME = re.compile(r"model\.ckpt-(\d+)")
 # What TensorFlow leaves when it is stopped while it writes.
 _UNFINISHED = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
+_NAME_ON_A_HUB = re.compile(r"([\w-]+/)?[\w-]*bert[\w.-]*(?<!\.ckpt)", re.I)
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
@@ -47,8 +48,11 @@ def resolve(path: str) -> str:
         )
     found = _prefixes_in(os.path.dirname(path) or ".")
     hint = f"checkpoints there: {', '.join(found)}" if found else files.describe_absence(path)
+    # bert-base-uncased, or google-bert/bert-base-uncased.
+    named = not found and not files.exists(path) and _NAME_ON_A_HUB.fullmatch(path)
     raise UserError(
         f"No checkpoint {path}: there is no file {os.path.basename(path)}.index ({hint})"
+        + (". Nothing is downloaded: pass the folder that a model was unpacked to" if named else "")
     )
 
 

@@ -256,7 +256,13 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
         parts.append(f"in the model but not in the checkpoint: {summarize(missing)}")
     if unused:
         parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
-    raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}")
+    of_encoder = missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)
+    advice = (
+        "Its own bert_config.json and vocab.txt came with it: pass those"
+        if of_encoder
+        else "It was trained with another number of outputs: on other labels, for instance"
+    )
+    raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
 
 
 def _assign(

@@ -22,6 +22,8 @@ LABELS_FILE = "labels.txt"
 _HEADS = {"run_ner": "token", "run_classifier": "classification"}
 # What a training of this package says about itself.
 RUN_FILE = "run.json"
+# Where a training with evaluations keeps the best weights.
+BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
 
 class Source(abc.ABC):

@@ -50,6 +50,7 @@ class HuggingFaceSource(Source):
                 f"{config_file}: {architectures[0]} is not known here. By its tensors it is taken "
                 "for the class that has the same"
             )
+        self._take_problem_type(found.get("problem_type"))
         self._tensors = safetensors_files.Tensors(path)
         self._names = names.HuggingFaceNames(self._tensors.entries)
         self.unknown = self._names.unknown
@@ -63,6 +64,15 @@ class HuggingFaceSource(Source):
                 f"{self.config_file}: its gelu is the form with erf, gelu_erf in bert_config.json. "
                 "Google's own models were trained with the form with tanh: for one of those "
                 "change hidden_act to gelu"
+            )
+
+    def _take_problem_type(self, named: Any) -> None:
+        """Says what to do where outputs of a classifier are not those of one label for a text."""
+        flag = hugging_face_config.PROBLEM_TYPES.get(named)
+        if self.head == "classification" and flag:
+            self.notes.append(
+                f"{self.config_file}: problem_type is {named}. To compute with it as it was "
+                f"trained pass --problem_type={flag}"
             )
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:

@@ -31,6 +31,9 @@ _ACTIVATIONS = {
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
+# Of classifiers with other outputs than one label for each text: what --problem_type calls them.
+PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
+
 # What is not in a file has these values there.
 _DEFAULTS: dict[str, Any] = {
     "vocab_size": 30522,

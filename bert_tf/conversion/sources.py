@@ -4,7 +4,7 @@ import os
 
 from bert_tf import checkpoint, files
 from bert_tf.conversion import archives, garden, keras_files, safetensors_files
-from bert_tf.conversion.base import Source, existing, require_local
+from bert_tf.conversion.base import BEST_FOLDER, BEST_NAME, Source, existing, require_local
 from bert_tf.conversion.garden import GardenSource
 from bert_tf.conversion.hugging_face import HuggingFaceSource
 from bert_tf.conversion.keras_files import KerasSource
@@ -69,7 +69,14 @@ def _in_folder(folder: str) -> Source:
     if tensors:
         require_local(folder)
         return HuggingFaceSource(tensors)
-    return _checkpoint(prefix or folder)
+    source = _checkpoint(prefix or folder)
+    best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
+    if files.exists(f"{best}.index"):
+        source.notes.append(
+            f"{source.path} is the newest checkpoint of {folder}. The best of the evaluations is "
+            f"{best}: name that for it"
+        )
+    return source
 
 
 def _checkpoint(prefix: str) -> Source:

@@ -10,6 +10,7 @@ import typing
 from typing import Any
 
 from bert_tf import files
+from bert_tf.conversion.base import BEST_FOLDER, BEST_NAME
 from bert_tf.conversion.base import CONFIG_FILE as CONFIG
 from bert_tf.conversion.base import RUN_FILE as RUN
 from bert_tf.conversion.base import VOCAB_FILE as VOCAB
@@ -24,9 +25,6 @@ from bert_tf.options import (
     SquadOptions,
 )
 from bert_tf.tasks.results import EVAL_RESULTS_JSON
-
-BEST_FOLDER = "best"
-BEST_NAME = "model.ckpt"
 
 # The scripts whose work a loaded model can do.
 SCRIPTS: dict[str, type] = {

@@ -63,6 +63,8 @@ def write_summary(
     path = os.path.join(output_dir, RUNS)
     files.write_text(path, json.dumps(summary, indent=1) + "\n")
     for name, mean in summary["mean"].items():
+        if name == "global_step":
+            continue
         values = ", ".join(f"{run[name]:.4f}" for run in summary["runs"])
         log.info("%s: %.4f +- %.4f (%s)", name, mean, summary["deviation"][name], values)
     log.info("Best: %s. All figures: %s", summary["best"]["folder"], path)

@@ -179,6 +179,16 @@ def test_another_class_is_spoken_of(changed):
     assert "BertForMultipleChoice is not known here" in note
 
 
+@pytest.mark.parametrize(
+    ("named", "flag"),
+    [("multi_label_classification", "multilabel"), ("regression", "regression")],
+)
+def test_outputs_that_are_not_one_label_are_spoken_of(changed, named, flag):
+    (note,) = find_source(str(changed("classification", problem_type=named))).notes
+    assert f"problem_type is {named}. " in note
+    assert f"--problem_type={flag}" in note
+
+
 def test_what_is_not_in_a_configuration_has_their_defaults():
     config = hugging_face_config.read({"vocab_size": 9}, "config.json")
     assert (config.type_vocab_size, config.hidden_act) == (2, "gelu_erf")

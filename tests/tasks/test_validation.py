@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, training
+from bert_tf.conversion import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
@@ -67,6 +68,10 @@ def test_the_best_weights_are_kept_and_used(trained, tiny, tmp_path):
     for name in names:
         assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
+    # The folder stands for its newest, and says where the best are.
+    (note,) = find_source(str(out)).notes
+    assert f"The best of the evaluations is {out}/best/model.ckpt" in note
+    assert find_source(str(out / "best")).notes == []
 
 
 def test_the_best_weights_can_be_loaded_alone(trained):
