@@ -21,13 +21,8 @@ from bert_tf.data.parallel import map_in_order
 from bert_tf.data.squad import read_squad_examples
 from bert_tf.evaluation import answers
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.squad import (
-    NBEST_PREDICTIONS,
-    PREDICTIONS,
-    Predictions,
-    Squad,
-    best_places,
-)
+from bert_tf.tasks.squad import Squad, best_places
+from bert_tf.tasks.squad_predictions import NBEST_PREDICTIONS, PREDICTIONS, Predictions
 from bert_tf.tokenization import FullTokenizer
 
 LENGTHS = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}

@@ -1,7 +1,6 @@
 """What every script does with devices: models and data on them, training, evaluation."""
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -144,54 +143,6 @@ class Engine:
             max(needed / 1e9, 0.1),
             " on each" if replicas > 1 else "",
         )
-
-    def require_one_process(self) -> None:
-        """Refuses several workers, for what does not divide its input among them.
-
-        Raises:
-            UserError: there are several.
-        """
-        if self.devices.workers > 1:
-            raise UserError(
-                "This works in one process: divide the input, and start it for each part without "
-                "TF_CONFIG"
-            )
-
-    def require_same(self, value: int, what: str, folder: str) -> None:
-        """Waits for all workers, and refuses those whose figure is not the chief's.
-
-        Args:
-            value: the figure.
-            what: its name.
-            folder: the flag of the folder that it comes from.
-
-        Raises:
-            UserError: it is another one here.
-        """
-        chief = self.devices.from_chief(value)
-        if value != chief:
-            raise UserError(
-                f"The {what} is {value} for worker {self.devices.worker}, but {chief} for worker "
-                f"0: {folder} must show all workers the same files"
-            )
-
-    def require_same_options(self) -> None:
-        """Refuses workers that were started with other flags than the chief; paths may differ.
-
-        Raises:
-            UserError: they differ.
-        """
-        flags = {
-            field.name: getattr(self.options, field.name)
-            for field in dataclasses.fields(self.options)
-            if not field.name.endswith(("_dir", "_file", "_checkpoint"))
-        }
-        digest = zlib.crc32(repr(flags).encode())
-        if digest != self.devices.from_chief(digest):
-            raise UserError(
-                f"Worker {self.devices.worker} was started with other flags than worker 0: all "
-                "workers take the same command, only TF_CONFIG differs"
-            )
 
     def make_trainer(
         self,

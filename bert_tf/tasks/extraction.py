@@ -21,6 +21,7 @@ from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.progress import bar, log
+from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_files import FORMATS
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
@@ -141,7 +142,7 @@ class Extractor:
 
     def __init__(self, options: ExtractionOptions, side_by_side: bool = False) -> None:
         engine = Engine(options, side_by_side)
-        engine.require_one_process()
+        require_one_process(engine.devices)
         options = located(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)

@@ -13,6 +13,7 @@ from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
+from bert_tf.tasks.agreement import require_same, require_same_options
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.export import export_task, require_text_input
@@ -130,11 +131,11 @@ def _run(
         for folder in {records_dir, output_dir}:
             prepare_output_dir(folder, *_written(task, kept))
     # Nobody writes before everybody has read what was there.
-    engine.require_same(global_step, "step that it goes on from", "--output_dir")
-    engine.require_same(num_train_steps, "number of steps", "the training data")
-    engine.require_same_options()
+    require_same(engine.devices, global_step, "step that it goes on from", "--output_dir")
+    require_same(engine.devices, num_train_steps, "number of steps", "the training data")
+    require_same_options(engine.devices, engine.options)
     digest = validation.digest if validation else 0
-    engine.require_same(digest, "record of earlier evaluations", "--output_dir")
+    require_same(engine.devices, digest, "record of earlier evaluations", "--output_dir")
 
     if engine.devices.is_chief:
         for name, text in kept.items():

@@ -32,6 +32,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.progress import bar, log
+from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.candidates import FORMATS, Candidate
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
@@ -142,7 +143,7 @@ class MaskedWords:
 
     def __init__(self, options: MaskedWordsOptions) -> None:
         engine = Engine(options)
-        engine.require_one_process()
+        require_one_process(engine.devices)
         options = located(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:

@@ -289,26 +289,27 @@ class WordLabels(Task):
     def metrics(self, examples: Sentences, results: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """`precision`, `recall` and `f1` of entities in [0, 1]."""
         scores = self._score(examples, self.decode(examples, results))
+        _show_scores(scores, examples.file.path)
         return {name: scores[""][name] for name in ("precision", "recall", "f1")}
 
+    def write_evaluation(
+        self, examples: Sentences, results: Mapping[str, np.ndarray], output_dir: str
+    ) -> tuple[Mapping[str, Any], list[str]]:
+        """For `eval_results.json` the figures of each kind: `entities`."""
+        scores = self._score(examples, self.decode(examples, results))
+        return {"entities": {kind: found for kind, found in scores.items() if kind}}, []
+
     def _score(self, examples: Sentences, predicted: list[str]) -> dict[str, dict[str, float]]:
-        """`entity_scores`, which are shown."""
+        """`entity_scores` of a file."""
         by_sentence = examples.file.by_sentence
-        scores = entity_scores(by_sentence(examples.labels or []), by_sentence(predicted))
-        shown = (
-            f"{kind or 'all'} {found['f1']:.4f} (precision {found['precision']:.4f}, recall "
-            f"{found['recall']:.4f}, {found['support']} entities)"
-            for kind, found in scores.items()
-        )
-        log.info("F1 on %s: %s", examples.file.path, "; ".join(shown))
-        return scores
+        return entity_scores(by_sentence(examples.labels or []), by_sentence(predicted))
 
     def write_predictions(
         self, examples: Sentences, predictions: list[str], output_dir: str
     ) -> list[str]:
         """`label_test.txt`: the lines of the test file, with the labels that were found."""
         if self.options.do_eval and examples.labels:
-            self._score(examples, predictions)
+            _show_scores(self._score(examples, predictions), examples.file.path)
         path = os.path.join(output_dir, LABEL_TEST)
         files.write_text(path, examples.file.with_predictions(predictions))
         return [path]
@@ -343,6 +344,15 @@ class WordLabels(Task):
         file, labels = examples.file, self.decode(examples, results)
         pairs = zip(file.by_sentence(file.words), file.by_sentence(labels), strict=True)
         return [LabeledWords(*pair) for pair in pairs]
+
+
+def _show_scores(scores: Mapping[str, Mapping[str, float]], path: str) -> None:
+    shown = (
+        f"{kind or 'all'} {found['f1']:.4f} (precision {found['precision']:.4f}, recall "
+        f"{found['recall']:.4f}, {found['support']} entities)"
+        for kind, found in scores.items()
+    )
+    log.info("F1 on %s: %s", path, "; ".join(shown))
 
 
 def _trained_labels(train: conll.ConllFile, options: NerOptions) -> list[str]:

@@ -10,6 +10,7 @@ from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.tasks import model_folder
+from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine
 
@@ -28,7 +29,7 @@ class TaskPredictor:
 
     def __init__(self, task: Task, options: FineTuningOptions) -> None:
         engine = Engine(options)
-        engine.require_one_process()
+        require_one_process(engine.devices)
         self._task = task
         with training.explained_errors():
             model = engine.build_model(task.build_model, blank_encoder=True)

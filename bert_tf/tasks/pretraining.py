@@ -17,6 +17,7 @@ from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.options import PretrainingOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
+from bert_tf.tasks.agreement import require_same, require_same_options
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
@@ -88,9 +89,9 @@ def _run(
     kept = model_folder.contents(options) if options.do_train else {}
     if engine.devices.is_chief:
         prepare_output_dir(output_dir, kept)
-    engine.require_same(step, "step that it goes on from", "--output_dir")
-    engine.require_same(len(paths), "number of files", "--input_file")
-    engine.require_same_options()
+    require_same(engine.devices, step, "step that it goes on from", "--output_dir")
+    require_same(engine.devices, len(paths), "number of files", "--input_file")
+    require_same_options(engine.devices, engine.options)
 
     declared = features(Recipe(options.max_seq_length, options.max_predictions_per_seq))
     results = Results()

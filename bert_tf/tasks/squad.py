@@ -1,12 +1,11 @@
 """Questions about texts, answered by a part of the text: what `run_squad.py` runs."""
 
 import dataclasses
-import json
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,12 +26,15 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks.base import RECORD_FILES, Task
 from bert_tf.tasks.prediction import require_texts
+from bert_tf.tasks.squad_predictions import (
+    NBEST_PREDICTIONS,
+    NULL_ODDS,
+    PREDICTIONS,
+    AnswerPrediction,
+    Predictions,
+)
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
-
-PREDICTIONS = "predictions.json"
-NBEST_PREDICTIONS = "nbest_predictions.json"
-NULL_ODDS = "null_odds.json"
 
 # Windows whose rows are made together.
 _ROWS_TOGETHER = 1024
@@ -70,57 +72,6 @@ class _Part:
 
     def __len__(self) -> int:
         return self.last - self.first
-
-
-class AnswerPrediction(NamedTuple):
-    """The answer to a question; "" where the text has none.
-
-    Attributes:
-        text: of the answer.
-        n_best: the likeliest answers with their probabilities among each other, the likeliest
-            first.
-        null_odds: how much more probable "no answer" is than the best answer, in logits; None
-            without `version_2_with_negative`.
-    """
-
-    text: str
-    n_best: list[tuple[str, float]]
-    null_odds: float | None
-
-
-class Predictions:
-    """What is known about questions, by their ids in the order of the file.
-
-    Args:
-        examples: the questions.
-        lists: an n-best list for each.
-        threshold: `null_score_diff_threshold`.
-    """
-
-    def __init__(
-        self, examples: Sequence[SquadExample], lists: Sequence[answers.NBest], threshold: float
-    ) -> None:
-        # Of an id that comes twice the last list counts, in the place of the first.
-        self.lists = {e.qas_id: found for e, found in zip(examples, lists, strict=True)}
-        self.threshold = threshold
-        self.texts = {name: found.text(threshold) for name, found in self.lists.items()}
-
-    @property
-    def null_odds(self) -> dict[str, float]:
-        """How much more probable "no answer" is than the best answer; empty for SQuAD 1.1."""
-        odds = {name: found.null_odds for name, found in self.lists.items()}
-        return {name: value for name, value in odds.items() if value is not None}
-
-    def contents(self) -> dict[str, str]:
-        """What the files of a prediction have in them, by their names."""
-        n_best = answers.n_best_json({name: found.answers for name, found in self.lists.items()})
-        contents = {
-            PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
-            NBEST_PREDICTIONS: n_best,
-        }
-        if self.null_odds:
-            contents[NULL_ODDS] = json.dumps(self.null_odds, indent=4) + "\n"
-        return contents
 
 
 class Squad(Task):

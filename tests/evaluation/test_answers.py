@@ -17,7 +17,8 @@ from bert_tf.data.squad_windows import Windows
 from bert_tf.evaluation import answers
 from bert_tf.evaluation.answers import Answer, AnswerOptions, Best, decode, n_best_json
 from bert_tf.evaluation.projection import get_final_text, join_pieces
-from bert_tf.tasks.squad import Predictions, best_of_nothing, best_places
+from bert_tf.tasks.squad import best_of_nothing, best_places
+from bert_tf.tasks.squad_predictions import Predictions
 from bert_tf.tokenization import FullTokenizer
 from tests.data.test_squad_windows import converted
 from tests.oracle import golden

@@ -105,7 +105,10 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9
     figures = json.loads((out / "eval_results.json").read_text())
+    of_kinds = figures.pop("entities")
     assert figures.keys() == {"precision", "recall", "f1", "loss", "global_step"}
+    assert of_kinds.keys() == {"A", "B"}
+    assert all(set(kind) == {"precision", "recall", "f1", "support"} for kind in of_kinds.values())
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
     # Every word of the test set, and its label.
