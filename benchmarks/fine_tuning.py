@@ -173,6 +173,8 @@ def main() -> None:
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--only_best", action="store_true")
     args = parser.parse_args()
+    if args.only_best and args.precision == "float32":
+        parser.error("--only_best would write over the results of all pairs")
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

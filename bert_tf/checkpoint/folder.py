@@ -13,7 +13,9 @@ KEPT_CHECKPOINTS = 5
 _OWN_NAME = re.compile(r"model\.ckpt-(\d+)")
 # What TensorFlow leaves when it is stopped while it writes.
 _UNFINISHED = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
-_NAME_ON_A_HUB = re.compile(r"([\w-]+/)?[\w-]*bert[\w.-]*(?<!\.ckpt)", re.I)
+_NAME_ON_A_HUB = re.compile(
+    r"(?!.*\.(ckpt|index|h5|json|onnx|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
+)
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 

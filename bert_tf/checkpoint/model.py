@@ -257,11 +257,15 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     if unused:
         parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
     of_encoder = missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)
-    advice = (
-        "Its own bert_config.json and vocab.txt came with it: pass those"
-        if of_encoder
-        else "It was trained with another number of outputs: on other labels, for instance"
-    )
+    if len(absent) == len(model):
+        advice = "It is of another model, or its variables have other names"
+    elif of_encoder:
+        advice = "Its configuration is another one than --bert_config_file"
+    else:
+        advice = (
+            "It was trained with another number of outputs: on other labels, for instance. "
+            "convert_checkpoint.py --head=encoder takes its encoder alone"
+        )
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
 
 

@@ -43,6 +43,7 @@ class Source(abc.ABC):
         labels: of the head's outputs, where they are known.
         do_lower_case: whether texts have to be lower-cased, where that is known.
         unknown: tensors that are not BERT's, by the names in the file.
+        has_best: whether its training kept the best weights beside the newest.
         notes: sentences about what a user should know of it.
     """
 
@@ -60,6 +61,7 @@ class Source(abc.ABC):
         self.do_lower_case: bool | None = None
         self.unknown: list[str] = []
         self.notes: list[str] = []
+        self.has_best = False
 
     def take_run(self, folder: str) -> None:
         """Head and casing, where a training of this package has left word of them."""
@@ -67,7 +69,8 @@ class Source(abc.ABC):
         try:
             run = json.loads(files.read_text(path) if path else "{}")
             self.head = _HEADS.get(run.get("script"), self.head)
-            lower = run.get("flags", {}).get("do_lower_case")
+            flags = run.get("flags", {})
+            lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError):
             # Only hints: what it would have said can be said by flags.
             return

@@ -68,11 +68,11 @@ class HuggingFaceSource(Source):
 
     def _take_problem_type(self, named: Any) -> None:
         """Says what to do where outputs of a classifier are not those of one label for a text."""
-        flag = hugging_face_config.PROBLEM_TYPES.get(named)
+        flag = hugging_face_config.PROBLEM_TYPES.get(str(named))
         if self.head == "classification" and flag:
             self.notes.append(
-                f"{self.config_file}: problem_type is {named}. To compute with it as it was "
-                f"trained pass --problem_type={flag}"
+                f"{self.config_file}: problem_type is {named}. With files of your own "
+                f"run_classifier.py computes that by --problem_type={flag}"
             )
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:

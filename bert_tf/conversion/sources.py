@@ -71,7 +71,8 @@ def _in_folder(folder: str) -> Source:
         return HuggingFaceSource(tensors)
     source = _checkpoint(prefix or folder)
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    if files.exists(f"{best}.index"):
+    is_there = source.has_best and files.exists(f"{best}.index")
+    if is_there and checkpoint.step_of(best) != checkpoint.step_of(source.path):
         source.notes.append(
             f"{source.path} is the newest checkpoint of {folder}. The best of the evaluations is "
             f"{best}: name that for it"

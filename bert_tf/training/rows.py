@@ -113,22 +113,31 @@ class RowRunner:
             The numbers of some rows, and what `outputs_fn` gave for each of them.
         """
         first, groups = self._distinct(rows)
-        distinct = {feature.name: rows[feature.name][first] for feature in self._features}
+        distinct = rows
+        if len(first) < len(rows["input_mask"]):
+            distinct = {feature.name: rows[feature.name][first] for feature in self._features}
         batches = list(self._batches(distinct["input_mask"]))
 
         def run(batch: _RowsOfBatch) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            equal = [groups[number] for number in batch.numbers]
-            counts = [len(group) for group in equal]
-            outputs = self._run(distinct, batch)
-            if max(counts) > 1:
-                outputs = {n: np.repeat(value, counts, axis=0) for n, value in outputs.items()}
-            return np.concatenate(equal), outputs
+            return batch.numbers, self._run(distinct, batch)
 
         if len(batches) == 1 or self._replicas > 1:
-            return map(run, batches)
-        return map_in_order(run, batches, self._batches_at_once)
+            found: Iterator[Any] = map(run, batches)
+        else:
+            found = map_in_order(run, batches, self._batches_at_once)
+        for numbers, outputs in found:
+            equal = [groups[number] for number in numbers]
+            # Never more rows at a time than the batch had, however many are equal.
+            for copy in range(max(map(len, equal))):
+                rows_left = [row for row, group in enumerate(equal) if len(group) > copy]
+                yield (
+                    np.array([equal[row][copy] for row in rows_left]),
+                    {name: value[rows_left] for name, value in outputs.items()}
+                    if copy
+                    else outputs,
+                )
 
-    def _distinct(self, rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    def _distinct(self, rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[list[int]]]:
         """The first of equal rows, and the numbers of all that are equal to each."""
         columns = [rows[feature.name] for feature in self._features]
         flat = [values.reshape(len(values), math.prod(values.shape[1:])) for values in columns]
@@ -136,7 +145,7 @@ class RowRunner:
         for number, row in enumerate(np.concatenate(flat, axis=1)):
             groups.setdefault(row.tobytes(), []).append(number)
         first = np.array([numbers[0] for numbers in groups.values()], int)
-        return first, list(map(np.array, groups.values()))
+        return first, list(groups.values())
 
     def _batches(self, input_mask: np.ndarray) -> Iterator[_RowsOfBatch]:
         lengths = input_mask.sum(axis=1)

@@ -90,7 +90,10 @@ def test_batches_of_short_rows_have_more_of_them(model):
     assert fixed == [(4, 24), (4, 24)]
 
 
-def test_equal_rows_are_computed_once(model):
+@pytest.mark.parametrize(
+    ("kwargs", "expected"), [({}, 5), ({"fixed_length": MAX_SEQ_LENGTH, "full_batches": True}, 8)]
+)
+def test_equal_rows_are_computed_once(model, kwargs, expected):
     lengths = [5, 24, 5, 3, 24, 5, 5, 9]
     rows = rows_of(lengths)
     rows["number"][:] = 0
@@ -99,7 +102,7 @@ def test_equal_rows_are_computed_once(model):
     # Nothing but a segment tells this one from the first.
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
-    with_shapes = runner(model)
+    with_shapes = runner(model, **kwargs)
     step, computed = with_shapes._step, []
 
     def watched(batch):
@@ -111,7 +114,8 @@ def test_equal_rows_are_computed_once(model):
     for numbers, outputs in with_shapes(rows):
         found |= dict(zip(numbers.tolist(), outputs["pooled"], strict=True))
     assert sorted(found) == list(range(len(lengths)))
-    assert len(computed) == 5
+    # Full batches are filled up with copies.
+    assert len(computed) == expected
     for copy, of in ((2, 0), (6, 0), (4, 1)):
         np.testing.assert_array_equal(found[copy], found[of])
     assert np.abs(found[5] - found[0]).max() > 1e-5
