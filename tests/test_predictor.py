@@ -112,18 +112,6 @@ def test_labels_are_those_of_the_script(trained):
     assert predictor([]) == []
 
 
-def test_entities_of_words():
-    words = ["a", "b", "c", "d", "e", "f", "g"]
-    labels = ["B-X", "I-X", "I-Y", "O", "I-X", "B-X", "I-X"]
-    found = ner.LabeledWords(words, labels).entities
-    assert found == [("X", "a b"), ("Y", "c"), ("X", "e"), ("X", "f g")]
-    labels = ["B-X", "I-X", "E-X", "S-X", "I-X", "E-X", "E-Y"]
-    found = ner.LabeledWords(words, labels).entities
-    assert found == [("X", "a b c"), ("X", "d"), ("X", "e f"), ("Y", "g")]
-    # One kind without a name.
-    assert ner.LabeledWords(["a", "b"], ["B", "I"]).entities == [("", "a b")]
-
-
 def test_published_models():
     masked = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
     text = "She opened the [MASK] and ran into the garden."

@@ -4,10 +4,9 @@ Section 5.3 of the paper: the first piece of each word carries its label, and la
 by one. N windows, W words, S max_seq_length, L labels.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -29,6 +28,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks import labels as label_file
 from bert_tf.tasks.base import Task
+from bert_tf.tasks.labeled_sentences import NO_LABEL, LabeledWords, Part, Sentences
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
@@ -43,70 +43,6 @@ _FILES = {
 # Windows whose rows are made together.
 _ROWS_TOGETHER = 1024
 _SHOWN = 5
-_NO_LABEL = -1
-
-
-class Sentences(Sequence[int]):
-    """The windows of a file's sentences, by their numbers, with what is known about their words.
-
-    Args:
-        file: the words.
-        windows: of the words.
-        labels: in BIO or BIOES [W]; None where there are none.
-        label_ids: int32 [W], `_NO_LABEL` where the model has no such label.
-    """
-
-    def __init__(
-        self,
-        file: conll.ConllFile,
-        windows: WordWindows,
-        labels: list[str] | None,
-        label_ids: np.ndarray,
-    ) -> None:
-        self.file, self.windows = file, windows
-        self.labels, self.label_ids = labels, label_ids
-
-    def __len__(self) -> int:
-        return len(self.windows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return range(len(self))[index]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """The windows from `first` up to, not including, `last`."""
-
-    sentences: Sentences
-    first: int
-    last: int
-
-    def __len__(self) -> int:
-        return self.last - self.first
-
-
-class LabeledWords(NamedTuple):
-    """Words of a text, with a label for each."""
-
-    words: list[str]
-    labels: list[str]
-
-    @property
-    def entities(self) -> list[tuple[str, str]]:
-        """Kind and words of each entity, in order, in BIO or BIOES.
-
-        An `I-` or `E-` that goes on with none begins one.
-        """
-        found: list[tuple[str, list[str]]] = []
-        before: str | None = None
-        for word, label in zip(self.words, self.labels, strict=True):
-            place, _, kind = label.partition("-")
-            if place in ("I", "E") and before == kind:
-                found[-1][1].append(word)
-            elif label != conll.OUTSIDE:
-                found.append((kind, [word]))
-            before = kind if place in ("B", "I") else None
-        return [(kind, " ".join(words)) for kind, words in found]
 
 
 class WordLabels(Task):
@@ -190,11 +126,11 @@ class WordLabels(Task):
     def _known_labels(self, file: conll.ConllFile) -> tuple[list[str] | None, np.ndarray]:
         """The labels of a file, and their numbers."""
         if file.labels is None:
-            return None, np.full(len(file.words), _NO_LABEL, np.int32)
+            return None, np.full(len(file.words), NO_LABEL, np.int32)
         labels = conll.to_bio(file.labels, file.sentences)
         ids = {label: number for number, label in enumerate(self.labels)}
-        label_ids = np.array([ids.get(label, _NO_LABEL) for label in labels], np.int32)
-        unknown = np.flatnonzero(label_ids == _NO_LABEL)
+        label_ids = np.array([ids.get(label, NO_LABEL) for label in labels], np.int32)
+        unknown = np.flatnonzero(label_ids == NO_LABEL)
         if len(unknown):
             log.warning(
                 "%s:%d: the training had no label %s. It is never predicted: words with such labels"
@@ -222,10 +158,10 @@ class WordLabels(Task):
                 " ".join(sentences.labels[first:last]) if sentences.labels else "-",
             )
 
-    def portions(self, examples: Any, split: str) -> Iterator[_Part]:
+    def portions(self, examples: Any, split: str) -> Iterator[Part]:
         """Some windows after the other."""
         for first in range(0, len(examples), _ROWS_TOGETHER):
-            yield _Part(examples, first, min(first + _ROWS_TOGETHER, len(examples)))
+            yield Part(examples, first, min(first + _ROWS_TOGETHER, len(examples)))
 
     def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
         """A row for each window."""
@@ -234,10 +170,10 @@ class WordLabels(Task):
         inputs = windows.inputs(first, last)
         if split == "predict":
             return inputs
-        label_ids = np.full_like(inputs["input_ids"], _NO_LABEL)
+        label_ids = np.full_like(inputs["input_ids"], NO_LABEL)
         words = slice(windows.first_word[first], windows.first_word[last])
         label_ids[windows.places(first, last)] = sentences.label_ids[words]
-        mask = label_ids != _NO_LABEL
+        mask = label_ids != NO_LABEL
         return {
             **inputs,
             "label_ids": np.where(mask, label_ids, 0),
