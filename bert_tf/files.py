@@ -186,12 +186,13 @@ def sync(path: str) -> None:
 
 def describe_absence(path: str) -> str:
     """What a user needs to see when `path` is missing: how far it exists, and what lies there."""
-    folder = os.path.dirname(path) or "."
+    wanted = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
     names = list_dir(folder)
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    return f"the folder {folder} has: {shown or 'nothing'}"
+    absent = "" if folder == wanted else f"there is no folder {wanted}; "
+    return f"{absent}the folder {folder} has: {shown or 'nothing'}"
 
 
 def open_binary(path: str) -> IO[bytes]:

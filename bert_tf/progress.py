@@ -1,10 +1,11 @@
 """What a person sees while a script runs: messages, a progress bar, TensorBoard scalars."""
 
+import contextlib
 import logging
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,19 @@ class _Nowhere:
         """Does nothing."""
 
 
+class _LogFile:
+    """Gives every state of a bar a line of its own, for a log that other messages go to, too."""
+
+    def write(self, text: str) -> None:
+        """Writes what a bar overwrites its line with."""
+        if text.strip():
+            sys.stderr.write(text.strip() + "\n")
+
+    def flush(self) -> None:
+        """Flushes stderr."""
+        sys.stderr.flush()
+
+
 def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
     """A progress bar on stderr; one that is done at once is never shown.
 
@@ -55,7 +69,7 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
         total=total,
         initial=initial,
         desc=what,
-        file=_Nowhere() if log.level > logging.INFO else sys.stderr,
+        file=_Nowhere() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
         delay=refresh,
         # A log file is not overwritten: a fixed width keeps its lines alike.
@@ -119,6 +133,15 @@ class TrainingProgress:
         if not seconds > 0 or not self._done["sequences"]:
             return {}
         return {f"{name}_per_second": done / seconds for name, done in self._done.items()}
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around what is no training: it does not count for the throughput."""
+        begun = time.monotonic()
+        yield
+        seconds = time.monotonic() - begun
+        self._first_done += seconds
+        self._last_done += seconds
 
     def describe(self) -> str:
         """The throughput, for a person."""

@@ -15,7 +15,7 @@ TensorFlow.
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from bert_tf import files, releases
@@ -39,6 +39,8 @@ _CJK_BLOCKS = (
 # The folder of a published checkpoint. The unescaped dot matches any character, as in the
 # original; a folder of another name is not judged.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
+# Of a cased vocabulary a quarter has capitals; the Chinese one, which is not, has two.
+_CASED_SHARE = 0.01
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
@@ -108,6 +110,16 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
     for index, line in enumerate(files.read_lines(vocab_file)):
         vocab[line.strip()] = index
     return vocab
+
+
+def count_capitals(pieces: Iterable[str]) -> int:
+    """How many pieces have a capital letter of the Latin alphabet, `[CLS]` and its like aside."""
+    return sum(1 for piece in pieces if re.search("[A-Z]", re.sub(r"^\[.*\]$", "", piece)))
+
+
+def is_cased(pieces: Collection[str]) -> bool:
+    """Whether a vocabulary is of a cased model, as far as its pieces tell."""
+    return count_capitals(pieces) > _CASED_SHARE * len(pieces)
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:

@@ -53,6 +53,35 @@ def test_what_is_done_at_once_is_not_shown(monkeypatch):
     assert log_file.getvalue() == ""
 
 
+def test_each_state_has_a_line_of_its_own_in_a_log(monkeypatch):
+    monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
+    log_file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log_file)
+    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    for step in (1, 2, 3, 4):
+        shown.update(step, figures(0.5))
+        print("Evaluation", file=sys.stderr)
+    shown.close()
+    lines = log_file.getvalue().splitlines()
+    assert lines.count("Evaluation") == 4
+    assert any(line.startswith("train: 4/4 |") for line in lines)
+    assert "\r" not in log_file.getvalue()
+
+
+def test_evaluations_do_not_count_for_the_throughput(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    for step in (1, 2, 3, 4):
+        now[0] += 1
+        shown.update(step, figures(0.5))
+        with shown.paused():
+            now[0] += 100
+    # Two steps of eight rows in three seconds, as without evaluations.
+    assert shown.rates()["sequences_per_second"] == 16 / 3
+
+
 def test_scalars_leave_out_what_is_not_finite(tmp_path):
     scalars = progress.Scalars(str(tmp_path / "curves"))
     scalars.close()

@@ -42,6 +42,7 @@ class Source(abc.ABC):
             nothing.
         labels: of the head's outputs, where they are known.
         do_lower_case: whether texts have to be lower-cased, where that is known.
+        has_run: whether that is known from a training of this package.
         unknown: tensors that are not BERT's, by the names in the file.
         has_best: whether its training kept the best weights beside the newest.
         notes: sentences about what a user should know of it.
@@ -59,6 +60,7 @@ class Source(abc.ABC):
         with contextlib.suppress(UserError):
             self.labels = read_labels(existing(folder, LABELS_FILE))
         self.do_lower_case: bool | None = None
+        self.has_run = False
         self.unknown: list[str] = []
         self.notes: list[str] = []
         self.has_best = False
@@ -75,7 +77,7 @@ class Source(abc.ABC):
             # Only hints: what it would have said can be said by flags.
             return
         if self.do_lower_case is None and isinstance(lower, bool):
-            self.do_lower_case = lower
+            self.do_lower_case, self.has_run = lower, True
 
     def config(self) -> BertConfig | None:
         """The configuration; None where there is none.

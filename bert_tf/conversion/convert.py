@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,10 +20,8 @@ from bert_tf.conversion.base import (
 from bert_tf.conversion.original import is_of_training
 from bert_tf.errors import UserError
 from bert_tf.progress import log
-from bert_tf.tokenization import load_vocab
+from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
-# Of a cased vocabulary a quarter has capitals; the Chinese one, which is not, has two.
-_CASED_SHARE = 0.01
 _SHOWN_NAMES = 8
 
 
@@ -252,12 +249,12 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
 def lowers_by_vocabulary(vocab_file: str | None) -> bool:
     """Whether texts are lower-cased for a model, by its pieces; says so, as it may be wrong."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
-    capitals = [piece for piece in pieces if re.search("[A-Z]", re.sub(r"^\[.*\]$", "", piece))]
-    lower = len(capitals) <= _CASED_SHARE * len(pieces)
+    count = count_capitals(pieces)
+    lower = not is_cased(pieces)
     log.info(
         "do_lower_case is %s there, by the vocabulary, which has %s capitals. If that is wrong, "
         "pass --do_lower_case",
         str(lower).lower(),
-        "few" if capitals and lower else "no" if lower else "many",
+        "few" if count and lower else "no" if lower else "many",
     )
     return lower

@@ -3,6 +3,7 @@
 To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
 """
 
+import difflib
 import logging
 import math
 import os
@@ -173,9 +174,11 @@ def task_named(name: str) -> TsvTask:
     try:
         return TASKS[name.lower()]
     except KeyError:
+        close = difflib.get_close_matches(name.lower(), TASKS, n=1)
         raise UserError(
-            f"Unknown task {name!r}. Pass one of {', '.join(sorted(TASKS))} as --task_name; tsv "
-            "for files of your own, or --task_module"
+            f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
+            f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or "
+            "--task_module"
         ) from None
 
 
@@ -273,7 +276,10 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     if label.strip() in task.labels:
         advice = "Remove the blank beside it."
     elif row.line == 1 and not split.has_header:
-        advice = f"Is line 1 a header? {split.file} of task {task.name} has none: remove the line."
+        advice = (
+            f"Is line 1 a header? {split.file} of task {task.name} has none: is --data_dir the "
+            "folder of another task? If not, remove the line."
+        )
     else:
         advice = (
             "Correct or remove the line; for labels of your own: --task_name=tsv "

@@ -5,6 +5,7 @@ memory. n texts, S max_seq_length, L layers, H hidden_size.
 """
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -85,6 +86,12 @@ def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
 def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
+        if re.search(r"\.(tsv|csv|jsonl)(\.gz)?$", path):
+            log.warning(
+                "%s: each line is taken for one text, with all its columns. --text_column takes "
+                "the text from one of them",
+                path,
+            )
         return read_lines(path)
     named = any(name and not name.isdecimal() for name in (column, pair))
     return read_columns(

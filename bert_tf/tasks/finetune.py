@@ -19,7 +19,7 @@ from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.export import export_task, require_text_input
 from bert_tf.tasks.record_cache import MANIFEST
 from bert_tf.tasks.repeated import RUNS, run_names, write_summary
-from bert_tf.tasks.results import Results, prepare_output_dir
+from bert_tf.tasks.results import Results, prepare_output_dir, require_writable
 from bert_tf.tasks.runner import Runner
 from bert_tf.tasks.start import restore_weights
 from bert_tf.tasks.validation import (
@@ -45,6 +45,7 @@ def run(task: Task, options: FineTuningOptions) -> Results:
     """
     engine = Engine(options)
     best_figure(options.best_metric, task.best_metrics)
+    require_writable(options.output_dir or "")
     if options.do_export:
         require_text_input(options)
     with training.explained_errors(engine.devices.workers):
@@ -102,6 +103,8 @@ def _run(
         examples: gets the splits that are needed and are not in it.
         records_dir: folder of the records.
     """
+    # What is wrong with the data is found before a large model is made.
+    _read_examples(task, options, examples)
     keras.utils.set_random_seed(options.random_seed)
     model = engine.build_model(
         task.build_model, options.recompute_layers, blank_encoder=bool(options.init_checkpoint)
@@ -113,7 +116,6 @@ def _run(
     restored = restore_weights(
         model, output_dir, options.init_checkpoint, options.do_train, options.resume
     )
-    _read_examples(task, options, examples)
     runner = Runner(task, options, engine, model, examples, records_dir)
     global_step = checkpoint.step_of(restored) if restored else 0
     kept = {**task.assets(), **model_folder.contents(options)} if options.do_train else {}

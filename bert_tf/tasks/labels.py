@@ -8,6 +8,7 @@ from bert_tf import checkpoint, files
 from bert_tf.conversion.sources import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.progress import log
 
 LABELS = "labels.txt"
 
@@ -130,7 +131,8 @@ def labels_of_others(options: FineTuningOptions) -> list[str] | None:
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     """Refuses a model whose outputs are the labels of a published task in another order.
 
-    Models of transformers have MNLI's in another one, say; names may be written otherwise.
+    Models of transformers have MNLI's in another one, say; names may be written otherwise. Of other
+    names it only warns, as they may stand for the same.
 
     Raises:
         UserError: it is another order; nobody would see it by the figures but as bad ones.
@@ -143,4 +145,11 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
             f"The outputs of the model are {', '.join(found or [])}, in this order, those of the "
             f"task {', '.join(labels)}: use --task_name=tsv with --text_column and --label_column, "
             "which takes the order from the model"
+        )
+    if found and ours != theirs:
+        log.warning(
+            "The outputs of the model are %s, and are taken for %s of the task, in this order. For "
+            "texts of your own use --task_name=tsv",
+            ", ".join(found),
+            ", ".join(labels),
         )

@@ -92,6 +92,15 @@ def trained_by(folder: str) -> str | None:
     return _read_run(folder)[0]
 
 
+def begun_from(folder: str) -> str | None:
+    """The `init_checkpoint` of the training in a folder; None where that is not known.
+
+    Raises:
+        UserError: `run.json` is damaged.
+    """
+    return _read_run(folder)[1].get("init_checkpoint")
+
+
 def best_prefix(folder: str) -> str | None:
     """The best weights of a training with `--eval_every`; None where there are none.
 

@@ -34,6 +34,22 @@ class Results:
     files: list[str] = dataclasses.field(default_factory=list)
 
 
+def require_writable(output_dir: str) -> None:
+    """Sees, without making the folder, whether its rights would let it be written to.
+
+    Raises:
+        UserError: they would not.
+    """
+    folder = os.path.abspath(output_dir)
+    while not os.path.exists(folder) and not files.is_remote(output_dir):
+        folder = os.path.dirname(folder)
+    if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(
+            f"--output_dir={output_dir} cannot be written to: {folder} is somebody else's, or "
+            "read-only. Choose another one"
+        )
+
+
 def prepare_output_dir(
     output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
 ) -> None:
@@ -47,6 +63,7 @@ def prepare_output_dir(
     Raises:
         UserError: it cannot, or something else has the name of a file or a folder.
     """
+    require_writable(output_dir)
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
         path = os.path.join(output_dir, name)

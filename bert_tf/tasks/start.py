@@ -1,6 +1,7 @@
 """What comes before the work of every script: configuration, vocabulary, starting weights."""
 
 import dataclasses
+import logging
 import os
 from typing import Any
 
@@ -9,12 +10,13 @@ import keras
 from bert_tf import checkpoint, files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import SavedModelSource, Source, find_source, temporary_folder
+from bert_tf.conversion.original import OriginalSource
 from bert_tf.errors import UserError
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.module_check import require_same_outputs
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, is_cased
 
 # Tokens that every input is made of.
 _NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
@@ -26,42 +28,61 @@ def located(options: Any) -> Any:
     Files that are named are not looked for.
 
     Raises:
-        UserError: there is no model, or one of the files that are needed is not beside it; or a
-            model of another format says that its texts are prepared otherwise.
+        UserError: there is no model, or one of the files that are needed is not beside it; or the
+            model says that its texts are prepared otherwise.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "none needed")]
-    path = options.init_checkpoint
-    if not path or not (missing or files.is_dir(path)):
+    own = _newest_of_output_dir(options)
+    if own:
+        _require_same_casing(own, "output_dir", options)
+    if not options.init_checkpoint:
         return options
     try:
-        source = find_source(path)
+        source = find_source(options.init_checkpoint)
     except UserError:
         if missing:
             raise
         # Perhaps nobody reads it, because output_dir has checkpoints of its own.
         return options
-    _require_same_casing(source, options)
+    if not own:
+        _require_same_casing(source, "init_checkpoint", options)
+    if not missing:
+        return options
     found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
-        path = found[name]
-        if path is None:
+        if found[name] is None:
             raise UserError(
                 f"--{name} is not given, and there is none beside --init_checkpoint="
                 f"{options.init_checkpoint}: pass it"
             )
-        log.info("--%s=%s", name, path)
+    there = [
+        source.config_file or source.path if name == "bert_config_file" else found[name]
+        for name in missing
+    ]
+    log.info("Found beside --init_checkpoint: %s", ", ".join(filter(None, there)))
     return dataclasses.replace(options, **{name: found[name] for name in missing})
 
 
-def _require_same_casing(source: Source, options: Any) -> None:
+def _newest_of_output_dir(options: Any) -> Source | None:
+    """The checkpoint that is read rather than `init_checkpoint`, as far as one can say now."""
+    if getattr(options, "resume", "never") == "never":
+        return None
+    newest = checkpoint.latest(options.output_dir or "")
+    return OriginalSource(newest) if newest else None
+
+
+def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     """Holds `do_lower_case` against what a model says; for the original's names do that."""
     lower = source.do_lower_case
-    if source.kind == "original" or lower in (None, options.do_lower_case):
+    # A pre-training reads no texts, and has no such flag.
+    if lower in (None, getattr(options, "do_lower_case", lower)):
+        return
+    if source.kind == "original" and not source.has_run:
         return
     raise UserError(
-        f"--do_lower_case={str(options.do_lower_case).lower()}, but --init_checkpoint="
-        f"{options.init_checkpoint} was trained on texts that were "
+        f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
+        f"{getattr(options, flag)} was trained on texts that were "
         f"{'' if lower else 'not '}lower-cased: pass --do_lower_case={str(lower).lower()}"
     )
 
@@ -96,6 +117,12 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"The vocabulary {options.vocab_file} has {size} entries, the model only "
             f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
             "together. Pass the vocab.txt that came with the model"
+        )
+    if options.do_lower_case and is_cased(tokenizer.vocab):
+        log.warning(
+            "%s has many pieces with capitals, and texts are lower-cased, so that they are never "
+            "found: for a cased model pass --do_lower_case=false",
+            options.vocab_file,
         )
     missing = [token for token in _NEEDED_TOKENS if token not in tokenizer.vocab]
     if missing:
@@ -166,9 +193,13 @@ def restore_weights(
     if newest:
         _restore_own(model, newest, output_dir)
         if init_checkpoint and os.path.normpath(init_checkpoint) != os.path.normpath(newest):
-            log.info(
-                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own",
+            begun = model_folder.begun_from(output_dir)
+            another = do_train and begun not in (None, init_checkpoint)
+            log.log(
+                logging.WARNING if another else logging.INFO,
+                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
                 init_checkpoint,
+                f", of a training that began from {begun}" if begun else "",
             )
         return newest
     if not init_checkpoint:

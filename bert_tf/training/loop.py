@@ -157,7 +157,7 @@ class _Run:
         stopping = ended = False
         # What a run that was stopped between a checkpoint and its evaluation has left.
         if self.step and self.observer.is_due(self.step, last=False):
-            ended = self.observer.evaluate(self.step)
+            ended = self._evaluate()
         while self.step < options.num_train_steps and not stopping and not ended:
             self._start_profile()
             self.saver.check()
@@ -179,7 +179,7 @@ class _Run:
                 # What ends here, or is evaluated, has its checkpoint first.
                 self._save(wait=last or stopping or due)
             if due and not stopping:
-                ended = self.observer.evaluate(self.step)
+                ended = self._evaluate()
             self._stop_profile(last or ended)
         # Also when the signal came during the last step or its saving.
         if stopping or request.number is not None:
@@ -201,6 +201,11 @@ class _Run:
         self.scalars.close()
         if self.profiled_from is not None:
             tf.profiler.experimental.stop(save=False)
+
+    def _evaluate(self) -> bool:
+        """Whether the training ends. What the evaluation takes is no part of the throughput."""
+        with self.progress.paused():
+            return self.observer.evaluate(self.step)
 
     def _look(self, step: int, figures: dict[str, tf.Tensor]) -> None:
         """Shows the figures of a step, once it is done.

@@ -262,7 +262,7 @@ def test_xnli_has_no_test_set(tmp_path):
             "cola",
             "train",
             "source\tlabel\tx\tsentence\n",
-            "Is line 1 a header? train.tsv of task cola",
+            "Is line 1 a header? train.tsv of task cola has none: is --data_dir the folder",
         ),
         (
             "mrpc",

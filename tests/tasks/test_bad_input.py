@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import ClassifierOptions
-from bert_tf.tasks import classification
+from bert_tf.tasks import classification, results
 from tests.conftest import SIZES
 from tests.oracle import golden
 from tests.tasks.test_classification import options
@@ -32,7 +32,10 @@ def _fails(run_options, message):
     ("changes", "message"),
     [
         ({"do_eval": False}, "Nothing to do: pass at least one of --do_train=true"),
-        ({"task_name": "sst2"}, "Unknown task 'sst2'.*ax, cola, .*, wnli, xnli"),
+        (
+            {"task_name": "sst2"},
+            "Unknown task 'sst2'. Did you mean sst-2.*ax, cola, .*, wnli, xnli",
+        ),
         ({"data_dir": None}, "--data_dir"),
         ({"data_dir": "{tmp}/absent"}, "no folder .*/absent"),
         ({"vocab_file": "{tmp}/absent/vocab.txt"}, "No such file: .*/absent/vocab.txt"),
@@ -325,3 +328,17 @@ def test_output_dir_that_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
     _fails(options(tiny, tmp_path, do_eval=True), "is a file: pass a folder")
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
+    # Rights do not bind the user that tests in containers run as.
+    monkeypatch.setattr(results.os, "access", lambda path, mode: False)
+    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
+    _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is somebody else's")
+    assert not (tmp_path / "a").exists()
+
+
+def test_data_are_read_before_a_model_is_made(tiny, tmp_path, said):
+    run = options(tiny, tmp_path, do_eval=True, data_dir=str(tmp_path / "absent"))
+    _fails(run, "no folder .*/absent")
+    assert "parameters in float32" not in said.text

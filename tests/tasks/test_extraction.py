@@ -170,6 +170,12 @@ def test_columns_without_names(tiny, folder):
     assert found["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
 
 
+def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
+    (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
+    run(tiny, folder, input_file=str(folder / "rows.tsv"))
+    assert "rows.tsv: each line is taken for one text, with all its columns" in said.text
+
+
 def test_standard_input(tiny, folder, monkeypatch):
     content = (folder / "in.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))

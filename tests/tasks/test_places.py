@@ -1,7 +1,9 @@
 """--init_checkpoint takes models of many kinds, and what belongs to them is found beside them."""
 
+import json
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from bert_tf.conversion import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
+from bert_tf.tasks.start import load_config_and_tokenizer
 from tests.tasks.test_classification import options
 
 
@@ -93,6 +96,42 @@ def test_casing_is_what_the_model_says(tiny, tmp_path, places):
         with pytest.raises(UserError, match=r"not lower-cased: pass --do_lower_case=false"):
             classification.run(run)
     assert not (tmp_path / "out").exists()
+
+
+def test_casing_is_that_of_the_training(tiny, tmp_path, places):
+    run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
+    trained = shutil.copytree(places["folder"], tmp_path / "trained")
+    (trained / "run.json").write_text(json.dumps(run_json))
+    for path in (trained, trained / "bert_model.ckpt"):
+        run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
+        with pytest.raises(UserError, match=r"--init_checkpoint=.* not lower-cased: pass --do_low"):
+            classification.run(run)
+    # That of the folder that is gone on with counts, not that of where it once began.
+    own = tmp_path / "out"
+    own.mkdir()
+    for path in places["folder"].glob("bert_model.ckpt.*"):
+        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (own / "run.json").write_text(json.dumps(run_json))
+    run = options(tiny, tmp_path, do_predict=True)
+    with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
+        classification.run(run)
+    assert sorted(path.suffix for path in own.iterdir()) == [
+        ".data-00000-of-00001",
+        ".index",
+        ".json",
+    ]
+
+
+def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
+    words = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("\n".join([*words[:-3], "The", "Film", "Good"]), encoding="utf-8")
+    for lower in (True, False):
+        said.clear()
+        load_config_and_tokenizer(
+            options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=lower)
+        )
+        assert ("for a cased model pass --do_lower_case=false" in said.text) == lower
 
 
 def test_what_is_not_there_is_named(tiny, tmp_path, places):
