@@ -41,6 +41,7 @@ _CJK_BLOCKS = (
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
 # Of a cased vocabulary a quarter has capitals; the Chinese one, which is not, has two.
 _CASED_SHARE = 0.01
+_CAPITAL = re.compile("[A-Z]")
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
@@ -114,7 +115,8 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 
 def count_capitals(pieces: Iterable[str]) -> int:
     """How many pieces have a capital letter of the Latin alphabet, `[CLS]` and its like aside."""
-    return sum(1 for piece in pieces if re.search("[A-Z]", re.sub(r"^\[.*\]$", "", piece)))
+    with_capitals = filter(_CAPITAL.search, pieces)
+    return sum(1 for piece in with_capitals if not (piece[0] == "[" and piece[-1] == "]"))
 
 
 def is_cased(pieces: Collection[str]) -> bool:

@@ -47,6 +47,8 @@ class Replicas:
         ]
 
 
+# None of the functions below branches on a tensor: to look for that takes half a second.
+@tf.autograph.experimental.do_not_convert
 def read_dataset(
     path_or_paths: str | Sequence[str],
     features: Sequence[Feature],

@@ -1,7 +1,8 @@
 """The contract between a fine-tuning task and the runner."""
 
 import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -16,8 +17,26 @@ RECORD_FILES = {
     "eval": "eval.tf_record",
     "predict": "predict.tf_record",
 }
-# Examples that become features together, where nothing speaks against it.
+# Examples, or rows, that become features together, where nothing speaks against it.
 _CONVERTED_TOGETHER = 1024
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows from `first` up to, not including, `last`, of what has rows of its own."""
+
+    rows: Any
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+def parts(rows: Sized) -> Iterator[Part]:
+    """All rows, some after the other, for the `portions` of a task."""
+    for first in range(0, len(rows), _CONVERTED_TOGETHER):
+        yield Part(rows, first, min(first + _CONVERTED_TOGETHER, len(rows)))
 
 
 class Task(abc.ABC):

@@ -1,6 +1,5 @@
 """Sentences whose words have labels: read from a file, and as a model answers. W words."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,18 +37,6 @@ class Sentences(Sequence[int]):
 
     def __getitem__(self, index: Any) -> Any:
         return range(len(self))[index]
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """The windows of sentences from `first` up to, not including, `last`."""
-
-    sentences: Sentences
-    first: int
-    last: int
-
-    def __len__(self) -> int:
-        return self.last - self.first
 
 
 class LabeledWords(NamedTuple):

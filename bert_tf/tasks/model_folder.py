@@ -95,10 +95,12 @@ def trained_by(folder: str) -> str | None:
 def begun_from(folder: str) -> str | None:
     """The `init_checkpoint` of the training in a folder; None where that is not known.
 
-    Raises:
-        UserError: `run.json` is damaged.
+    Nothing is wrong with a training whose `run.json` is damaged, and it writes a new one.
     """
-    return _read_run(folder)[1].get("init_checkpoint")
+    try:
+        return _read_run(folder)[1].get("init_checkpoint")
+    except UserError:
+        return None
 
 
 def best_prefix(folder: str) -> str | None:

@@ -27,8 +27,8 @@ from bert_tf.options import NerOptions
 from bert_tf.progress import log
 from bert_tf.tasks import finetune
 from bert_tf.tasks import labels as label_file
-from bert_tf.tasks.base import Task
-from bert_tf.tasks.labeled_sentences import NO_LABEL, LabeledWords, Part, Sentences
+from bert_tf.tasks.base import Part, Task, parts
+from bert_tf.tasks.labeled_sentences import NO_LABEL, LabeledWords, Sentences
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
@@ -40,8 +40,6 @@ _FILES = {
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
     "predict": ("test.txt", "eng.testb"),
 }
-# Windows whose rows are made together.
-_ROWS_TOGETHER = 1024
 _SHOWN = 5
 
 
@@ -160,12 +158,11 @@ class WordLabels(Task):
 
     def portions(self, examples: Any, split: str) -> Iterator[Part]:
         """Some windows after the other."""
-        for first in range(0, len(examples), _ROWS_TOGETHER):
-            yield Part(examples, first, min(first + _ROWS_TOGETHER, len(examples)))
+        return parts(examples)
 
     def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
         """A row for each window."""
-        sentences, first, last = examples.sentences, examples.first, examples.last
+        sentences, first, last = examples.rows, examples.first, examples.last
         windows = sentences.windows
         inputs = windows.inputs(first, last)
         if split == "predict":

@@ -1,6 +1,5 @@
 """Questions about texts, answered by a part of the text: what `run_squad.py` runs."""
 
-import dataclasses
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from bert_tf.modeling.losses import span_loss
 from bert_tf.options import SquadOptions
 from bert_tf.progress import log
 from bert_tf.tasks import finetune
-from bert_tf.tasks.base import RECORD_FILES, Task
+from bert_tf.tasks.base import RECORD_FILES, Part, Task, parts
 from bert_tf.tasks.prediction import require_texts
 from bert_tf.tasks.squad_predictions import (
     NBEST_PREDICTIONS,
@@ -36,8 +35,6 @@ from bert_tf.tasks.squad_predictions import (
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
-# Windows whose rows are made together.
-_ROWS_TOGETHER = 1024
 # The original's: examples come in another order than in their file, always the same.
 _SHUFFLE_SEED = 12345
 _SHOWN = 20
@@ -60,18 +57,6 @@ class Questions(Sequence[SquadExample]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.windows.examples[index]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """The windows from `first` up to, not including, `last`."""
-
-    windows: Windows
-    first: int
-    last: int
-
-    def __len__(self) -> int:
-        return self.last - self.first
 
 
 class Squad(Task):
@@ -158,15 +143,13 @@ class Squad(Task):
                 " ".join(map(str, ids)),
             )
 
-    def portions(self, examples: Any, split: str) -> Iterator[_Part]:
+    def portions(self, examples: Any, split: str) -> Iterator[Part]:
         """Windows, and not questions: one about a book may have thousands."""
-        count = len(examples.windows)
-        for first in range(0, count, _ROWS_TOGETHER):
-            yield _Part(examples.windows, first, min(first + _ROWS_TOGETHER, count))
+        return parts(examples.windows)
 
     def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
         """A row for each window."""
-        windows, first, last = examples.windows, examples.first, examples.last
+        windows, first, last = examples.rows, examples.first, examples.last
         targets = windows.targets(first, last) if split == "train" else {}
         return {**windows.inputs(first, last), **targets}
 

@@ -37,7 +37,8 @@ def run_batches(
                 if name not in results:
                     results[name] = np.empty((num_examples, *values.shape[1:]), values.dtype)
                 results[name][rows] = values
-            shown.update(int((~done[rows]).sum()))
+            # A batch that is filled up has its last row several times.
+            shown.update(np.count_nonzero(~done[np.unique(rows)]))
             done[rows] = True
     return results
 

@@ -131,7 +131,10 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     assert "is not read: --output_dir has checkpoints of its own" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
+    # What a run leaves beside its checkpoints may be damaged: another run writes it anew.
+    (tmp_path / "out" / "run.json").write_text("{")
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["script"] == "run_classifier"
     assert "Skipping training" in said.text
     assert "Trained up to" not in said.text
 

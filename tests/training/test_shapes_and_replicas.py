@@ -6,8 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from bert_tf import training
+from bert_tf import progress, training
 from bert_tf.data import records
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.modeling import BertClassifier
@@ -100,6 +101,24 @@ def test_evaluation_compiles_from_static_shapes_with_a_last_batch_that_is_not_fu
     for results in (compiled, plain):
         np.testing.assert_array_equal(results["label_ids"], np.arange(11) % 2)
     np.testing.assert_allclose(compiled["probabilities"], plain["probabilities"], atol=1e-6)
+
+
+def test_progress_counts_rows_that_come_twice_once(monkeypatch):
+    shown = []
+    begin = progress.bar
+    monkeypatch.setattr(
+        "bert_tf.training.inference.bar",
+        lambda *named: shown.append(begin(*named)) or shown[0],
+    )
+    batches = [tf.constant(rows) for rows in ([3, 1], [0, 2], [4, 4], [1, 1])]
+    found = training.run_batches(
+        lambda rows: {"row_number": rows, "found": rows * 10},
+        batches,
+        num_examples=5,
+        what="predict",
+    )
+    assert found["found"].tolist() == [0, 10, 20, 30, 40]
+    assert (shown[0].n, shown[0].total) == (5, 5)
 
 
 def test_a_dimension_that_is_not_known_is_noticed(path):
