@@ -30,6 +30,10 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 )
 
 
+# What a bar below another one writes to get back to that.
+_CURSOR_UP = "\x1b[A"
+
+
 class _Nowhere:
     """A file for the bars of a process that only speaks of trouble."""
 
@@ -43,10 +47,15 @@ class _Nowhere:
 class _LogFile:
     """Gives every state of a bar a line of its own, for a log that other messages go to, too."""
 
+    def __init__(self) -> None:
+        self._last = ""
+
     def write(self, text: str) -> None:
-        """Writes what a bar overwrites its line with."""
-        if text.strip():
-            sys.stderr.write(text.strip() + "\n")
+        """Writes what a bar overwrites its line with, but not where it moves the cursor."""
+        line = text.replace(_CURSOR_UP, "").strip()
+        if line not in ("", self._last):
+            sys.stderr.write(line + "\n")
+            self._last = line
 
     def flush(self) -> None:
         """Flushes stderr."""

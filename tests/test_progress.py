@@ -68,6 +68,19 @@ def test_each_state_has_a_line_of_its_own_in_a_log(monkeypatch):
     assert "\r" not in log_file.getvalue()
 
 
+def test_a_bar_below_another_one_in_a_log(monkeypatch):
+    monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
+    log_file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log_file)
+    with progress.bar(2, "train") as outer:
+        outer.update(1)
+        with progress.bar(3, "eval") as inner:
+            inner.update(3)
+    lines = log_file.getvalue().splitlines()
+    assert all(line.startswith(("train: ", "eval: ")) for line in lines)
+    assert len(set(lines)) == len(lines)
+
+
 def test_evaluations_do_not_count_for_the_throughput(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

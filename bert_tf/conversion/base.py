@@ -73,7 +73,7 @@ class Source(abc.ABC):
             self.head = _HEADS.get(run.get("script"), self.head)
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
-        except (UserError, ValueError, AttributeError):
+        except (UserError, ValueError, AttributeError, TypeError):
             # Only hints: what it would have said can be said by flags.
             return
         if self.do_lower_case is None and isinstance(lower, bool):

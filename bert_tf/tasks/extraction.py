@@ -32,6 +32,8 @@ _BYTES_TOGETHER = 1 << 28
 _MOST_TEXTS_TOGETHER = 4096
 # With so many batches for each core nobody waits long for the last one.
 _BATCHES_PER_CORE = 4
+# What a line has, in files of these kinds, that has more than one column.
+_SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{"}
 
 
 def run(options: ExtractionOptions) -> None:
@@ -86,7 +88,8 @@ def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
 def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
-        if re.search(r"\.(tsv|csv|jsonl)(\.gz)?$", path):
+        kind = re.search(r"\.(tsv|csv|jsonl)(\.gz)?$", path)
+        if kind and _SIGNS_OF_COLUMNS[kind[1]] in next(iter(files.read_lines(path)), ""):
             log.warning(
                 "%s: each line is taken for one text, with all its columns. --text_column takes "
                 "the text from one of them",

@@ -45,10 +45,11 @@ def run(task: Task, options: FineTuningOptions) -> Results:
     """
     engine = Engine(options)
     best_figure(options.best_metric, task.best_metrics)
-    require_writable(options.output_dir or "")
     if options.do_export:
         require_text_input(options)
     with training.explained_errors(engine.devices.workers):
+        if engine.devices.is_chief:
+            require_writable(options.output_dir or "")
         if options.num_runs == 1:
             return _run(task, options, engine, {}, options.output_dir or "")
         return _run_repeatedly(task, options, engine)
@@ -118,9 +119,10 @@ def _run(
     )
     runner = Runner(task, options, engine, model, examples, records_dir)
     global_step = checkpoint.step_of(restored) if restored else 0
-    kept = {**task.assets(), **model_folder.contents(options)} if options.do_train else {}
+    kept: dict[str, str] = {}
     num_train_steps, trainer, validation, row_loss = 0, None, None, task.loss
     if options.do_train:
+        kept = {**task.assets(), **model_folder.contents(options, goes_on=bool(restored))}
         row_loss = task.training_loss(examples["train"])
         num_rows = task.num_rows(examples["train"])
         num_train_steps = _num_train_steps(num_rows, options)

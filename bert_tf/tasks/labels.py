@@ -146,7 +146,8 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
             f"task {', '.join(labels)}: use --task_name=tsv with --text_column and --label_column, "
             "which takes the order from the model"
         )
-    if found and ours != theirs:
+    # Another number of outputs is found where the weights are read.
+    if found and ours != theirs and len(ours) == len(theirs):
         log.warning(
             "The outputs of the model are %s, and are taken for %s of the task, in this order. For "
             "texts of your own use --task_name=tsv",

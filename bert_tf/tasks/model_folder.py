@@ -41,16 +41,18 @@ _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
 _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 
 
-def contents(options: Any) -> dict[str, str]:
+def contents(options: Any, goes_on: bool) -> dict[str, str]:
     """The files of a training, by their names.
 
     Args:
         options: of the training.
+        goes_on: whether it goes on with what is in `output_dir`.
 
     Raises:
         UserError: `output_dir` has other files under these names.
     """
-    found = contents_of(options)
+    begun = begun_from(options.output_dir) if goes_on else options.init_checkpoint
+    found = contents_of(options, begun_from=begun)
     flags = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
     for name in found.keys() & flags.keys():
         path, text = os.path.join(options.output_dir, name), found[name]
@@ -64,9 +66,9 @@ def contents(options: Any) -> dict[str, str]:
     return found
 
 
-def contents_of(options: Any) -> dict[str, str]:
-    """Configuration and vocabulary of a model, and the flags of what it was made by."""
-    run = {"script": script_of(type(options)), "flags": dataclasses.asdict(options)}
+def contents_of(options: Any, **more: Any) -> dict[str, str]:
+    """Configuration and vocabulary of a model, and the flags of what it was made by, and `more`."""
+    run = {"script": script_of(type(options)), "flags": dataclasses.asdict(options), **more}
     copies = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
     return {
         **{
@@ -93,14 +95,16 @@ def trained_by(folder: str) -> str | None:
 
 
 def begun_from(folder: str) -> str | None:
-    """The `init_checkpoint` of the training in a folder; None where that is not known.
+    """The `init_checkpoint` that the weights in a folder began from; None where it is not known.
 
     Nothing is wrong with a training whose `run.json` is damaged, and it writes a new one.
     """
+    path = os.path.join(folder, RUN)
     try:
-        return _read_run(folder)[1].get("init_checkpoint")
-    except UserError:
+        begun = json.loads(files.read_text(path))["begun_from"] if files.exists(path) else None
+    except (UserError, ValueError, KeyError, TypeError):
         return None
+    return begun if isinstance(begun, str) else None
 
 
 def best_prefix(folder: str) -> str | None:
@@ -208,4 +212,4 @@ def _read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         known = {field.name for field in dataclasses.fields(kind)}
         return script, {name: _checked(kind, name, flags[name]) for name in flags.keys() & known}
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}): pass script= and remove it") from error
+        raise UserError(f"{path} is damaged ({error}): remove it, it is not needed") from error

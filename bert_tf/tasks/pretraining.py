@@ -21,7 +21,7 @@ from bert_tf.tasks.agreement import require_same, require_same_options
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
-from bert_tf.tasks.results import Results, prepare_output_dir, write_metrics
+from bert_tf.tasks.results import Results, prepare_output_dir, require_writable, write_metrics
 from bert_tf.tasks.start import check_length, located, restore_weights
 
 # Records in memory to be shuffled; files are read in turn besides.
@@ -46,6 +46,8 @@ def run(options: PretrainingOptions) -> Results:
     # Before the records are looked at: workers must be connected before anything is computed.
     engine = Engine(options)
     with training.explained_errors(engine.devices.workers):
+        if engine.devices.is_chief:
+            require_writable(options.output_dir or "")
         check_records(
             paths,
             options.max_seq_length,
@@ -86,7 +88,7 @@ def _run(
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
-    kept = model_folder.contents(options) if options.do_train else {}
+    kept = model_folder.contents(options, goes_on=bool(restored)) if options.do_train else {}
     if engine.devices.is_chief:
         prepare_output_dir(output_dir, kept)
     require_same(engine.devices, step, "step that it goes on from", "--output_dir")

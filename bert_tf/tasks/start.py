@@ -16,6 +16,7 @@ from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.module_check import require_same_outputs
+from bert_tf.tasks.repeated import run_names
 from bert_tf.tokenization import FullTokenizer, is_cased
 
 # Tokens that every input is made of.
@@ -33,19 +34,16 @@ def located(options: Any) -> Any:
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "none needed")]
-    own = _newest_of_output_dir(options)
-    if own:
-        _require_same_casing(own, "output_dir", options)
-    if not options.init_checkpoint:
+    folders = _folders_of_runs(options)
+    own = [newest for newest in map(checkpoint.latest, folders) if newest]
+    for newest in own:
+        _require_same_casing(OriginalSource(newest), "output_dir", options)
+    # What nobody reads need not be there any more.
+    goes_on = folders and len(own) == len(folders)
+    if not options.init_checkpoint or (goes_on and not missing):
         return options
-    try:
-        source = find_source(options.init_checkpoint)
-    except UserError:
-        if missing:
-            raise
-        # Perhaps nobody reads it, because output_dir has checkpoints of its own.
-        return options
-    if not own:
+    source = find_source(options.init_checkpoint)
+    if not goes_on:
         _require_same_casing(source, "init_checkpoint", options)
     if not missing:
         return options
@@ -64,12 +62,12 @@ def located(options: Any) -> Any:
     return dataclasses.replace(options, **{name: found[name] for name in missing})
 
 
-def _newest_of_output_dir(options: Any) -> Source | None:
-    """The checkpoint that is read rather than `init_checkpoint`, as far as one can say now."""
+def _folders_of_runs(options: Any) -> list[str]:
+    """The folders whose checkpoints are read rather than `init_checkpoint`, one for each run."""
     if getattr(options, "resume", "never") == "never":
-        return None
-    newest = checkpoint.latest(options.output_dir or "")
-    return OriginalSource(newest) if newest else None
+        return []
+    folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
+    return [folder] if count == 1 else [os.path.join(folder, name) for name in run_names(count)]
 
 
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
@@ -192,9 +190,9 @@ def restore_weights(
     newest = _own_checkpoint(output_dir, do_train, resume)
     if newest:
         _restore_own(model, newest, output_dir)
-        if init_checkpoint and os.path.normpath(init_checkpoint) != os.path.normpath(newest):
+        if init_checkpoint and not _is_same_path(init_checkpoint, newest):
             begun = model_folder.begun_from(output_dir)
-            another = do_train and begun not in (None, init_checkpoint)
+            another = do_train and begun and not _is_same_path(begun, init_checkpoint)
             log.log(
                 logging.WARNING if another else logging.INFO,
                 "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
@@ -224,6 +222,10 @@ def restore_weights(
             checkpoint.summarize(restored.new),
         )
     return None
+
+
+def _is_same_path(one: str, other: str) -> bool:
+    return os.path.normpath(one) == os.path.normpath(other)
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:

@@ -38,7 +38,7 @@ def run_batches(
                     results[name] = np.empty((num_examples, *values.shape[1:]), values.dtype)
                 results[name][rows] = values
             # A batch that is filled up has its last row several times.
-            shown.update(np.count_nonzero(~done[np.unique(rows)]))
+            shown.update(int((~done[np.unique(rows)]).sum()))
             done[rows] = True
     return results
 

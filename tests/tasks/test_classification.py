@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import random
 
 import numpy as np
@@ -137,6 +138,20 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     assert json.loads((tmp_path / "out" / "run.json").read_text())["script"] == "run_classifier"
     assert "Skipping training" in said.text
     assert "Trained up to" not in said.text
+
+
+def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
+    first = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
+    classification.run(first)
+    begun = first.init_checkpoint
+    same = os.path.join(os.path.dirname(begun), ".", os.path.basename(begun))
+    for another, warned in (("elsewhere", True), ("elsewhere", True), (same, False)):
+        said.clear()
+        flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
+        classification.run(options(tiny, tmp_path, **flags))
+        (record,) = [record for record in said.records if "is not read" in record.getMessage()]
+        assert record.getMessage().endswith(f"of a training that began from {begun}")
+        assert (record.levelname == "WARNING") == warned
 
 
 def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):

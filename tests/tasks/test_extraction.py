@@ -174,6 +174,10 @@ def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
     assert "rows.tsv: each line is taken for one text, with all its columns" in said.text
+    said.clear()
+    (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
+    run(tiny, folder, input_file=str(folder / "rows.tsv"))
+    assert "with all its columns" not in said.text
 
 
 def test_standard_input(tiny, folder, monkeypatch):

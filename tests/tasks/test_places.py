@@ -1,5 +1,6 @@
 """--init_checkpoint takes models of many kinds, and what belongs to them is found beside them."""
 
+import dataclasses
 import json
 import shutil
 import zipfile
@@ -120,6 +121,31 @@ def test_casing_is_that_of_the_training(tiny, tmp_path, places):
         ".index",
         ".json",
     ]
+
+
+def test_casing_is_that_of_each_run(tiny, tmp_path, places):
+    run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
+    own = tmp_path / "out" / "run_2"
+    own.mkdir(parents=True)
+    for path in places["folder"].glob("bert_model.ckpt.*"):
+        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (own / "run.json").write_text(json.dumps(run_json))
+    run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
+    with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
+        classification.run(run)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"script": ["a"]}', '{"flags": 1}'])
+def test_a_foreign_run_json_is_no_hint(tmp_path, places, text):
+    folder = shutil.copytree(places["folder"], tmp_path / "model")
+    (folder / "run.json").write_text(text)
+    assert find_source(str(folder)).do_lower_case is None
+
+
+def test_an_init_checkpoint_that_is_not_there_is_found_before_the_data(tiny, tmp_path):
+    run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="nothing"):
+        classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
 
 
 def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
