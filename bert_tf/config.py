@@ -108,7 +108,9 @@ class BertConfig:
         try:
             json_object = json.loads(text)
         except json.JSONDecodeError as error:
-            raise UserError(f"{json_file}:{error.lineno}: not valid JSON: {error.msg}") from error
+            raise UserError(
+                f"{json_file}:{error.lineno}: not valid JSON: {error.msg} at position {error.colno}"
+            ) from error
         except (ValueError, RecursionError) as error:  # numbers or nesting without end
             raise UserError(f"{json_file}: not a model configuration: {error}") from error
         if not isinstance(json_object, dict):

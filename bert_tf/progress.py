@@ -80,6 +80,8 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
         desc=what,
         file=_Nowhere() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
+        # Otherwise another thread of tqdm writes what has been written already.
+        miniters=1,
         delay=refresh,
         # A log file is not overwritten: a fixed width keeps its lines alike.
         ncols=None if terminal else 110,

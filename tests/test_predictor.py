@@ -163,6 +163,18 @@ def test_one_text_after_the_other(classifier):
     assert resident_bytes() - before < 30e6
 
 
+def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    predictor = Predictor.from_output_dir(str(trained.folder / "mrpc"))
+    predictor([("film", "story")])
+    assert "single texts" not in caplog.text
+    for _ in range(2):
+        predictor(["film", ("film", "story")])
+    assert (
+        caplog.text.count("1 of 2 inputs are single texts, and the model was trained on pai") == 1
+    )
+
+
 def test_threads_get_what_one_gets(classifier):
     rng = random.Random(3)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]

@@ -102,9 +102,11 @@ class GardenSource(Source):
             else:
                 self._keys[name] = key
         if names.WORD_EMBEDDINGS not in self._keys:
+            shown = f"variables called {', '.join(sorted(left)[:4])}"
+            shown = shown if left else "no weights at all, as what prepares texts for an encoder"
             raise UserError(
                 f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden "
-                f"in it. It has variables called {', '.join(sorted(left)[:4]) or 'nothing'}"
+                f"in it. It has {shown}"
             )
         if left:
             shown = ", ".join(sorted(left)[:4]) + (" ..." if len(left) > 4 else "")

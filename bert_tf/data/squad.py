@@ -137,7 +137,10 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON ({error.msg})") from error
+        raise UserError(
+            f"{path}:{error.lineno}: not JSON ({error.msg} at position {error.colno}): it may be "
+            "damaged, or not have been downloaded to its end"
+        ) from error
     # Numbers of thousands of digits, thousands of brackets.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON that can be read ({error})") from error
@@ -192,10 +195,13 @@ def _with_answer(
         return SquadExample(*named, "", -1, -1, True, example.answers)
     answers = _entry(entry, "answers", list, place)
     if len(answers) != 1:
-        advice = ". For those without an answer pass --version_2_with_negative=true"
+        advice = ""
+        if len(answers) > 1:
+            advice = ". Sets to evaluate on have several, such as dev-v1.1.json"
+        elif not version_2_with_negative:
+            advice = ". For those without an answer pass --version_2_with_negative=true"
         raise UserError(
-            f"{place} has {len(answers)} answers: to train on, a question needs exactly one"
-            + advice * (not answers and not version_2_with_negative)
+            f"{place} has {len(answers)} answers: to train on, a question needs exactly one{advice}"
         )
     inside = f"{place}.answers[0]"
     text = _entry(answers[0], "text", str, inside)

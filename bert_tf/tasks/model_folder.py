@@ -97,14 +97,24 @@ def trained_by(folder: str) -> str | None:
 def begun_from(folder: str) -> str | None:
     """The `init_checkpoint` that the weights in a folder began from; None where it is not known.
 
-    Nothing is wrong with a training whose `run.json` is damaged, and it writes a new one.
+    Nothing is wrong with a training whose `run.json` is damaged: it writes a new one.
+    """
+    return hint(folder, "begun_from")
+
+
+def hint(folder: str, *names: str) -> str | None:
+    """What `run.json` says under these names, one in the other, where that is a text.
+
+    None where it says nothing, or is damaged.
     """
     path = os.path.join(folder, RUN)
     try:
-        begun = json.loads(files.read_text(path))["begun_from"] if files.exists(path) else None
+        found: Any = json.loads(files.read_text(path)) if files.exists(path) else None
+        for name in names:
+            found = found[name]
     except (UserError, ValueError, KeyError, TypeError):
         return None
-    return begun if isinstance(begun, str) else None
+    return found if isinstance(found, str) else None
 
 
 def best_prefix(folder: str) -> str | None:

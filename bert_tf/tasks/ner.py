@@ -115,7 +115,13 @@ class WordLabels(Task):
         options = self.options
         folder = options.data_dir or ""
         paths = [os.path.join(folder, name) for name in _FILES[split]]
-        found = [path for path in paths if files.exists(path)] or paths[:1]
+        found = [path for path in paths if files.exists(path)]
+        if not found:
+            raise UserError(
+                f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir has "
+                "files of CoNLL, with a word and its label on each line and an empty line after "
+                f"each sentence: {', or '.join(_FILES[split])}"
+            )
         if len(found) > 1:
             log.warning("%s is read, and not %s", found[0], ", ".join(found[1:]))
         need_labels = split != "predict"

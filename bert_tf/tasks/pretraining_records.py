@@ -120,8 +120,13 @@ def _description(path: str) -> dict[str, Any]:
 def _first_record(path: str) -> dict[str, Sequence[int]]:
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
+    except tf.errors.DataLossError as error:
+        raise UserError(
+            f"{path} is not a TFRecord file, or is damaged: --input_file takes what "
+            "create_pretraining_data.py has written"
+        ) from error
     except tf.errors.OpError as error:
-        raise UserError(f"{path} is not a TFRecord file: {error.message}") from error
+        raise UserError(f"{path} cannot be read: {error.message}") from error
     if first is None:
         raise UserError(f"There is not one record in {path}")
     try:

@@ -24,6 +24,7 @@ from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import ClassifierOptions
+from bert_tf.progress import log
 from bert_tf.tasks import labels
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.prediction import require_texts
@@ -60,6 +61,7 @@ class TextTask(Task):
         self.in_windows = options.long_text == "windows"
         # Of the sets of a run; evaluations ask for theirs again and again.
         self._counted: list[tuple[Sequence[InputExample], np.ndarray]] = []
+        self._said_single = False
 
     @property
     def result_files(self) -> Sequence[str]:
@@ -212,6 +214,15 @@ class TextTask(Task):
     def examples_of(self, inputs: Sequence[Any]) -> list[InputExample]:
         """Texts, or tuples of two."""
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        single = sum(not isinstance(given, tuple) for given in inputs)
+        if single and self.takes_pairs and not self._said_single:
+            self._said_single = True
+            log.warning(
+                "%d of %d inputs are single texts, and the model was trained on pairs: a pair is "
+                "a tuple of two texts (this is said once)",
+                single,
+                len(inputs),
+            )
         # Which label makes no difference.
         label = next(iter(self.data.labels), "0") if self.data.is_published else None
         pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]

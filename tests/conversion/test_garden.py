@@ -68,3 +68,7 @@ def test_another_object_based_checkpoint_is_refused(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match=r"no BERT encoder .* variables called scale"):
         find_source(prefix)
+    # As that of a SavedModel that only prepares texts.
+    prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match=r"no BERT encoder .* no weights at all"):
+        find_source(prefix)

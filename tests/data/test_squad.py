@@ -94,7 +94,7 @@ def question(**changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON"),
+        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON .*at position 1\): it may be damaged"),
         ("[]", r'squad\.json has no "data"'),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         ('{"data": [{"paragraphs": [{"context": 1}]}]}', r"paragraphs\[0\] has a \"context\" that"),
@@ -125,6 +125,9 @@ def test_what_is_wrong_with_answers_is_said_with_its_place(tmp_path):
     late = question(answers=[{"text": "cat", "answer_start": 12}])
     with pytest.raises(UserError, match="the answer 'cat' begins at 12, and the text has 12 char"):
         read_squad_examples(written(tmp_path, late), True, False)
+    several = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
+    with pytest.raises(UserError, match=r"has 2 answers: .* to evaluate on have several"):
+        read_squad_examples(written(tmp_path, several), True, False)
     none = question(answers=[])
     with pytest.raises(UserError, match=r"has 0 answers: .* pass --version_2_with_negative=true"):
         read_squad_examples(written(tmp_path, none), True, False)

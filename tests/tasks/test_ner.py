@@ -161,6 +161,11 @@ def task(tiny, folder, **changes):
     return ner.WordLabels(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
+def test_a_folder_without_files_of_conll(tiny, tmp_path):
+    with pytest.raises(UserError, match=r"No such file: .*test\.txt .* of CoNLL, .*eng\.testb"):
+        task(tiny, tmp_path).read_examples("predict")
+
+
 PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
 TOKEN = st.lists(PART, min_size=1, max_size=30).map("".join)
 TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith("\ufeff"))
