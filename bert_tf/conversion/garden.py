@@ -102,8 +102,9 @@ class GardenSource(Source):
             else:
                 self._keys[name] = key
         if names.WORD_EMBEDDINGS not in self._keys:
-            shown = f"variables called {', '.join(sorted(left)[:4])}"
-            shown = shown if left else "no weights at all, as what prepares texts for an encoder"
+            shown = "no weights at all, as what prepares texts for an encoder"
+            if left:
+                shown = f"variables called {', '.join(sorted(left)[:4])}"
             raise UserError(
                 f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden "
                 f"in it. It has {shown}"

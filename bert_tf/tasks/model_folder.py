@@ -222,4 +222,7 @@ def _read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         known = {field.name for field in dataclasses.fields(kind)}
         return script, {name: _checked(kind, name, flags[name]) for name in flags.keys() & known}
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}): remove it, it is not needed") from error
+        raise UserError(
+            f"{path} is damaged ({error}): remove it. Scripts do without it, and a program passes "
+            "script= instead"
+        ) from error
