@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.checkpoint import tensors
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -248,6 +249,36 @@ def test_truncated_files_are_refused(tmp_path):
     os.remove(folder / "bert_model.ckpt.data-00000-of-00001")
     with pytest.raises(UserError, match="truncated or damaged"):
         checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
+
+
+@pytest.mark.parametrize("part_bytes", [1, 64, 1 << 20])
+def test_values_come_in_the_order_of_their_names(tmp_path, monkeypatch, part_bytes):
+    monkeypatch.setattr(tensors, "_PART_BYTES", part_bytes)
+    prefix = str(tmp_path / "x.ckpt")
+    expected = {f"v{i}": np.full([i % 7, 3], i, ["float32", "int64"][i % 2]) for i in range(40)}
+    expected |= {"global_step": np.int64(7), "words": np.array([b"a", b"bc"], object)}
+    checkpoint.write(prefix, expected)
+    names = list(reversed(expected))
+    found = list(checkpoint.read(prefix, iter(names)))
+    assert [name for name, _ in found] == names
+    for name, value in found:
+        np.testing.assert_array_equal(value, expected[name])
+    assert list(checkpoint.read(prefix, [])) == []
+
+
+def test_a_name_that_is_not_there_is_said():
+    with pytest.raises(UserError, match=r"Cannot read the checkpoint .*nowhere"):
+        list(checkpoint.read(_main(), ["nowhere"]))
+
+
+def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
+    data = tmp_path / "x.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:20])
+    with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
+        list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
+    assert "{{" not in str(caught.value)
+    assert "Op:" not in str(caught.value)
 
 
 def test_object_based_checkpoint_is_named_as_such(tmp_path):

@@ -11,7 +11,15 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoint.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoint.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
+from bert_tf.checkpoint.tensors import (
+    GLOBAL_STEP,
+    on_cpu,
+    read,
+    read_tensors,
+    shapes,
+    step_of,
+    write,
+)
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
 
@@ -275,15 +283,17 @@ def _assign(
     names: Iterable[str],
     tensors: Tensors | None = None,
 ) -> None:
-    for name, value in tensors.read(names) if tensors else read(prefix, names):
+    for name, value in tensors.read(names) if tensors else read_tensors(prefix, names):
+        # A tensor is not copied for this.
+        array = np.asarray(value)
         # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
         if (
-            value.dtype.kind not in "fV"
-            or not np.isfinite(value.astype(np.float32, copy=False)).all()
+            array.dtype.kind not in "fV"
+            or not np.isfinite(array.astype(np.float32, copy=False)).all()
         ):
             raise UserError(
                 f"{name} in the checkpoint {prefix} is not made of finite numbers "
-                f"({value.dtype}): the checkpoint is of no use"
+                f"({array.dtype}): the checkpoint is of no use"
             )
         variables[name].assign(value)
 

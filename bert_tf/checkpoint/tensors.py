@@ -1,14 +1,16 @@
 """The tensors of one checkpoint, by name: list, read, write."""
 
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.data.parallel import map_in_order, num_cores
 from bert_tf.errors import UserError
 
 GLOBAL_STEP = "global_step"
@@ -17,6 +19,9 @@ GLOBAL_STEP = "global_step"
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # The entry by which TensorFlow 2 marks its other, object-based kind of checkpoint.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# So much is read by a thread at a time, and so many threads read: a few parts are held in memory.
+_PART_BYTES = 1 << 25
+_MOST_THREADS = 4
 
 
 class UnreadableCheckpoint(UserError):
@@ -47,18 +52,52 @@ def shapes(prefix: str) -> dict[str, list[int]]:
 
 
 def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and values of some variables, one at a time: a checkpoint may be large.
+    """Yields names and values of some variables, in their order: a checkpoint may be large.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
     """
+    return ((name, value.numpy()) for name, value in read_tensors(prefix, names))
+
+
+def read_tensors(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, tf.Tensor]]:
+    """Like `read`, but the values are tensors, in the memory of the CPU.
+
+    A variable that is assigned one takes its memory over, where it would copy an array.
+    """
+
+    def restored(part: Sequence[str]) -> list[tuple[str, tf.Tensor]]:
+        with tf.device("/cpu:0"):
+            values = tf.raw_ops.RestoreV2(
+                prefix=prefix,
+                tensor_names=part,
+                shape_and_slices=[""] * len(part),
+                dtypes=[types[name] for name in part],
+            )
+        return list(zip(part, values, strict=True))
+
     reader = _open(prefix)
+    types, sizes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
+    try:
+        parts = _parts(names, lambda name: math.prod(sizes[name]) * types[name].size)
+        for part in map_in_order(restored, parts, min(num_cores(), _MOST_THREADS)):
+            yield from part
+    except _READ_ERRORS as error:
+        raise _unreadable(prefix, error) from error
+
+
+def _parts(names: Iterable[str], size: Callable[[str], int]) -> Iterator[list[str]]:
+    """Names one behind the other, in lists whose values fit into a part, or that have one name."""
+    part: list[str] = []
+    taken = 0
     for name in names:
-        try:
-            value = reader.get_tensor(name)
-        except _READ_ERRORS as error:
-            raise _unreadable(prefix, error) from error
-        yield name, value
+        if part and taken + size(name) > _PART_BYTES:
+            yield part
+            part, taken = [], 0
+        part.append(name)
+        taken += size(name)
+    if part:
+        yield part
 
 
 def on_cpu(value: Any) -> tf.Tensor:
@@ -86,9 +125,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
     except tf.errors.OpError as error:
-        # TensorFlow adds the names of its operations.
-        reason = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", " ".join(error.message.split())).strip()
-        raise UserError(f"Cannot write the checkpoint {prefix}: {reason}") from error
+        raise UserError(f"Cannot write the checkpoint {prefix}: {_reason(error)}") from error
     for file in files.list_dir(os.path.dirname(prefix) or "."):
         if file.startswith(os.path.basename(prefix) + "."):
             files.sync(os.path.join(os.path.dirname(prefix), file))
@@ -110,8 +147,14 @@ def _open(prefix: str) -> Any:
 
 
 def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    reason = _reason(error)[:200] or type(error).__name__
     return UnreadableCheckpoint(
         f"Cannot read the checkpoint {prefix}: its files are truncated or damaged, a good copy is "
         f"needed (TensorFlow says: {reason})"
     )
+
+
+def _reason(error: Exception) -> str:
+    """What TensorFlow says, without the names of its operations."""
+    said = " ".join(str(error).split())
+    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", said).strip()
