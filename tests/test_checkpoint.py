@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -251,34 +254,70 @@ def test_truncated_files_are_refused(tmp_path):
         checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
 
 
-@pytest.mark.parametrize("part_bytes", [1, 64, 1 << 20])
-def test_values_come_in_the_order_of_their_names(tmp_path, monkeypatch, part_bytes):
+@pytest.mark.parametrize(("part_bytes", "fewest"), [(1, 42), (200, 12), (1 << 20, 1)])
+def test_tensors_come_in_the_order_of_their_names(tmp_path, monkeypatch, part_bytes, fewest):
     monkeypatch.setattr(tensors, "_PART_BYTES", part_bytes)
-    prefix = str(tmp_path / "x.ckpt")
-    expected = {f"v{i}": np.full([i % 7, 3], i, ["float32", "int64"][i % 2]) for i in range(40)}
+    parts = []
+    in_order = tensors.map_in_order
+    monkeypatch.setattr(
+        tensors,
+        "map_in_order",
+        lambda function, items, threads: in_order(
+            lambda part: parts.append(part) or function(part), items, threads
+        ),
+    )
+    prefix = tmp_path / "x.ckpt"
+    expected = {f"v{i}": np.full([1 + i % 7, 3], i, ["float32", "int64"][i % 2]) for i in range(40)}
     expected |= {"global_step": np.int64(7), "words": np.array([b"a", b"bc"], object)}
-    checkpoint.write(prefix, expected)
+    checkpoint.write(str(prefix), expected)
     names = list(reversed(expected))
-    found = list(checkpoint.read(prefix, iter(names)))
+    found = list(tensors.read_tensors(prefix, iter(names)))
     assert [name for name, _ in found] == names
     for name, value in found:
-        np.testing.assert_array_equal(value, expected[name])
-    assert list(checkpoint.read(prefix, [])) == []
+        np.testing.assert_array_equal(value.numpy(), expected[name])
+    assert fewest <= len(parts) < 2 * fewest
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    sizes = {name: np.asarray(value).nbytes for name, value in expected.items()}
+    assert all(len(part) == 1 or sum(sizes[n] for n in part) <= part_bytes for part in parts)
+    assert list(tensors.read_tensors(prefix, [])) == []
 
 
-def test_a_name_that_is_not_there_is_said():
-    with pytest.raises(UserError, match=r"Cannot read the checkpoint .*nowhere"):
-        list(checkpoint.read(_main(), ["nowhere"]))
+def test_a_model_keeps_the_memory_that_was_read_into(monkeypatch):
+    places = {}
+
+    def noted(prefix, names):
+        for name, value in tensors.read_tensors(prefix, names):
+            places[name] = np.asarray(value).ctypes.data
+            yield name, value
+
+    monkeypatch.setattr(checkpoint.model, "read_tensors", noted)
+    model = BertModel(config())
+    checkpoint.restore(model, _main())
+    assert len(places) == 55
+    for name, variable in checkpoint.named_variables(model).items():
+        assert np.asarray(variable.value.read_value()).ctypes.data == places[name], name
 
 
 def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
     data = tmp_path / "x.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:20])
-    with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
-        list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
-    assert "{{" not in str(caught.value)
-    assert "Op:" not in str(caught.value)
+    for read in (checkpoint.read, tensors.read_tensors):
+        with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
+            list(read(str(tmp_path / "x.ckpt"), ["x"]))
+        assert not re.search(r"\{\{|Op:|name:", str(caught.value))
+
+
+def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
+    code = (
+        "import tensorflow as tf\n"
+        "from bert_tf import checkpoint\n"
+        f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
+        "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_object_based_checkpoint_is_named_as_such(tmp_path):

@@ -284,7 +284,7 @@ def _assign(
     tensors: Tensors | None = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read_tensors(prefix, names):
-        # A tensor is not copied for this.
+        # Of a tensor this is a view.
         array = np.asarray(value)
         # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
         if (

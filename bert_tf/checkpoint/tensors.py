@@ -19,7 +19,8 @@ GLOBAL_STEP = "global_step"
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # The entry by which TensorFlow 2 marks its other, object-based kind of checkpoint.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# So much is read by a thread at a time, and so many threads read: a few parts are held in memory.
+# So much is read by a thread at a time, and so many threads read. About two parts for each thread
+# are in memory beside the model; a large variable is a part by itself.
 _PART_BYTES = 1 << 25
 _MOST_THREADS = 4
 
@@ -52,42 +53,60 @@ def shapes(prefix: str) -> dict[str, list[int]]:
 
 
 def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and values of some variables, in their order: a checkpoint may be large.
+    """Yields names and values of some variables, one at a time: a checkpoint may be large.
+
+    Devices are not looked for, so that this may come before they are chosen.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
     """
-    return ((name, value.numpy()) for name, value in read_tensors(prefix, names))
+    reader = _open(prefix)
+    for name in names:
+        try:
+            value = reader.get_tensor(name)
+        except _READ_ERRORS as error:
+            raise _unreadable(prefix, error) from error
+        yield name, value
 
 
 def read_tensors(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, tf.Tensor]]:
-    """Like `read`, but the values are tensors, in the memory of the CPU.
+    """Yields names and values of some variables, read ahead by several threads, for a model.
 
-    A variable that is assigned one takes its memory over, where it would copy an array.
+    A variable on the CPU takes over the memory of a tensor that it is assigned, where it would
+    copy an array.
+
+    Args:
+        prefix: of the checkpoint.
+        names: some of `shapes`.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
     """
+    reader, prefix = _open(prefix), os.fspath(prefix)
+    types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
 
     def restored(part: Sequence[str]) -> list[tuple[str, tf.Tensor]]:
-        with tf.device("/cpu:0"):
-            values = tf.raw_ops.RestoreV2(
-                prefix=prefix,
-                tensor_names=part,
-                shape_and_slices=[""] * len(part),
-                dtypes=[types[name] for name in part],
-            )
+        try:
+            with tf.device("/cpu:0"):
+                values = tf.raw_ops.RestoreV2(
+                    prefix=prefix,
+                    tensor_names=part,
+                    shape_and_slices=[""] * len(part),
+                    dtypes=[types[name] for name in part],
+                )
+        except tf.errors.ResourceExhaustedError:
+            raise  # No fault of the checkpoint.
+        except tf.errors.OpError as error:
+            raise _unreadable(prefix, error) from error
         return list(zip(part, values, strict=True))
 
-    reader = _open(prefix)
-    types, sizes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
-    try:
-        parts = _parts(names, lambda name: math.prod(sizes[name]) * types[name].size)
-        for part in map_in_order(restored, parts, min(num_cores(), _MOST_THREADS)):
-            yield from part
-    except _READ_ERRORS as error:
-        raise _unreadable(prefix, error) from error
+    parts = _parts(names, lambda name: math.prod(shapes[name]) * types[name].size)
+    for part in map_in_order(restored, parts, min(num_cores(), _MOST_THREADS)):
+        yield from part
 
 
 def _parts(names: Iterable[str], size: Callable[[str], int]) -> Iterator[list[str]]:
-    """Names one behind the other, in lists whose values fit into a part, or that have one name."""
+    """Consecutive names, in lists of at most `_PART_BYTES`, or of one name."""
     part: list[str] = []
     taken = 0
     for name in names:
@@ -157,4 +176,4 @@ def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
 def _reason(error: Exception) -> str:
     """What TensorFlow says, without the names of its operations."""
     said = " ".join(str(error).split())
-    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", said).strip()
+    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", said).strip()

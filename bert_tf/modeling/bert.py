@@ -10,7 +10,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
-from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask, shared_zeros
+from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
 from bert_tf.modeling.rows import PaddedRows, TokenRows
 
 
@@ -135,7 +135,6 @@ class BertModel(ConfiguredModel):
         self.embeddings.build()
         self.encoder.build(hidden_shape)
         self.pooler.build(hidden_shape)
-        shared_zeros.cache_clear()
 
     def call(
         self,

@@ -82,26 +82,11 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
     """Normal distribution cut off at two deviations, which all weight matrices start from.
 
-    With a deviation of 0 they start from zeros, which takes next to no time, see `shared_zeros`.
+    With a deviation of 0 they start from zeros, which takes no time.
     """
     # Each draws a seed when it is made: what follows it starts from the same values either way.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
-    return initializer if initializer_range else _SharedZeros()
-
-
-@functools.cache
-def shared_zeros(shape: tuple[int, ...], dtype: str) -> Any:
-    """Zeros that all variables of a shape begin with, until each is assigned a value of its own.
-
-    To take memory of its own for each is a third of the time in which a model is made. Whoever
-    builds a model clears this cache when it is done.
-    """
-    return ops.zeros(shape, dtype)
-
-
-class _SharedZeros(keras.initializers.Zeros):
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        return shared_zeros(tuple(shape), keras.backend.standardize_dtype(dtype))
+    return initializer if initializer_range else keras.initializers.Zeros()
 
 
 class FlatDense(keras.layers.Dense):

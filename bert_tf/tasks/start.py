@@ -155,7 +155,7 @@ def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
     source = find_source(path)
     for note in source.notes:
         log.warning("%s", note)
-    # The original's files are read faster without a source between.
+    # The original's files are read faster as what they are.
     tensors = None if isinstance(source, OriginalSource) else source
     restored = checkpoint.restore(model, source.path, tensors)
     if isinstance(source, SavedModelSource) and source.is_encoder:

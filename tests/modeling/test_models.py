@@ -6,7 +6,6 @@ import functools
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +18,7 @@ from bert_tf.modeling import (
     create_initializer,
     get_activation,
 )
-from bert_tf.modeling.layers import shared_zeros
 from bert_tf.optimization import create_optimizer
-from bert_tf.training.update import update_variable
 
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
@@ -217,21 +214,3 @@ def test_a_blank_encoder_has_zeros_and_a_head_as_ever():
         expected = np.zeros_like(value) if name in kernels else plain[name]
         np.testing.assert_array_equal(value, expected, err_msg=name)
     assert np.abs(blank["classifier/output_weights"]).max() > 0
-
-
-def test_what_starts_from_shared_zeros_changes_by_itself():
-    """Variables of a shape have one memory until each is given a value; no longer."""
-    model = BertClassifier(SMALL, 2, blank_encoder=True)
-    assert shared_zeros.cache_info().currsize == 0
-    attention = model.bert.encoder.transformer_layers[0].attention
-    first, second = attention.query.kernel, attention.key.kernel
-    optimizer = create_optimizer(1e-3, 10, 0)
-    optimizer.build([first])
-    update_variable(optimizer, tf.ones(first.shape), first.value, tf.constant(0.1))
-    second.assign_add(np.full(second.shape, 2, "float32"))
-    assert first.numpy().all()
-    assert (second.numpy() == 2).all()
-    kernels = [v for v in model.bert.trainable_variables if "kernel" in v.path]
-    others = [v for v in kernels if v is not first and v is not second]
-    assert len(others) == 6 * 5 + 1 - 2
-    assert not any(variable.numpy().any() for variable in others)
