@@ -107,7 +107,12 @@ class BertModel(ConfiguredModel):
             keep it.
         blank_encoder: start from zeros.
         name: scope of the variables.
+
+    Attributes:
+        padded_rows: the form in which batches are computed that have no `token_positions`.
     """
+
+    padded_rows: type[PaddedRows] = PaddedRows
 
     def __init__(
         self,
@@ -183,7 +188,7 @@ class BertModel(ConfiguredModel):
         if "token_positions" in inputs:
             rows = TokenRows(input_mask, heads, inputs["token_positions"])
         else:
-            rows = PaddedRows(input_mask, heads)
+            rows = self.padded_rows(input_mask, heads)
         layers, attention_probs = self.encoder(
             rows.strip(embedding_output),
             attention_mask,

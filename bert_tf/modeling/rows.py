@@ -5,6 +5,7 @@ nobody: `TokenRows` leave it out. Rows of MRPC have 53 tokens on average, the lo
 or so. `T` stands for the number of tokens that are computed (the other letters: see `layers.py`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -18,7 +19,12 @@ class PaddedRows:
     Args:
         input_mask: [B, S].
         num_heads: N.
+
+    Attributes:
+        compiles: whether `compute` is faster than the backend's operations one by one.
     """
+
+    compiles = False
 
     def __init__(self, input_mask: Any, num_heads: int) -> None:
         self.shape = ops.shape(input_mask)[:2]
@@ -40,6 +46,10 @@ class PaddedRows:
     def merge_heads(self, x: Any) -> Any:
         """[B, N, S, D] -> [T, H]."""
         return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, self.num_heads * x.shape[-1]))
+
+    def compute(self, function: Callable[..., Any], *tensors: Any) -> Any:
+        """What a function, the same one in all layers, gives for [T, ..] and for weights."""
+        return function(*tensors)
 
 
 class TokenRows(PaddedRows):

@@ -1,5 +1,6 @@
 """What every script does with devices: models and data on them, training, evaluation."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,7 +70,8 @@ class Engine:
             log.warning("--length_grouping: without effect where every batch is padded in full")
         self.batches_at_once = training.BATCHES_AT_ONCE
         on_cpu = devices.kind == "one_device" and not devices.has_gpus
-        if side_by_side and on_cpu and training.compute_on_one_thread():
+        self.side_by_side = side_by_side and on_cpu and training.compute_on_one_thread()
+        if self.side_by_side:
             self.batches_at_once = max(num_cores(), training.BATCHES_AT_ONCE)
         if not devices.is_chief:
             speak_only_of_trouble()
@@ -289,20 +291,23 @@ class Engine:
         """Runs the model over rows in memory; see `RowRunner`."""
         with self.strategy.scope():
             model = training.cast_once(model, self.options.precision)
-        return training.RowRunner(
-            model,
-            outputs_fn,
-            features,
-            strategy=self.strategy,
-            batch_size=batch_size,
-            grow=grow,
-            fixed_length=self.options.max_seq_length if self.fixed_shapes else None,
-            full_batches=self.jit_compile or self.devices.fixed_shapes,
-            # A CPU computes any length equally well.
-            length_multiple=LENGTH_MULTIPLE if self.devices.has_gpus else 1,
-            jit_compile=self.jit_compile,
-            batches_at_once=self.batches_at_once,
-        )
+        # Side by side there are many batches. Other types were not measured.
+        compiled = self.side_by_side and self.options.precision == "float32"
+        with training.compiled_rows(model) if compiled else contextlib.nullcontext():
+            return training.RowRunner(
+                model,
+                outputs_fn,
+                features,
+                strategy=self.strategy,
+                batch_size=batch_size,
+                grow=grow,
+                fixed_length=self.options.max_seq_length if self.fixed_shapes else None,
+                full_batches=self.jit_compile or self.devices.fixed_shapes,
+                # A CPU computes any length equally well.
+                length_multiple=LENGTH_MULTIPLE if self.devices.has_gpus else 1,
+                jit_compile=self.jit_compile,
+                batches_at_once=self.batches_at_once,
+            )
 
     def batch_runner(
         self,

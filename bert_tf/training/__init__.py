@@ -1,5 +1,6 @@
 """Training, evaluation and prediction on one device or many."""
 
+from bert_tf.training.compiled_rows import compiled_rows
 from bert_tf.training.inference import make_inference_step, run_batches
 from bert_tf.training.loop import LoopOptions, Observer, explained_errors, train
 from bert_tf.training.memory import estimate_training_bytes
@@ -19,6 +20,7 @@ __all__ = [
     "StepOptions",
     "cast_once",
     "choose_devices",
+    "compiled_rows",
     "compute_on_one_thread",
     "estimate_training_bytes",
     "explained_errors",

@@ -1,0 +1,98 @@
+"""What XLA computes between the products: the same values, and few different numbers of tokens."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling import BertClassifier
+from bert_tf.training import compiled_rows
+from bert_tf.training.compiled_rows import CompiledRows
+from tests.conftest import SIZES
+
+
+def classifier(**changes):
+    keras.utils.set_random_seed(1)
+    return BertClassifier(BertConfig(50, **{**SIZES, **changes}), num_labels=2)
+
+
+def traced(model):
+    """The model as a function of rows of any length, and what its graph is made of."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
+    def run(ids, mask):
+        return model.bert({"input_ids": ids, "input_mask": mask}, training=False)
+
+    graph = run.get_concrete_function().graph
+    return run, [operation.type for operation in graph.get_operations()]
+
+
+@pytest.mark.parametrize("act", ["gelu", "relu", "gelu_erf"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 24), (7, 19)])
+def test_all_outputs_are_those_of_the_model(act, shape):
+    model = classifier(hidden_act=act)
+    with compiled_rows(model):
+        run, _ = traced(model)
+    generator = np.random.default_rng(0)
+    ids = generator.integers(0, 50, shape).astype(np.int32)
+    mask = (np.arange(shape[1]) < generator.integers(1, shape[1] + 1, (shape[0], 1))) + 0
+    expected = model.bert({"input_ids": ids, "input_mask": mask}, training=False)
+    found = run(ids, mask.astype(np.int32))
+    assert found.keys() == expected.keys()
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), dict(found), dict(expected)
+    )
+
+
+def test_only_what_is_traced_meanwhile_is_compiled():
+    model = classifier()
+    before = traced(model)[1]
+    with compiled_rows(model):
+        inside = traced(model)[1]
+    after = traced(model)[1]
+    layers = model.config.num_hidden_layers
+    # One for gelu and two for the ends of the blocks.
+    assert inside.count("PartitionedCall") == 3 * layers
+    assert "PartitionedCall" not in before
+    assert before == after
+
+
+def test_what_fails_while_it_is_traced_leaves_the_model_as_it_was():
+    model = classifier()
+    with pytest.raises(KeyError), compiled_rows(model):
+        model.bert({})
+    assert "PartitionedCall" not in traced(model)[1]
+
+
+def test_training_has_its_own_gradients():
+    model = classifier(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    rows = {"input_ids": tf.ones([2, 5], tf.int32)}
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model.bert(rows, training=True)["pooled_output"] ** 2)
+        kernel = model.bert.encoder.transformer_layers[0].intermediate.kernel
+        return tape.gradient(loss, kernel.value).numpy()
+
+    expected = gradient()
+    with compiled_rows(model):
+        np.testing.assert_allclose(gradient(), expected, atol=1e-6)
+    assert np.abs(expected).max() > 1e-4
+
+
+def filled(tokens):
+    rows = CompiledRows(tf.zeros([1, tokens], tf.int32), 1)
+    return rows.strip(tf.ones([1, tokens, 1])).shape[0]
+
+
+@given(st.integers(1, 5000))
+def test_no_more_than_an_eighth_is_computed_for_nothing(tokens):
+    assert tokens <= filled(tokens) <= max(8, tokens * 9 / 8)
+
+
+def test_there_are_eight_sizes_from_one_power_of_two_to_the_next():
+    assert {filled(tokens) for tokens in range(1025, 2049)} == {128 * n for n in range(9, 17)}
+    assert filled(2030) == 2048
