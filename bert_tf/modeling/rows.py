@@ -21,7 +21,7 @@ class PaddedRows:
         num_heads: N.
 
     Attributes:
-        compiles: whether `compute` is faster than the backend's operations one by one.
+        compiles: whether layers are to use `compute` where nothing is trained.
     """
 
     compiles = False

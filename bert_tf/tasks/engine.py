@@ -54,6 +54,8 @@ class Engine:
         training.set_precision(options.precision)
         self.devices = devices = training.choose_devices(
             options.distribution_strategy,
+            # Threads that share an operation wait for the slowest of them, again and again.
+            one_thread=side_by_side,
             use_tpu=options.use_tpu,
             tpu_name=options.tpu_name,
             tpu_zone=options.tpu_zone,
@@ -69,9 +71,7 @@ class Engine:
         if self.fixed_shapes and getattr(options, "length_grouping", False):
             log.warning("--length_grouping: without effect where every batch is padded in full")
         self.batches_at_once = training.BATCHES_AT_ONCE
-        on_cpu = devices.kind == "one_device" and not devices.has_gpus
-        self.side_by_side = side_by_side and on_cpu and training.compute_on_one_thread()
-        if self.side_by_side:
+        if devices.one_thread:
             self.batches_at_once = max(num_cores(), training.BATCHES_AT_ONCE)
         if not devices.is_chief:
             speak_only_of_trouble()
@@ -291,8 +291,9 @@ class Engine:
         """Runs the model over rows in memory; see `RowRunner`."""
         with self.strategy.scope():
             model = training.cast_once(model, self.options.precision)
-        # Side by side there are many batches. Other types were not measured.
-        compiled = self.side_by_side and self.options.precision == "float32"
+        # Batches side by side are many. Other types were not measured.
+        compiled = self.devices.one_thread and self.options.precision == "float32"
+        compiled = compiled and not self.jit_compile and tf.test.is_built_with_xla()
         with training.compiled_rows(model) if compiled else contextlib.nullcontext():
             return training.RowRunner(
                 model,

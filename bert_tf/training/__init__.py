@@ -7,7 +7,7 @@ from bert_tf.training.memory import estimate_training_bytes
 from bert_tf.training.precision import LossScale, cast_once, set_precision
 from bert_tf.training.rows import BATCHES_AT_ONCE, RowRunner
 from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
-from bert_tf.training.strategy import Devices, choose_devices, compute_on_one_thread
+from bert_tf.training.strategy import Devices, choose_devices
 
 __all__ = [
     "BATCHES_AT_ONCE",
@@ -21,7 +21,6 @@ __all__ = [
     "cast_once",
     "choose_devices",
     "compiled_rows",
-    "compute_on_one_thread",
     "estimate_training_bytes",
     "explained_errors",
     "make_inference_step",

@@ -18,7 +18,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.modeling.rows import PaddedRows
 
 # XLA compiles for each number of tokens anew, in some hundredths of a second. So there are eight
-# from one power of two to the next, and never more than an eighth is computed for nothing.
+# from one power of two to the next: what is computed for nothing is an eighth at most.
 _SIZES = np.array([eighths << power for power in range(24) for eighths in range(8, 16)], np.int32)
 
 
@@ -64,16 +64,17 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def compiled_rows(model: keras.Model) -> Iterator[None]:
-    """What is traced of the model meanwhile computes in `CompiledRows`.
+    """What a model in float32 computes meanwhile, or is traced to, is in `CompiledRows`.
 
     That pays with many batches on a CPU. Not for a function that is saved: it would need XLA
-    wherever it is run.
+    wherever it is run. Other threads that use the model meanwhile have it, too.
     """
     encoders = [part for part in model._flatten_layers() if isinstance(part, BertModel)]
+    before = [encoder.padded_rows for encoder in encoders]
     for encoder in encoders:
         encoder.padded_rows = CompiledRows
     try:
         yield
     finally:
-        for encoder in encoders:
-            encoder.padded_rows = PaddedRows
+        for encoder, rows in zip(encoders, before, strict=True):
+            encoder.padded_rows = rows

@@ -26,6 +26,7 @@ class Devices:
         description: what was found and what is used, for a person.
         worker: number of this process among `workers`.
         workers: how many processes train together.
+        one_thread: whether each operation is computed by one thread.
     """
 
     strategy: tf.distribute.Strategy
@@ -33,6 +34,7 @@ class Devices:
     description: str
     worker: int = 0
     workers: int = 1
+    one_thread: bool = False
 
     @property
     def replicas(self) -> int:
@@ -83,6 +85,7 @@ class Devices:
 def choose_devices(
     kind: str = "auto",
     *,
+    one_thread: bool = False,
     use_tpu: bool = False,
     tpu_name: str | None = None,
     tpu_zone: str | None = None,
@@ -96,6 +99,8 @@ def choose_devices(
 
     Args:
         kind: one of `STRATEGIES`.
+        one_thread: on a CPU each operation is to be computed by one thread, where nothing was
+            computed before.
         use_tpu: the original's flag.
         tpu_name: name or address of the TPU; the one of this machine by default.
         tpu_zone: its zone.
@@ -135,15 +140,14 @@ def choose_devices(
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
         return Devices(strategy, kind, f"{found}, mirrored on {len(devices)} devices")
+    # Before the strategy: it starts TensorFlow's threads.
+    one_thread = one_thread and not gpus and _compute_on_one_thread()
     strategy = tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
-    return Devices(strategy, kind, f"{found}, 1 used" if gpus else found)
+    return Devices(strategy, kind, f"{found}, 1 used" if gpus else found, one_thread=one_thread)
 
 
-def compute_on_one_thread() -> bool:
-    """Lets each operation have one thread; False where something was computed before.
-
-    Threads that share an operation wait for the slowest of them, operation by operation.
-    """
+def _compute_on_one_thread() -> bool:
+    """Lets each operation have one thread; False where something was computed before."""
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)
     except RuntimeError:

@@ -236,6 +236,35 @@ def test_many_texts_are_computed_side_by_side(tiny, folder):
     np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
 
 
+HOW_IT_COMPUTES = """
+import json, sys
+from bert_tf.quiet import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+from bert_tf.options import ExtractionOptions
+from bert_tf.tasks.extraction import Extractor
+extractor = Extractor(ExtractionOptions(**json.loads(sys.argv[1])), side_by_side=True)
+operations = extractor._runner._step.graph.get_operations()
+print(
+    tf.config.threading.get_intra_op_parallelism_threads(),
+    sum(operation.type == "PartitionedCall" for operation in operations),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "compiled"), [({}, 6), ({"precision": "bfloat16"}, 0), ({"jit_compile": "true"}, 0)]
+)
+def test_side_by_side_is_one_thread_each_with_xla_between_products(tiny, folder, changes, compiled):
+    """Values do not show it: they are the same either way."""
+    given = dataclasses.asdict(options(tiny, folder, pooling="mean", **changes))
+    command = [sys.executable, "-c", HOW_IT_COMPUTES, json.dumps(given, default=str)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    # gelu and the ends of two blocks, in two layers of the model.
+    assert done.stdout.split() == ["1", str(compiled)]
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
     changes, message = BAD[case]
