@@ -25,6 +25,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # as in the scripts
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import timing
+
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
 # Name of a row -> pieces of the batch, whether layers are recomputed.
 ROWS = {
@@ -141,12 +143,11 @@ def table(cells: list[dict[str, Any]]) -> str:
 
 def machine() -> dict[str, Any]:
     """Versions and processor."""
-    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
         "tensorflow": importlib.metadata.version("tensorflow"),
         "keras": importlib.metadata.version("keras"),
         "python": platform.python_version(),
-        "cpu": model[1] if model else platform.processor(),
+        "cpu": timing.processor(),
         "cores": os.cpu_count(),
     }
 

@@ -50,8 +50,7 @@ def ours(
             batch_size=batch_size,
             precision=precision,
         ),
-        # As extract_features.py does with so many.
-        side_by_side=True,
+        len(lines),
     )
     texts = [Text(line) for line in lines]
     np.save(folder / "ours.npy", np.stack(extractor.extract(texts)[1])[:, 0])

@@ -145,16 +145,29 @@ def use_one_core() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
+def processor() -> str:
+    """Its name, and the widest instructions that matrix products may use."""
+    text = Path("/proc/cpuinfo").read_text()
+    name = re.search(r"^model name\s*: (.*)$", text, re.M)
+    known = {
+        "amx_bf16": "AMX",
+        "avx512_bf16": "AVX-512 with bfloat16",
+        "avx512f": "AVX-512",
+        "avx2": "AVX2",
+    }
+    widest = [words for flag, words in known.items() if re.search(rf"\b{flag}\b", text)]
+    return ", ".join([name[1] if name else platform.processor(), *widest[:1]])
+
+
 def write_results(name: str, figures: Mapping[str, Any], *packages: str) -> None:
     """Writes `results/<name>.json`: command, versions, processor, cores, figures."""
-    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
     result = {
         # Without the folders of this machine.
         "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
-        "cpu": cpu[1] if cpu else platform.processor(),
+        "cpu": processor(),
         "cores": len(os.sched_getaffinity(0)),
         **figures,
     }

@@ -31,7 +31,9 @@ from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 _BYTES_TOGETHER = 1 << 28
 _MOST_TEXTS_TOGETHER = 4096
 # With so many batches for each core nobody waits long for the last one.
-_BATCHES_PER_CORE = 4
+_MANY_BATCHES = 4
+# So many win back the half second that XLA needs to compile.
+_BATCHES_TO_COMPILE_FOR = 16
 # What a line has, in files of these kinds, that has more than one column.
 _SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{"}
 
@@ -48,7 +50,7 @@ def run(options: ExtractionOptions) -> None:
     file_names.require_writable(output_file)
     # What cannot be read is to be found before the work; of the standard input it cannot be.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
-    extractor = Extractor(options, _has_many_batches(options, total))
+    extractor = Extractor(options, total)
     bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
         bytes_of_row *= options.max_seq_length
@@ -76,13 +78,13 @@ def run(options: ExtractionOptions) -> None:
         )
 
 
-def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
-    """Whether all cores have enough to do with a batch each, part by part of the texts.
+def _batches_per_core(options: ExtractionOptions, total: int) -> float:
+    """How many batches a part of the texts has for each core.
 
-    Features of all tokens take so much room that the parts are small.
+    None where features of all tokens are asked for: they take so much room that parts are small.
     """
     texts = min(total, _MOST_TEXTS_TOGETHER) if options.pooling != "none" else 0
-    return texts >= _BATCHES_PER_CORE * options.batch_size * num_cores()
+    return texts / options.batch_size / num_cores()
 
 
 def _read(options: ExtractionOptions) -> Iterator[Text]:
@@ -137,7 +139,8 @@ class Extractor:
 
     Args:
         options: of which `input_file`, `output_file` and `output_format` are not looked at.
-        side_by_side: see `Engine`; for many texts at a time.
+        total: how many texts there will be at a time, where they are many; then it is made to be
+            fast with all of them, and slower with one.
 
     Attributes:
         config: of the model.
@@ -150,8 +153,9 @@ class Extractor:
             are several processes.
     """
 
-    def __init__(self, options: ExtractionOptions, side_by_side: bool = False) -> None:
-        engine = Engine(options, side_by_side)
+    def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
+        batches = _batches_per_core(options, total)
+        engine = Engine(options, side_by_side=batches >= _MANY_BATCHES)
         require_one_process(engine.devices)
         options = located(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
@@ -171,7 +175,13 @@ class Extractor:
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
             outputs_fn = _outputs_fn(self.layers, options.pooling)
             features = sequence_features(options.max_seq_length)
-            self._runner = engine.row_runner(model, outputs_fn, features, options.batch_size)
+            self._runner = engine.row_runner(
+                model,
+                outputs_fn,
+                features,
+                options.batch_size,
+                compiles=batches >= _BATCHES_TO_COMPILE_FOR,
+            )
 
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """What `extract` gives, text by text."""

@@ -243,7 +243,9 @@ import_tensorflow()
 import tensorflow as tf
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks.extraction import Extractor
-extractor = Extractor(ExtractionOptions(**json.loads(sys.argv[1])), side_by_side=True)
+from bert_tf.data.parallel import num_cores
+options = ExtractionOptions(**json.loads(sys.argv[1]))
+extractor = Extractor(options, int(float(sys.argv[2]) * options.batch_size * num_cores()))
 operations = extractor._runner._step.graph.get_operations()
 print(
     tf.config.threading.get_intra_op_parallelism_threads(),
@@ -253,16 +255,28 @@ print(
 
 
 @pytest.mark.parametrize(
-    ("changes", "compiled"), [({}, 6), ({"precision": "bfloat16"}, 0), ({"jit_compile": "true"}, 0)]
+    ("changes", "batches_per_core", "threads", "compiled"),
+    [
+        ({"pooling": "mean"}, 16, 1, 6),
+        ({"pooling": "mean"}, 15, 1, 0),
+        # TensorFlow's own choice.
+        ({"pooling": "mean"}, 3, 0, 0),
+        ({}, 16, 0, 0),
+        ({"pooling": "mean", "precision": "bfloat16"}, 16, 1, 0),
+        ({"pooling": "mean", "jit_compile": "true"}, 16, 1, 0),
+    ],
 )
-def test_side_by_side_is_one_thread_each_with_xla_between_products(tiny, folder, changes, compiled):
+def test_many_batches_have_one_thread_each_and_more_have_xla(
+    tiny, folder, changes, batches_per_core, threads, compiled
+):
     """Values do not show it: they are the same either way."""
-    given = dataclasses.asdict(options(tiny, folder, pooling="mean", **changes))
-    command = [sys.executable, "-c", HOW_IT_COMPUTES, json.dumps(given, default=str)]
+    given = dataclasses.asdict(options(tiny, folder, **changes))
+    arguments = [json.dumps(given, default=str), str(batches_per_core)]
+    command = [sys.executable, "-c", HOW_IT_COMPUTES, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     # gelu and the ends of two blocks, in two layers of the model.
-    assert done.stdout.split() == ["1", str(compiled)]
+    assert done.stdout.split() == [str(threads), str(compiled)]
 
 
 @pytest.mark.parametrize("case", BAD)
