@@ -5,8 +5,9 @@ usage: python benchmarks/sentences.py --model_dir=DIR --texts=FILE [--rounds=5] 
 
 FILE has a text in each line. Both tokenize, sort by length, form batches, and average the last
 layer over all tokens, on all cores; their vectors are compared first. Each has a process of its
-own, and its weights in the type that is computed in. Needs torch and transformers, and the extra
-`benchmark`. `model_dir` has bert_model.ckpt, bert_config.json and vocab.txt.
+own, and its weights in the type that is computed in. What is timed begins after two passes over
+the same texts: loading, tracing and compiling are not in it. Needs torch and transformers, and the
+extra `benchmark`. `model_dir` has bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def ours(
             batch_size=batch_size,
             precision=precision,
         ),
-        len(lines),
+        total=len(lines),
     )
     texts = [Text(line) for line in lines]
     np.save(folder / "ours.npy", np.stack(extractor.extract(texts)[1])[:, 0])

@@ -111,7 +111,7 @@ class FlatDense(keras.layers.Dense):
         self, inputs: Any, training: bool | None = None, rows: PaddedRows | None = None
     ) -> Any:
         """[.., in] -> [.., units]; [T, in] with the rows that these tokens are of."""
-        if rows and rows.compiles and not training and self.activation is gelu:
+        if rows and rows.compute and not training and self.activation is gelu:
             return rows.compute(_gelu_of_sum, ops.matmul(inputs, self.kernel), self.bias)
         is_flat = len(inputs.shape) == 2
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
@@ -238,7 +238,7 @@ class ResidualOutput(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         """[T, input width] and [T, H] -> [T, H]."""
-        if rows and rows.compiles and not training:
+        if rows and rows.compute and not training:
             dense, norm = self.dense, self.layer_norm
             product = ops.matmul(x, dense.kernel)
             return rows.compute(_norm_of_sum, product, dense.bias, residual, norm.gamma, norm.beta)

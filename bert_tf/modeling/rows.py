@@ -21,10 +21,11 @@ class PaddedRows:
         num_heads: N.
 
     Attributes:
-        compiles: whether layers are to use `compute` where nothing is trained.
+        compute: what gives a function of [T, ..] and weights, the same one in all layers, where
+            nothing is trained; None where layers are to compute it operation by operation.
     """
 
-    compiles = False
+    compute: Callable[..., Any] | None = None
 
     def __init__(self, input_mask: Any, num_heads: int) -> None:
         self.shape = ops.shape(input_mask)[:2]
@@ -46,10 +47,6 @@ class PaddedRows:
     def merge_heads(self, x: Any) -> Any:
         """[B, N, S, D] -> [T, H]."""
         return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, self.num_heads * x.shape[-1]))
-
-    def compute(self, function: Callable[..., Any], *tensors: Any) -> Any:
-        """What a function, the same one in all layers, gives for [T, ..] and for weights."""
-        return function(*tensors)
 
 
 class TokenRows(PaddedRows):

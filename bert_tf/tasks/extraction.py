@@ -30,10 +30,11 @@ from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28
 _MOST_TEXTS_TOGETHER = 4096
-# With so many batches for each core nobody waits long for the last one.
-_MANY_BATCHES = 4
-# So many win back the half second that XLA needs to compile.
-_BATCHES_TO_COMPILE_FOR = 16
+# With so many batches for each core nobody waits long for the last one. Short texts, of which
+# more are in a batch, make fewer.
+_MANY_BATCHES = 16
+# So many win back the half second that XLA compiles; of a larger model fewer would.
+_TEXTS_TO_COMPILE_FOR = 4096
 # What a line has, in files of these kinds, that has more than one column.
 _SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{"}
 
@@ -79,9 +80,9 @@ def run(options: ExtractionOptions) -> None:
 
 
 def _batches_per_core(options: ExtractionOptions, total: int) -> float:
-    """How many batches a part of the texts has for each core.
+    """How many batches of `batch_size` a part of the texts has for each core.
 
-    None where features of all tokens are asked for: they take so much room that parts are small.
+    0 where features of all tokens are asked for: they take so much room that parts are small.
     """
     texts = min(total, _MOST_TEXTS_TOGETHER) if options.pooling != "none" else 0
     return texts / options.batch_size / num_cores()
@@ -139,8 +140,8 @@ class Extractor:
 
     Args:
         options: of which `input_file`, `output_file` and `output_format` are not looked at.
-        total: how many texts there will be at a time, where they are many; then it is made to be
-            fast with all of them, and slower with one.
+        total: how many texts there will be at a time, where that is known. For many it is made to
+            be fast with all of them, and slower with one, where TensorFlow has not started yet.
 
     Attributes:
         config: of the model.
@@ -154,8 +155,8 @@ class Extractor:
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
-        batches = _batches_per_core(options, total)
-        engine = Engine(options, side_by_side=batches >= _MANY_BATCHES)
+        has_many_batches = _batches_per_core(options, total) >= _MANY_BATCHES
+        engine = Engine(options, side_by_side=has_many_batches)
         require_one_process(engine.devices)
         options = located(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
@@ -180,7 +181,7 @@ class Extractor:
                 outputs_fn,
                 features,
                 options.batch_size,
-                compiles=batches >= _BATCHES_TO_COMPILE_FOR,
+                compiles=has_many_batches and total >= _TEXTS_TO_COMPILE_FOR,
             )
 
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:

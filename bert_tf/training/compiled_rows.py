@@ -18,14 +18,12 @@ from bert_tf.modeling import BertModel
 from bert_tf.modeling.rows import PaddedRows
 
 # XLA compiles for each number of tokens anew, in some hundredths of a second. So there are eight
-# from one power of two to the next: what is computed for nothing is an eighth at most.
+# from one power of two to the next: from 8 tokens on, an eighth at most is computed for nothing.
 _SIZES = np.array([eighths << power for power in range(24) for eighths in range(8, 16)], np.int32)
 
 
 class CompiledRows(PaddedRows):
     """All tokens of a batch, filled up to the next of some sizes; see `PaddedRows`."""
-
-    compiles = True
 
     def __init__(self, input_mask: Any, num_heads: int) -> None:
         super().__init__(input_mask, num_heads)
@@ -69,7 +67,8 @@ def compiled_rows(model: keras.Model) -> Iterator[None]:
     That pays with many batches on a CPU. Not for a function that is saved: it would need XLA
     wherever it is run. Other threads that use the model meanwhile have it, too.
     """
-    encoders = [part for part in model._flatten_layers() if isinstance(part, BertModel)]
+    parts = (model, getattr(model, "bert", None))
+    encoders = [part for part in parts if isinstance(part, BertModel)]
     before = [encoder.padded_rows for encoder in encoders]
     for encoder in encoders:
         encoder.padded_rows = CompiledRows

@@ -99,8 +99,8 @@ def choose_devices(
 
     Args:
         kind: one of `STRATEGIES`.
-        one_thread: on a CPU each operation is to be computed by one thread, where nothing was
-            computed before.
+        one_thread: on one device that is a CPU each operation is to be computed by one thread, in
+            all of the process, where nothing was computed before.
         use_tpu: the original's flag.
         tpu_name: name or address of the TPU; the one of this machine by default.
         tpu_zone: its zone.

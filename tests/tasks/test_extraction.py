@@ -243,36 +243,33 @@ import_tensorflow()
 import tensorflow as tf
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks.extraction import Extractor
-from bert_tf.data.parallel import num_cores
-options = ExtractionOptions(**json.loads(sys.argv[1]))
-extractor = Extractor(options, int(float(sys.argv[2]) * options.batch_size * num_cores()))
+extractor = Extractor(ExtractionOptions(**json.loads(sys.argv[1])), int(sys.argv[2]))
 operations = extractor._runner._step.graph.get_operations()
 print(
     tf.config.threading.get_intra_op_parallelism_threads(),
-    sum(operation.type == "PartitionedCall" for operation in operations),
+    sum(o.type == "PartitionedCall" and o.get_attr("_XlaMustCompile") for o in operations),
 )
 """
 
 
 @pytest.mark.parametrize(
-    ("changes", "batches_per_core", "threads", "compiled"),
+    ("changes", "total", "threads", "compiled"),
     [
-        ({"pooling": "mean"}, 16, 1, 6),
-        ({"pooling": "mean"}, 15, 1, 0),
-        # TensorFlow's own choice.
-        ({"pooling": "mean"}, 3, 0, 0),
-        ({}, 16, 0, 0),
-        ({"pooling": "mean", "precision": "bfloat16"}, 16, 1, 0),
-        ({"pooling": "mean", "jit_compile": "true"}, 16, 1, 0),
+        ({"pooling": "mean"}, 4096, 1, 6),
+        ({"pooling": "mean"}, 4095, 1, 0),
+        # TensorFlow's own choice of threads.
+        ({"pooling": "mean"}, 15, 0, 0),
+        ({}, 4096, 0, 0),
+        ({"pooling": "mean", "precision": "bfloat16"}, 4096, 1, 0),
+        ({"pooling": "mean", "jit_compile": "true"}, 4096, 1, 0),
     ],
 )
-def test_many_batches_have_one_thread_each_and_more_have_xla(
-    tiny, folder, changes, batches_per_core, threads, compiled
+def test_many_texts_have_one_thread_for_a_batch_and_more_have_xla(
+    tiny, folder, changes, total, threads, compiled
 ):
     """Values do not show it: they are the same either way."""
-    given = dataclasses.asdict(options(tiny, folder, **changes))
-    arguments = [json.dumps(given, default=str), str(batches_per_core)]
-    command = [sys.executable, "-c", HOW_IT_COMPUTES, *arguments]
+    given = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
+    command = [sys.executable, "-c", HOW_IT_COMPUTES, json.dumps(given, default=str), str(total)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     # gelu and the ends of two blocks, in two layers of the model.
