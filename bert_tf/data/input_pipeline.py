@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature, count_records, parse, require_files
 from bert_tf.errors import UserError
 
@@ -153,7 +154,12 @@ def read_dataset(
             batch = _without_padding(batch, features)
         return {**batch, ROW_NUMBER: numbers} if row_numbers else batch
 
-    return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    found = batches.map(finish, num_parallel_calls=num_cores()).prefetch(2)
+    options = tf.data.Options()
+    # The thread that tunes a pipeline is woken before it is told to end. When it looks in between,
+    # whoever drops the iterator waits for its next turn, which may be a minute away.
+    options.autotune.enabled = False
+    return found.with_options(options)
 
 
 def _lengths(input_mask: tf.Tensor) -> tf.Tensor:

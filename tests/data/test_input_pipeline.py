@@ -23,6 +23,11 @@ def test_shapes_are_known_before_a_record_is_read(hundred):
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
+def test_the_pipeline_is_not_tuned(hundred):
+    """Whoever drops an iterator may wait for a minute for the thread that tunes."""
+    assert read_dataset(hundred, MIXED, 8).options().autotune.enabled is False
+
+
 # ---- Order ---------------------------------------------------------------------------------
 
 
