@@ -132,14 +132,13 @@ def read_dataset(
         records = _shuffled(paths, buffer_size, shuffle_seed, repeat)
     else:
         records = tf.data.TFRecordDataset(paths).repeat(None if repeat else 1)
-    numbered = records.enumerate().map(lambda number, record: (record, number))
     if take_records is not None:
-        numbered = numbered.take(take_records)
+        records = records.take(take_records)
     if group_by_length:
         (mask,) = (feature for feature in features if feature.name == "input_mask")
-        batches = _grouped(numbered, mask, batch_size, drop_remainder, shuffle_seed, skip_batches)
+        batches = _grouped(records, mask, batch_size, drop_remainder, shuffle_seed, skip_batches)
     else:
-        batches = numbered.batch(batch_size, drop_remainder=drop_remainder).skip(skip_batches)
+        batches = _numbered(records, batch_size, drop_remainder).skip(skip_batches)
     if pad_to:
         batches = batches.map(lambda *batch: _padded(batch, pad_to))
     if replicas:
@@ -180,8 +179,20 @@ def _without_padding(
     }
 
 
+def _numbered(records: tf.data.Dataset, size: int, drop_remainder: bool) -> tf.data.Dataset:
+    """Batches of records and of their numbers in the set.
+
+    The numbers are made once per batch: one by one, they cost more than reading and parsing.
+    """
+
+    def numbers(index: tf.Tensor, batch: tf.Tensor) -> _Batch:
+        return batch, index * size + tf.range(tf.size(batch, tf.int64))
+
+    return records.batch(size, drop_remainder=drop_remainder).enumerate().map(numbers)
+
+
 def _grouped(
-    numbered: tf.data.Dataset,
+    records: tf.data.Dataset,
     mask: Feature,
     batch_size: int,
     drop_remainder: bool,
@@ -212,10 +223,8 @@ def _grouped(
 
         return tf.data.Dataset.from_tensor_slices(order).map(one)
 
-    windows: Any = (
-        numbered.batch(per_window * batch_size).enumerate().skip(skip_batches // per_window)
-    )
-    formed = windows.flat_map(lambda window, batch: form(window, batch))
+    windows: Any = _numbered(records, per_window * batch_size, drop_remainder=False).enumerate()
+    formed = windows.skip(skip_batches // per_window).flat_map(form)
     return formed.skip(skip_batches % per_window)
 
 
