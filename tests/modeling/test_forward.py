@@ -6,7 +6,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler, gelu
-from bert_tf.modeling.layers import create_attention_mask, layer_norm_layer
+from bert_tf.modeling.layers import FlatDense, create_attention_mask, layer_norm_layer
 from bert_tf.modeling.losses import cross_entropy, masked_lm_loss, span_loss
 from bert_tf.modeling.rows import PaddedRows
 from tests.modeling.helpers import config, load, set_head
@@ -166,3 +166,24 @@ def test_too_long_a_sequence_is_refused():
     model = BertModel(config())
     with pytest.raises(ValueError, match="65 tokens, max_position_embeddings=64"):
         model({"input_ids": np.zeros((1, 65), "int32")})
+
+
+@pytest.mark.parametrize("activation", [None, gelu])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_bias_can_be_computed_with_its_product_where_that_is_faster(dtype, training, activation):
+    layer = FlatDense(6, activation=activation, bias_initializer="random_normal", dtype=dtype)
+    layer.build((None, 4))
+    x = tf.random.stateless_normal([5, 4], [1, 2])
+    step = tf.function(lambda x: layer(x, training=training))
+    expected = x @ tf.cast(layer.kernel, "float32") + tf.cast(layer.bias, "float32")
+    if activation:
+        expected = activation(expected)
+    found = tf.cast(step(tf.cast(x, dtype)), "float32")
+    np.testing.assert_allclose(found, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
+    # TensorFlow joins a product with a BiasAdd, and with no other addition.
+    operations = {
+        op.type for op in step.get_concrete_function(tf.cast(x, dtype)).graph.get_operations()
+    }
+    apart = training or (activation is gelu and dtype == "float32")
+    assert ("BiasAdd" in operations) == (not apart)
