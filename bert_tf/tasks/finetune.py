@@ -142,8 +142,7 @@ def _run(
     require_same(engine.devices, digest, "record of earlier evaluations", "--output_dir")
 
     if engine.devices.is_chief:
-        for name, text in kept.items():
-            files.write_text(os.path.join(output_dir, name), text)
+        model_folder.write(output_dir, kept, is_trained=trainer is not None)
     if validation:
         if trainer:
             _train(runner, trainer, row_loss, validation)

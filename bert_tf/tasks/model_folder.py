@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
@@ -64,6 +65,22 @@ def contents(options: Any, goes_on: bool) -> dict[str, str]:
                 "that its training began with, or remove this one"
             )
     return found
+
+
+def write(output_dir: str, kept: Mapping[str, str], is_trained: bool) -> None:
+    """Writes the files of a training.
+
+    Where there is none left to do, only those that are missing or damaged: what is there tells how
+    the model was trained, and is read by whoever uses it.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    stays = not is_trained and hint(output_dir, "script")
+    for name, text in kept.items():
+        path = os.path.join(output_dir, name)
+        if not (stays and files.exists(path)):
+            files.write_text(path, text)
 
 
 def contents_of(options: Any, **more: Any) -> dict[str, str]:

@@ -98,8 +98,7 @@ def _run(
     declared = features(Recipe(options.max_seq_length, options.max_predictions_per_seq))
     results = Results()
     if engine.devices.is_chief:
-        for name, text in kept.items():
-            files.write_text(os.path.join(output_dir, name), text)
+        model_folder.write(output_dir, kept, is_trained=trainer is not None)
     if trainer:
         batches = engine.training_dataset(paths, declared, _SHUFFLED_RECORDS, step)
         engine.train(model, trainer, _loss(options.use_next_sentence), batches)

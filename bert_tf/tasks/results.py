@@ -48,6 +48,8 @@ def require_writable(output_dir: str) -> None:
             f"--output_dir={output_dir} cannot be written to: {folder} is somebody else's, or "
             "read-only. Choose another one"
         )
+    if os.path.isfile(folder):
+        raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
 
 
 def prepare_output_dir(
@@ -64,7 +66,10 @@ def prepare_output_dir(
         UserError: it cannot, or something else has the name of a file or a folder.
     """
     require_writable(output_dir)
-    files.make_dirs(output_dir)
+    try:
+        files.make_dirs(output_dir)
+    except UserError as error:
+        raise UserError(f"{error}. Choose another --output_dir") from error
     for name in (EVAL_FOLDER, *folders):
         path = os.path.join(output_dir, name)
         if files.exists(path) and not files.is_dir(path):

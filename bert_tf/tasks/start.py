@@ -194,7 +194,7 @@ def restore_weights(
         _restore_own(model, newest, output_dir)
         if init_checkpoint and not _is_same_path(init_checkpoint, newest):
             begun = model_folder.begun_from(output_dir)
-            another = do_train and begun and not _is_same_path(begun, init_checkpoint)
+            another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
             log.log(
                 logging.WARNING if another else logging.INFO,
                 "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
@@ -228,6 +228,16 @@ def restore_weights(
 
 def _is_same_path(one: str, other: str) -> bool:
     return os.path.normpath(one) == os.path.normpath(other)
+
+
+def _is_same_checkpoint(one: str, other: str) -> bool:
+    """Whether both are names of one checkpoint, as its folder and its prefix are."""
+    if _is_same_path(one, other):
+        return True
+    try:
+        return _is_same_path(checkpoint.resolve(one), checkpoint.resolve(other))
+    except UserError:
+        return False
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:

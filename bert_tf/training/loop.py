@@ -296,7 +296,8 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
     except _LOST as error:
         if workers == 1:
             raise
-        reason = " ".join(error.message.split())[:200]
+        # Behind that TensorFlow puts a traceback.
+        reason = " ".join(error.message.split()).partition(" defined at ")[0][:200]
         raise WorkerLost(
             "Another worker is gone, so this one ends too. Start all workers again with the same "
             f"command: they go on from the last checkpoint. (TensorFlow says: {reason})"

@@ -338,6 +338,19 @@ def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
     assert not (tmp_path / "a").exists()
 
 
+def test_a_folder_that_cannot_be_made(tiny, tmp_path, monkeypatch):
+    (tmp_path / "mine").write_text("mine")
+    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
+    _fails(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
+
+    def makedirs(path, exist_ok):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(results.files.os, "makedirs", makedirs)
+    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a"))
+    _fails(run, "Cannot create the folder .*/a: Operation not permitted. Choose another")
+
+
 def test_data_are_read_before_a_model_is_made(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, data_dir=str(tmp_path / "absent"))
     _fails(run, "no folder .*/absent")

@@ -140,12 +140,29 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     assert "Trained up to" not in said.text
 
 
+def test_a_training_that_is_skipped_leaves_what_is_said_of_the_one_before(tiny, tmp_path, said):
+    classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
+    kept = {name: (tmp_path / "out" / name).read_text() for name in ("run.json", "labels.txt")}
+    (tmp_path / "out" / "vocab.txt").unlink()
+    others = {"learning_rate": 1.0, "max_seq_length": 8}
+    classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1, **others))
+    assert "Skipping training" in said.text
+    assert {name: (tmp_path / "out" / name).read_text() for name in kept} == kept
+    assert (tmp_path / "out" / "vocab.txt").exists()
+
+
 def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
     first = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(first)
     begun = first.init_checkpoint
     same = os.path.join(os.path.dirname(begun), ".", os.path.basename(begun))
-    for another, warned in (("elsewhere", True), ("elsewhere", True), (same, False)):
+    of_files = f"{begun}.index"
+    for another, warned in (
+        ("elsewhere", True),
+        ("elsewhere", True),
+        (same, False),
+        (of_files, False),
+    ):
         said.clear()
         flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
         classification.run(options(tiny, tmp_path, **flags))
