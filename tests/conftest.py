@@ -11,6 +11,7 @@ import pytest
 from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
+from tests import oracle
 
 # What has been imported stays; to look through it again and again took a sixth of the time.
 gc.freeze()
@@ -19,6 +20,13 @@ gc.set_threshold(100_000, 50, 100)
 # A busy machine is no failure.
 hypothesis.settings.register_profile("bert_tf", deadline=None)
 hypothesis.settings.load_profile("bert_tf")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Let only tests marked `shared` read public data; their fixtures may, too."""
+    oracle.marked_shared = item.get_closest_marker("shared") is not None
+
 
 WORDS = ["a", "b", "c", "good", "bad", "film", "story", "the", "was", "not", "it", "plot"]
 WORDS += ["slow", "fast"]

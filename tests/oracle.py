@@ -1,7 +1,8 @@
-"""Where the tests find what the original release computed, and the texts they measure with.
+"""Where tests find the original's results (goldens) and public data.
 
-A small part of the golden data lies in `tests/goldens`; all of it, and the public data sets, may
-lie beside the checkout in `../shared`. A test whose data is in neither place is skipped.
+The goldens are part of the repository. Public data sets and models are not: they may lie in
+`../shared/data`, beside the checkout. Only tests marked `shared` may read them, and these skip
+where the data is absent.
 """
 
 from pathlib import Path
@@ -9,23 +10,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-_OWN = ROOT / "tests" / "goldens"
-_SHARED = ROOT.parent / "shared"
+_GOLDENS = ROOT / "tests" / "goldens"
+_PUBLIC = ROOT.parent / "shared" / "data"
+
+# Whether the running test has the marker; `conftest.py` sets it before each test.
+marked_shared = False
 
 
 def golden(relative: str) -> Path:
-    """The file or folder of golden data with this path, or a skipped test."""
-    return _first(relative, _OWN, _SHARED / "golden")
+    """The path of a file or folder that the original computed or read."""
+    return _GOLDENS / relative
 
 
 def data(relative: str) -> Path:
-    """The file or folder of the public data sets with this path, or a skipped test."""
-    return _first(relative, _SHARED / "data")
+    """The path of a public data set or model; skips the running test where it is absent.
 
-
-def _first(relative: str, *folders: Path) -> Path:
-    for folder in folders:
-        if (folder / relative).exists():
-            return folder / relative
-    places = " nor in ".join(f"{folder.parent.name}/{folder.name}" for folder in folders)
-    pytest.skip(f"{relative} is not in {places}")
+    Raises:
+        RuntimeError: if the running test is not marked `shared`, or none is running.
+    """
+    if not marked_shared:
+        raise RuntimeError(f"tests that read {relative} need the marker `shared`")
+    path = _PUBLIC / relative
+    if not path.exists():
+        pytest.skip(f"public data {relative} is not in ../shared/data")
+    return path

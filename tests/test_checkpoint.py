@@ -66,6 +66,7 @@ def test_what_is_restored_equals_the_assignment_maps_of_the_original():
     assert len(maps) == 6
 
 
+@pytest.mark.shared
 def test_real_encoder_and_a_foreign_checkpoint_are_read():
     for folder in ("encoder", "original_tiny_checkpoint"):
         path = data(folder)

@@ -75,7 +75,7 @@ def test_training(tmp_path):
     assert (tmp_path / "checkpoint").read_text() == golden(
         "e2e/classifier_train/checkpoint"
     ).read_text()
-    names = json.loads(golden("e2e/checkpoint_variables.json").read_text())
+    names = json.loads(golden("checkpoint_variables.json").read_text())
     rows = names["classifier_train/model.ckpt-0"]
     expected = {name: shape for name, shape, _ in rows}
     types = {name: dtype for name, _, dtype in rows}
@@ -150,7 +150,7 @@ def test_training_on_questions(tmp_path):
     folder = golden("e2e/squad_train_one/checkpoint").parent
     _repeat(_runs()["squad_train_one"], tmp_path)
     assert_values(folder, tmp_path, (0, 5))
-    names = json.loads(golden("e2e/checkpoint_variables.json").read_text())
+    names = json.loads(golden("checkpoint_variables.json").read_text())
     for step in (0, 5):
         rows = names[f"squad_train_one/model.ckpt-{step}"]
         found = checkpoint.shapes(str(tmp_path / f"model.ckpt-{step}"))

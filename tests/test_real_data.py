@@ -7,6 +7,7 @@ from bert_tf.tasks import classification
 from tests.oracle import data
 
 
+@pytest.mark.shared
 @pytest.mark.slow
 def test_mrpc_is_learned(tmp_path):
     encoder = data("encoder")

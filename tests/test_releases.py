@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -26,6 +27,13 @@ from tests.oracle import ROOT, data, golden
 SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
 EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
 DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
+
+
+def vocabulary(name: str) -> Path:
+    if name == "multilingual":
+        return data("vocab/multi_cased_vocab.txt")
+    return golden(f"vocab/{name}.txt")
+
 
 # ---- What the table says ---------------------------------------------------------------------
 
@@ -81,16 +89,16 @@ def test_a_name_says_the_sizes(release):
 
 
 @pytest.mark.parametrize(
-    ("name", "file"),
+    ("name", "vocab"),
     [
-        ("uncased_L-12_H-768_A-12", "uncased_en_vocab.txt"),
-        ("cased_L-12_H-768_A-12", "cased_en_vocab.txt"),
-        ("chinese_L-12_H-768_A-12", "chinese_vocab.txt"),
-        ("multi_cased_L-12_H-768_A-12", "multi_cased_vocab.txt"),
+        ("uncased_L-12_H-768_A-12", "uncased"),
+        ("cased_L-12_H-768_A-12", "cased"),
+        ("chinese_L-12_H-768_A-12", "chinese"),
+        pytest.param("multi_cased_L-12_H-768_A-12", "multilingual", marks=pytest.mark.shared),
     ],
 )
-def test_vocabularies(name, file):
-    content = data(f"vocab/{file}").read_bytes()
+def test_vocabularies(name, vocab):
+    content = vocabulary(vocab).read_bytes()
     assert len(content.splitlines()) == named(name).vocab_size
     assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
 
@@ -313,8 +321,10 @@ MULTILINGUAL = {
 LANGUAGES = pytest.mark.parametrize(
     ("name", "vocab", "texts"),
     [
-        ("chinese_L-12_H-768_A-12", "vocab/chinese_vocab.txt", CHINESE),
-        ("multi_cased_L-12_H-768_A-12", "vocab/multi_cased_vocab.txt", MULTILINGUAL),
+        ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
+        pytest.param(
+            "multi_cased_L-12_H-768_A-12", "multilingual", MULTILINGUAL, marks=pytest.mark.shared
+        ),
     ],
     ids=["chinese", "multilingual"],
 )
@@ -322,7 +332,7 @@ LANGUAGES = pytest.mark.parametrize(
 
 @LANGUAGES
 def test_texts_of_other_languages_are_tokenized(name, vocab, texts):
-    tokenizer = FullTokenizer(str(data(vocab)), do_lower_case=not named(name).cased)
+    tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
     for text, tokens in texts.items():
         assert " ".join(tokenizer.tokenize(text)) == tokens
 
@@ -335,7 +345,7 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
     folder = tmp_path / name
     folder.mkdir()
     (folder / "bert_config.json").write_text(config.to_json_string())
-    (folder / "vocab.txt").write_bytes(data(vocab).read_bytes())
+    (folder / "vocab.txt").write_bytes(vocabulary(vocab).read_bytes())
     keras.utils.set_random_seed(3)
     variables = checkpoint.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
@@ -367,20 +377,20 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
 @pytest.mark.parametrize(
     ("name", "vocab", "texts"),
     [
-        ("chinese_L-12_H-768_A-12", "vocab/chinese_vocab.txt", CHINESE),
+        ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
         # 92 million numbers in the table of words alone.
         pytest.param(
             "multi_cased_L-12_H-768_A-12",
-            "vocab/multi_cased_vocab.txt",
+            "multilingual",
             MULTILINGUAL,
-            marks=pytest.mark.slow,
+            marks=[pytest.mark.slow, pytest.mark.shared],
         ),
     ],
     ids=["chinese", "multilingual"],
 )
 def test_a_forward_pass_with_the_whole_width(name, vocab, texts):
     release = dataclasses.replace(named(name), layers=2)
-    tokenizer = FullTokenizer(str(data(vocab)), do_lower_case=not release.cased)
+    tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not release.cased)
     config = release.config()
     assert len(tokenizer.vocab) == config.vocab_size
     rows = [tokenizer.convert_tokens_to_ids(["[CLS]", *t.split(), "[SEP]"]) for t in texts.values()]

@@ -1,5 +1,7 @@
 """Where tokens come from."""
 
+from functools import cache
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -10,15 +12,13 @@ from tests.oracle import golden
 from tests.test_tokenization import BOTH_CASINGS
 
 
+@cache
 def tokenizer(lower: bool = True) -> FullTokenizer:
     return FullTokenizer(str(golden("vocab/uncased.txt")), do_lower_case=lower)
 
 
-UNCASED, CASED = tokenizer(), tokenizer(lower=False)
-
-
-def parts(text: str, with_tokenizer: FullTokenizer = UNCASED) -> list[tuple[str, str]]:
-    tokens, spans = tokenize_with_offsets(with_tokenizer, text)
+def parts(text: str) -> list[tuple[str, str]]:
+    tokens, spans = tokenize_with_offsets(tokenizer(), text)
     return [(token, text[a:b]) for token, (a, b) in zip(tokens, spans, strict=True)]
 
 
@@ -39,7 +39,7 @@ def test_what_is_dropped_belongs_to_a_token_only_inside_of_it():
 
 def test_marks_that_change_places_share_a_span():
     # U+302E (224) and U+16FF0 (6) are not of the class that is dropped.
-    spans = tokenize_with_offsets(UNCASED, "a\u302e\U00016ff0 the")[1]
+    spans = tokenize_with_offsets(tokenizer(), "a\u302e\U00016ff0 the")[1]
     assert spans[0] == (0, 3)
     assert spans[-1] == (4, 7)
 
@@ -50,7 +50,7 @@ def test_marks_that_change_places_share_a_span():
 @example(text="\ud800a\u0344\u0f73b")
 @given(text=st.text(max_size=60))
 def test_every_token_has_a_span_in_order(text, lower):
-    with_tokenizer = UNCASED if lower else CASED
+    with_tokenizer = tokenizer(lower)
     tokens, spans = tokenize_with_offsets(with_tokenizer, text)
     assert tokens == with_tokenizer.tokenize(text)
     assert len(spans) == len(tokens)
@@ -63,6 +63,6 @@ def test_every_token_has_a_span_in_order(text, lower):
 
 
 def test_bytes_are_read_as_everywhere():
-    assert tokenize_with_offsets(UNCASED, b"the \xff the")[1] == [(0, 3), (5, 8)]
+    assert tokenize_with_offsets(tokenizer(), b"the \xff the")[1] == [(0, 3), (5, 8)]
     with pytest.raises(ValueError, match="must be str or bytes"):
-        tokenize_with_offsets(UNCASED, 3)
+        tokenize_with_offsets(tokenizer(), 3)

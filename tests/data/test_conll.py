@@ -148,6 +148,7 @@ def test_every_word_comes_out_once_and_in_order(tmp_path_factory, rows):
         assert tuple(line[:2]) == row if not isinstance(row, str) else line[0] in row
 
 
+@pytest.mark.shared
 def test_real_files():
     file = conll.read_conll(str(data("conll2003/train.txt")))
     assert (len(file.sentences) - 1, len(file.words), len(file.marks)) == (14_041, 203_621, 946)

@@ -97,6 +97,7 @@ def test_edge_cases_end_as_in_the_original(write, tmp_path, name):
 # ---- The published sets --------------------------------------------------------------------
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize(
     ("task", "folder", "counts"),
     [
@@ -117,6 +118,7 @@ def test_published_sets_are_read_whole(task, folder, counts):
         assert all(example.text_a.strip() for example in rows)
 
 
+@pytest.mark.shared
 def test_known_rows_of_cola():
     path = str(data("glue/CoLA"))
     train = read_examples(TASKS["cola"], "train", path)
@@ -130,6 +132,7 @@ def test_known_rows_of_cola():
     assert test[0] == InputExample("test-1", "Bill whistled past the house.", None, "0")
 
 
+@pytest.mark.shared
 def test_known_rows_of_mrpc():
     path = str(data("glue/MRPC"))
     dev = read_examples(TASKS["mrpc"], "dev", path)
@@ -143,6 +146,7 @@ def test_known_rows_of_mrpc():
     assert test[-1].text_a.startswith("Sobig.F spreads when unsuspecting computer users")
 
 
+@pytest.mark.shared
 def test_known_rows_of_other_sets():
     sst = str(data("glue/SST-2"))
     text = "it 's a charming and often affecting journey . "
@@ -187,6 +191,7 @@ def test_mismatched_sets_have_files_of_their_own():
     }
 
 
+@pytest.mark.shared
 def test_a_set_with_numbers_for_labels_is_a_row_too():
     sts = TASKS["sts-b"]
     examples = read_examples(sts, "dev", str(data("glue/STS-B")))

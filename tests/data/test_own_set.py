@@ -356,6 +356,7 @@ def test_predicting_divides_nothing(make, caplog):
     assert "no dev set" not in caplog.text
 
 
+@pytest.mark.shared
 def test_sms_messages():
     path = str(data("sms/SMSSpamCollection"))
     columns = Columns(text="2", label="1")

@@ -46,6 +46,7 @@ def _some_slow(tasks, daily):
     return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
 def test_published_sets(tiny, tmp_path, task):
     folder = data(f"glue/{task}")

@@ -18,7 +18,7 @@ from bert_tf.tasks import ner
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.evaluation.test_entities import f1
-from tests.oracle import ROOT, data
+from tests.oracle import ROOT, data, golden
 
 # What words are; `x` only follows.
 KINDS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
@@ -386,11 +386,12 @@ def test_script(tiny, folder):
     )
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("doc_context", [False, True])
 def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
     """In windows that are too short for most sentences."""
     folder = data("conll2003")
-    vocab = FullTokenizer(str(data("encoder/vocab.txt")))
+    vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
     run = options(
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
