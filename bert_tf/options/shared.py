@@ -35,8 +35,10 @@ class EncoderOptions:
 
     def _not_needed(self) -> set[str]:
         """Names of options that others make superfluous."""
-        # They are looked for beside it.
-        return {"bert_config_file", "vocab_file"} if self.init_checkpoint else set()
+        # They are looked for beside it, or beside the checkpoints of a training.
+        folder = getattr(self, "output_dir", None)
+        trained = folder and files.exists(os.path.join(folder, "checkpoint"))
+        return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,19 @@ class TrainingOptions:
     verbose_logging: bool = option(
         False, "Print the first examples as tokens and ids, too.", new=True
     )
+
+    def training_notes(self) -> list[str]:
+        """A sentence for each value with which a training hardly learns."""
+        found, too_high = [], self.learning_rate > 0.01
+        if too_high and getattr(self, "optimizer", "adamw") == "adamw":
+            found.append(
+                f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
+            )
+        for warm_up, whole in (("num_warmup_steps", "num_train_steps"), ("warmup_proportion", "")):
+            if getattr(self, warm_up, 0) >= getattr(self, whole, 1):
+                shown = f"--{warm_up}={getattr(self, warm_up)} is not shorter than the training"
+                found.append(f"{shown}: the learning rate never reaches its peak. Lower it")
+        return found
 
     def profiled_steps(self) -> tuple[int, int] | None:
         """First and last step to profile.

@@ -51,12 +51,14 @@ class Task(abc.ABC):
         record_files: names of the records of each split.
         result_files: names of what `write_predictions` and `write_evaluation` write.
         best_metrics: figures that may tell the best weights, without `eval_`; the usual one first.
+        result_suffix: appended to the names of result files, before the extension.
     """
 
     evaluation_split: str = "eval"
     record_files: Mapping[str, str] = RECORD_FILES
     result_files: Sequence[str] = ()
     best_metrics: Sequence[str] = ()
+    result_suffix: str = ""
 
     @abc.abstractmethod
     def features(self, split: str) -> tuple[Feature, ...]:
@@ -94,6 +96,10 @@ class Task(abc.ABC):
         several rows.
         """
         return len(examples)
+
+    def identity(self, examples: Sequence[Any]) -> Iterable[Any]:
+        """What tells these examples from others, by its `repr`, whatever the flags are."""
+        return examples
 
     def record_settings(self) -> Any:
         """What the records depend on beside the examples and the vocabulary, for comparison.

@@ -4,7 +4,6 @@ B rows of a batch, E examples, L labels.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,10 +25,11 @@ from bert_tf.evaluation.pictures import confusion_matrix_picture
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
-from bert_tf.tasks import finetune, text_sources
+from bert_tf.tasks import finetune, run_directory, text_sources
 from bert_tf.tasks.class_weights import label_weights
 from bert_tf.tasks.multilabel import MultiLabel
 from bert_tf.tasks.regression import Regression
+from bert_tf.tasks.results import result_path
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tasks.text_task import TextTask
 
@@ -107,7 +107,7 @@ class Classification(TextTask):
             log.info("eval_f1, eval_precision and eval_recall are those of %s", labels[1])
         if len(labels) > _MOST_LABELS_IN_A_PICTURE:
             return report, []
-        path = os.path.join(output_dir, CONFUSION_MATRIX)
+        path = result_path(output_dir, CONFUSION_MATRIX, self.result_suffix)
         files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], labels))
         return report, [path]
 
@@ -177,4 +177,6 @@ def run(options: ClassifierOptions) -> finetune.Results:
     data = text_sources.of_files(options)
     # What was found out about the data is kept with the training, for those who use the model.
     options = dataclasses.replace(options, problem_type=data.problem_type)
-    return finetune.run(_KINDS[data.problem_type](data, options, config, tokenizer), options)
+    task = _KINDS[data.problem_type](data, options, config, tokenizer)
+    task.result_suffix = "" if options.do_train else run_directory.check_evaluated(options)
+    return finetune.run(task, options)

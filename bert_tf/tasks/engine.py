@@ -48,7 +48,8 @@ class Engine:
     """
 
     def __init__(self, options: Any, side_by_side: bool = False) -> None:
-        for note in options.notes():
+        doubts = options.training_notes() if getattr(options, "do_train", False) else []
+        for note in options.notes() + doubts:
             log.warning("%s", note)
         self.options = options
         training.set_precision(options.precision)

@@ -35,7 +35,7 @@ def run(options: ExportOptions) -> str:
     _require_model_folder(options.model_dir or "")
     keras.config.set_dtype_policy("float32")
     folder = options.model_dir or ""
-    script = options.script or model_folder.trained_by(folder)
+    script = options.script or model_folder.read_run(folder)[0]
     is_task = script in {model_folder.script_of(kind) for kind in MAKERS}
     if options.form == "task" or (options.form == "auto" and is_task):
         return _export_fine_tuned(options, folder, script)

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoint, files, training
+from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -20,6 +20,7 @@ from bert_tf.tasks.export import export_task, require_text_input
 from bert_tf.tasks.record_cache import MANIFEST
 from bert_tf.tasks.repeated import RUNS, run_names, write_summary
 from bert_tf.tasks.results import Results, prepare_output_dir, require_writable
+from bert_tf.tasks.run_directory import check_resumed, describe_data
 from bert_tf.tasks.runner import Runner
 from bert_tf.tasks.start import restore_weights
 from bert_tf.tasks.validation import (
@@ -106,6 +107,8 @@ def _run(
     """
     # What is wrong with the data is found before a large model is made.
     _read_examples(task, options, examples)
+    data = describe_data(task.identity(examples["train"])) if options.do_train else ""
+    is_same = check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
     model = engine.build_model(
         task.build_model, options.recompute_layers, blank_encoder=bool(options.init_checkpoint)
@@ -122,15 +125,13 @@ def _run(
     kept: dict[str, str] = {}
     num_train_steps, trainer, validation, row_loss = 0, None, None, task.loss
     if options.do_train:
-        kept = {**task.assets(), **model_folder.contents(options, goes_on=bool(restored))}
+        kept = model_folder.contents(options, bool(restored), data, task.assets())
         row_loss = task.training_loss(examples["train"])
         num_rows = task.num_rows(examples["train"])
         num_train_steps = _num_train_steps(num_rows, options)
         every = options.steps_between_evaluations(num_rows / options.train_batch_size)
         validation = Validation(runner, every, global_step, kept)
         trainer = _make_trainer(runner, validation, num_train_steps, restored)
-    if restored:
-        _require_same_assets(task, output_dir)
     if engine.devices.is_chief:
         for folder in {records_dir, output_dir}:
             prepare_output_dir(folder, *_written(task, kept))
@@ -141,16 +142,16 @@ def _run(
     digest = validation.digest if validation else 0
     require_same(engine.devices, digest, "record of earlier evaluations", "--output_dir")
 
-    if engine.devices.is_chief:
-        model_folder.write(output_dir, kept, is_trained=trainer is not None)
     if validation:
         if trainer:
+            if engine.devices.is_chief:
+                model_folder.write(output_dir, kept)
             _train(runner, trainer, row_loss, validation)
             global_step = int(trainer.optimizer.iterations.numpy())
-        elif validation.is_due(global_step, last=True) and not validation.has_lost_patience:
+        elif is_same and validation.best and validation.is_due(global_step, last=True):
             # The training was stopped between its last checkpoint and the evaluation of that.
             validation.evaluate(global_step)
-        global_step = _take_best(runner, validation, global_step)
+        global_step = _take_best(runner, global_step)
     results = runner.write_results(global_step)
     if options.do_export and engine.devices.is_chief:
         results.files.append(export_task(task, model, options, os.path.join(output_dir, EXPORT)))
@@ -166,17 +167,6 @@ def _written(task: Task, kept: Mapping[str, str]) -> tuple[list[str], list[str]]
         BEST_FOLDER,
         EXPORT,
     ]
-
-
-def _require_same_assets(task: Task, output_dir: str) -> None:
-    """Refuses to go on with a model whose labels were others."""
-    for name, text in task.assets().items():
-        path = os.path.join(output_dir, name)
-        if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
-            raise UserError(
-                f"{path} is of a training with other data: these have other labels. Choose another "
-                "--output_dir, or empty this one to start anew"
-            )
 
 
 def _read_examples(
@@ -255,13 +245,14 @@ def _write_curve(runner: Runner, validation: Validation) -> None:
         validation.write_curve()
 
 
-def _take_best(runner: Runner, validation: Validation, global_step: int) -> int:
-    """With `--eval_every`: the best weights in place of the last; the step that they are from."""
-    if not runner.options.eval_every or not validation.best:
-        return global_step
+def _take_best(runner: Runner, global_step: int) -> int:
+    """Restores the best weights if the training had `--eval_every`; the step that they are from."""
     # Nobody reads before the chief has written.
     runner.engine.devices.from_chief(0)
-    checkpoint.restore(runner.model, validation.best_prefix)
-    step = validation.best["step"]
-    log.info("Going on with the best weights, those of step %d: %s", step, validation.best_prefix)
+    prefix = model_folder.best_prefix(runner.output_dir)
+    if not prefix:
+        return global_step
+    checkpoint.restore(runner.model, prefix)
+    step = checkpoint.step_of(prefix)
+    log.info("Going on with the best weights, those of step %d: %s", step, prefix)
     return step

@@ -42,45 +42,45 @@ _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
 _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 
 
-def contents(options: Any, goes_on: bool) -> dict[str, str]:
+def contents(
+    options: Any, goes_on: bool, training_data: str, assets: Mapping[str, str]
+) -> dict[str, str]:
     """The files of a training, by their names.
 
     Args:
         options: of the training.
         goes_on: whether it goes on with what is in `output_dir`.
+        training_data: from `run_directory.describe_data`.
+        assets: of the task.
 
     Raises:
         UserError: `output_dir` has other files under these names.
     """
-    begun = begun_from(options.output_dir) if goes_on else options.init_checkpoint
-    found = contents_of(options, begun_from=begun)
-    flags = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
-    for name in found.keys() & flags.keys():
+    begun = hint(options.output_dir, "begun_from") if goes_on else options.init_checkpoint
+    copies = contents_of(options, begun_from=begun, training_data=training_data)
+    sources = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
+    sources = {name: f"--{flag}={getattr(options, flag, '')}" for name, flag in sources.items()}
+    found = {**(assets if goes_on else {}), **copies}
+    for name in found.keys() - {RUN}:
         path, text = os.path.join(options.output_dir, name), found[name]
         # Of lines at the end that are empty the copy has one less.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
-                f"{path} is not the same as --{flags[name]}={getattr(options, flags[name])}, and a "
-                "training keeps a copy of that there. Choose another --output_dir, or the file "
-                "that its training began with, or remove this one"
+                f"{path} is not the same as {sources.get(name, 'that of the training data')}, and "
+                "a training keeps a copy there. Choose another --output_dir, or the file that its "
+                "training began with, or remove this one"
             )
-    return found
+    return {**assets, **found}
 
 
-def write(output_dir: str, kept: Mapping[str, str], is_trained: bool) -> None:
+def write(output_dir: str, kept: Mapping[str, str]) -> None:
     """Writes the files of a training.
-
-    Where there is none left to do, only those that are missing or damaged: what is there tells how
-    the model was trained, and is read by whoever uses it.
 
     Raises:
         UserError: they cannot be written.
     """
-    stays = not is_trained and hint(output_dir, "script")
     for name, text in kept.items():
-        path = os.path.join(output_dir, name)
-        if not (stays and files.exists(path)):
-            files.write_text(path, text)
+        files.write_text(os.path.join(output_dir, name), text)
 
 
 def contents_of(options: Any, **more: Any) -> dict[str, str]:
@@ -102,23 +102,6 @@ def script_of(kind: type) -> str:
     return next(name for name, known in _TRAININGS.items() if known is kind)
 
 
-def trained_by(folder: str) -> str | None:
-    """The script that trained what is in a folder; None where that is not known.
-
-    Raises:
-        UserError: `run.json` is damaged.
-    """
-    return _read_run(folder)[0]
-
-
-def begun_from(folder: str) -> str | None:
-    """The `init_checkpoint` that the weights in a folder began from; None where it is not known.
-
-    Nothing is wrong with a training whose `run.json` is damaged: it writes a new one.
-    """
-    return hint(folder, "begun_from")
-
-
 def hint(folder: str, *names: str) -> str | None:
     """What `run.json` says under these names, one in the other, where that is a text.
 
@@ -138,13 +121,19 @@ def best_prefix(folder: str) -> str | None:
     """The best weights of a training with `--eval_every`; None where there are none.
 
     Only where the last training in the folder had it: others have gone on without looking.
-
-    Raises:
-        UserError: `run.json` is damaged.
     """
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    _, flags = _read_run(folder)
-    return prefix if flags.get("eval_every") and files.exists(f"{prefix}.index") else None
+    evaluated = hint(folder, "flags", "eval_every")
+    return prefix if evaluated and files.exists(f"{prefix}.index") else None
+
+
+def flags_of(folder: str) -> dict[str, Any]:
+    """`script` and flags of the training in a folder; empty where `run.json` does not say them."""
+    try:
+        script, flags = read_run(folder)
+    except UserError:
+        return {}
+    return {**flags, "script": script} if script else {}
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
@@ -167,7 +156,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
-    trained, saved = _read_run(folder)
+    trained, saved = read_run(folder)
     script = script or ("predict_masked" if trained == _PRETRAINING else trained)
     known = ", ".join(SCRIPTS)
     if not script:
@@ -227,8 +216,12 @@ def _found_threshold(folder: str) -> float:
         ) from error
 
 
-def _read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """The script that trained a model, and its flags; None where that is not known."""
+def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
+    """The script that trained a model, and its flags; None where that is not known.
+
+    Raises:
+        UserError: `run.json` is damaged.
+    """
     path = os.path.join(folder, RUN)
     if not files.exists(path):
         return None, {}

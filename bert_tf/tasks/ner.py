@@ -162,6 +162,11 @@ class WordLabels(Task):
                 " ".join(sentences.labels[first:last]) if sentences.labels else "-",
             )
 
+    def identity(self, examples: Sentences) -> Iterator[tuple]:
+        """The sentences: words and labels."""
+        file = examples.file
+        return zip(file.by_sentence(file.words), file.by_sentence(file.labels or []), strict=True)
+
     def portions(self, examples: Any, split: str) -> Iterator[Part]:
         """Some windows after the other."""
         return parts(examples)

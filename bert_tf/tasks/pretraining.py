@@ -22,6 +22,7 @@ from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
 from bert_tf.tasks.results import Results, prepare_output_dir, require_writable, write_metrics
+from bert_tf.tasks.run_directory import check_resumed, describe_data
 from bert_tf.tasks.start import check_length, located, restore_weights
 
 # Records in memory to be shuffled; files are read in turn besides.
@@ -68,6 +69,8 @@ def _vocab_beside(init_checkpoint: str) -> str:
 def _run(
     options: PretrainingOptions, config: BertConfig, paths: Sequence[str], engine: Engine
 ) -> Results:
+    data = describe_data((os.path.basename(path), files.size(path)) for path in paths)
+    check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
     model = engine.build_model(
         lambda **kwargs: BertPretrainer(config, **kwargs),
@@ -88,7 +91,7 @@ def _run(
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
-    kept = model_folder.contents(options, goes_on=bool(restored)) if options.do_train else {}
+    kept = model_folder.contents(options, bool(restored), data, {}) if options.do_train else {}
     if engine.devices.is_chief:
         prepare_output_dir(output_dir, kept)
     require_same(engine.devices, step, "step that it goes on from", "--output_dir")
@@ -97,9 +100,9 @@ def _run(
 
     declared = features(Recipe(options.max_seq_length, options.max_predictions_per_seq))
     results = Results()
-    if engine.devices.is_chief:
-        model_folder.write(output_dir, kept, is_trained=trainer is not None)
     if trainer:
+        if engine.devices.is_chief:
+            model_folder.write(output_dir, kept)
         batches = engine.training_dataset(paths, declared, _SHUFFLED_RECORDS, step)
         engine.train(model, trainer, _loss(options.use_next_sentence), batches)
         step = options.num_train_steps

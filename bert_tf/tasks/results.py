@@ -82,6 +82,12 @@ def prepare_output_dir(
     files.remove(probe)
 
 
+def result_path(output_dir: str, name: str, suffix: str) -> str:
+    """Path of a file of results, with a suffix before the extension."""
+    stem, extension = os.path.splitext(name)
+    return os.path.join(output_dir, f"{stem}{suffix}{extension}")
+
+
 def plain_figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Figures for JSON, in the shortest digits that tell a float32 from others."""
     return {
@@ -96,6 +102,7 @@ def write_metrics(
     step: int,
     examples: int,
     more: Mapping[str, Any] | None = None,
+    suffix: str = "",
 ) -> str:
     """Writes the figures of an evaluation to `eval_results.txt`, as JSON, and as curves.
 
@@ -105,6 +112,7 @@ def write_metrics(
         step: that the model is at.
         examples: how many were evaluated.
         more: what only the JSON file gets.
+        suffix: of the names of the files.
 
     Returns:
         Path of the file.
@@ -114,11 +122,11 @@ def write_metrics(
     names = sorted(metrics, key=lambda name: (name not in first, name))
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", examples, ", ".join(lines))
-    path = os.path.join(output_dir, EVAL_RESULTS)
+    path = result_path(output_dir, EVAL_RESULTS, suffix)
     files.write_text(path, "\n".join(lines) + "\n")
     text = json.dumps({**plain_figures(metrics), **(more or {})}, indent=1) + "\n"
-    files.write_text(os.path.join(output_dir, EVAL_RESULTS_JSON), text)
-    with contextlib.closing(Scalars(os.path.join(output_dir, EVAL_FOLDER))) as scalars:
+    files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
+    with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
         scalars.write(step, curves)
     return path

@@ -18,7 +18,7 @@ from bert_tf.progress import bar, log
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.record_cache import RecordCache, fingerprint
-from bert_tf.tasks.results import EVAL_FILES, Results, write_metrics
+from bert_tf.tasks.results import EVAL_FILES, Results, result_path, write_metrics
 
 
 class Runner:
@@ -98,16 +98,17 @@ class Runner:
         """
         results = Results()
         measured: Any = None
-        split = self.task.evaluation_split
+        split, suffix = self.task.evaluation_split, self.task.result_suffix
         if self.options.do_eval:
             metrics, measured = self.measure()
             results.metrics = {**metrics, "global_step": global_step}
-            results.files += [os.path.join(self.output_dir, name) for name in EVAL_FILES]
+            results.files += [result_path(self.output_dir, name, suffix) for name in EVAL_FILES]
             if self.is_chief:
                 examples = self.examples[split]
                 more, written = self.task.write_evaluation(examples, measured, self.output_dir)
                 results.files += written
-                write_metrics(self.output_dir, results.metrics, global_step, len(examples), more)
+                count, figures = len(examples), results.metrics
+                write_metrics(self.output_dir, figures, global_step, count, more, suffix)
         # Questions are evaluated by their predictions, which are written then.
         if self.options.do_predict or (self.options.do_eval and split == "predict"):
             known = split == "predict" and measured is not None

@@ -26,6 +26,7 @@ _NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 def located(options: Any) -> Any:
     """The same options, with configuration and vocabulary found beside `init_checkpoint`.
 
+    Without that, those that a training left in `output_dir` are taken.
     Files that are named are not looked for.
 
     Raises:
@@ -40,25 +41,26 @@ def located(options: Any) -> Any:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
     # What nobody reads need not be there any more.
     goes_on = folders and len(own) == len(folders)
-    if not options.init_checkpoint or (goes_on and not missing):
+    flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
+    place = getattr(options, flag, None)
+    if not place or (goes_on and not missing):
         return options
-    source = find_source(options.init_checkpoint)
+    source = find_source(place)
     if not goes_on:
-        _require_same_casing(source, "init_checkpoint", options)
+        _require_same_casing(source, flag, options)
     if not missing:
         return options
     found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
         if found[name] is None:
             raise UserError(
-                f"--{name} is not given, and there is none beside --init_checkpoint="
-                f"{options.init_checkpoint}: pass it"
+                f"--{name} is not given, and there is none beside --{flag}={place}: pass it"
             )
     there = [
         source.config_file or source.path if name == "bert_config_file" else found[name]
         for name in missing
     ]
-    log.info("Found beside --init_checkpoint: %s", ", ".join(filter(None, there)))
+    log.info("Found beside --%s: %s", flag, ", ".join(filter(None, there)))
     return dataclasses.replace(options, **{name: found[name] for name in missing})
 
 
@@ -193,7 +195,7 @@ def restore_weights(
     if newest:
         _restore_own(model, newest, output_dir)
         if init_checkpoint and not _is_same_path(init_checkpoint, newest):
-            begun = model_folder.begun_from(output_dir)
+            begun = model_folder.hint(output_dir, "begun_from")
             another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
             log.log(
                 logging.WARNING if another else logging.INFO,

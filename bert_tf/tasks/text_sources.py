@@ -11,7 +11,6 @@ from bert_tf.data.task_module import load_task_module
 from bert_tf.data.text_sets import REGRESSION, GlueSet, KnownSet, TextSet
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
-from bert_tf.progress import log
 from bert_tf.tasks import labels, model_folder
 
 
@@ -26,10 +25,6 @@ def of_files(options: ClassifierOptions) -> TextSet:
         labels.require_same(data.labels, _source_of_labels(options, data), options)
     elif not options.do_train:
         labels.require_order(data.labels, options)
-        trained = model_folder.hint(labels.folder_of_checkpoint(options), "flags", "task_name")
-        if trained and trained.lower() != (options.task_name or "").lower():
-            # Often that is meant: a model of MNLI is asked XNLI, or the diagnostic set.
-            log.info("The model was trained with --task_name=%s", trained)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is none of GLUE")
     return data

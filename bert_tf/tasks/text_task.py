@@ -28,6 +28,7 @@ from bert_tf.progress import log
 from bert_tf.tasks import labels
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.prediction import require_texts
+from bert_tf.tasks.results import result_path
 from bert_tf.tokenization import FullTokenizer
 
 TEST_RESULTS = "test_results.tsv"
@@ -108,6 +109,9 @@ class TextTask(Task):
             raise UserError(
                 f"{self.data.describe(split)} has not one example: there is nothing to {split} on"
             )
+        if split == "train" and all(e.label == examples[0].label for e in examples):
+            found = len(examples), examples[0].label, self.data.describe(split)
+            log.warning("All %d training rows have the label %s: check the labels in %s", *found)
         length, reference = self.options.max_seq_length, self.tokenizer.reference
         log_examples(examples, self.data.labels, length, reference)
         return examples
@@ -188,6 +192,8 @@ class TextTask(Task):
             TEST_RESULTS: "".join(self._result_lines(predictions)),
             TEST_PREDICTIONS: _table(self._prediction_rows(examples, predictions)),
         }
+        suffix = self.result_suffix
+        contents = {result_path("", name, suffix): text for name, text in contents.items()}
         if self.options.glue_submission and self.data.submission:
             answers = enumerate(self.answers(predictions))
             contents[self.data.submission] = _table([("index", "prediction"), *answers])

@@ -104,11 +104,6 @@ class Validation(training.Observer):
         return max(found, key=lambda e: score_of(e, self._figure)) if found else None
 
     @property
-    def best_prefix(self) -> str:
-        """Prefix of the checkpoint with the best weights."""
-        return os.path.join(self._folder, BEST_FOLDER, BEST_NAME)
-
-    @property
     def has_lost_patience(self) -> bool:
         """Whether so many evaluations as `early_stopping_patience` says were no better."""
         if not self._patience or not self.best:
@@ -183,7 +178,8 @@ class Validation(training.Observer):
         files.make_dirs(folder)
         variables = checkpoint.named_variables(self._runner.model)
         values = {name: variable.value for name, variable in variables.items()}
-        checkpoint.write(self.best_prefix, {**values, checkpoint.GLOBAL_STEP: np.int64(step)})
+        prefix = os.path.join(folder, BEST_NAME)
+        checkpoint.write(prefix, {**values, checkpoint.GLOBAL_STEP: np.int64(step)})
         checkpoint.add_newest(folder, BEST_NAME)
         for name, text in self._beside_best.items():
             files.write_text(os.path.join(folder, name), text)
