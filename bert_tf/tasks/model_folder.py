@@ -42,22 +42,20 @@ _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
 _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 
 
-def contents(
-    options: Any, goes_on: bool, training_data: str, assets: Mapping[str, str]
-) -> dict[str, str]:
+def contents(options: Any, goes_on: bool, data: str, assets: Mapping[str, str]) -> dict[str, str]:
     """The files of a training, by their names.
 
     Args:
         options: of the training.
         goes_on: whether it goes on with what is in `output_dir`.
-        training_data: from `run_directory.describe_data`.
+        data: from `run_directory.describe_data`.
         assets: of the task.
 
     Raises:
         UserError: `output_dir` has other files under these names.
     """
     begun = hint(options.output_dir, "begun_from") if goes_on else options.init_checkpoint
-    copies = contents_of(options, begun_from=begun, training_data=training_data)
+    copies = contents_of(options, begun_from=begun, training_data=data)
     sources = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
     sources = {name: f"--{flag}={getattr(options, flag, '')}" for name, flag in sources.items()}
     found = {**(assets if goes_on else {}), **copies}
@@ -125,15 +123,6 @@ def best_prefix(folder: str) -> str | None:
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     evaluated = hint(folder, "flags", "eval_every")
     return prefix if evaluated and files.exists(f"{prefix}.index") else None
-
-
-def flags_of(folder: str) -> dict[str, Any]:
-    """`script` and flags of the training in a folder; empty where `run.json` does not say them."""
-    try:
-        script, flags = read_run(folder)
-    except UserError:
-        return {}
-    return {**flags, "script": script} if script else {}
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:

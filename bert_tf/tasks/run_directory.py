@@ -10,19 +10,18 @@ from bert_tf import checkpoint
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.tasks import labels
-from bert_tf.tasks.model_folder import flags_of, hint, script_of
+from bert_tf.tasks.model_folder import hint, read_run, script_of
 from bert_tf.tasks.record_cache import fingerprint
 
 _DATA = "training data changed:"
 # A larger number of these is how a training is continued.
 _LENGTHS = ("num_train_epochs", "num_train_steps")
 # What changes the weights, or which of them are the best.
-_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS)
+_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
 _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
-_COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers")
+_COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
 _COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
 _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
-_COMPARED += ("eval_every", "best_metric")
 # A model of one of these tasks is meant to be evaluated on the others.
 _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
@@ -42,11 +41,14 @@ def check_resumed(options: Any, training_data: str) -> bool:
         UserError: the training is of another task or has another kind of output.
     """
     folder, asked = options.output_dir or "", _task_of(options)
-    before = flags_of(folder)
-    if not before or options.resume == "never" or not checkpoint.latest(folder):
+    try:
+        script, before = read_run(folder)
+    except UserError:
+        script, before = None, {}
+    if not script or options.resume == "never" or not checkpoint.latest(folder):
         return False
     now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
-    now["script"] = script_of(type(options))
+    now["script"], before["script"] = script_of(type(options)), script
     before[_DATA] = hint(folder, "training_data") or training_data
     before["task"] = (options.do_train and other_task(folder, asked)) or asked
     for name in ("task", "script", "problem_type"):

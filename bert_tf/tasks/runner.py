@@ -101,14 +101,13 @@ class Runner:
         split, suffix = self.task.evaluation_split, self.task.result_suffix
         if self.options.do_eval:
             metrics, measured = self.measure()
-            results.metrics = {**metrics, "global_step": global_step}
+            figures = results.metrics = {**metrics, "global_step": global_step}
             results.files += [result_path(self.output_dir, name, suffix) for name in EVAL_FILES]
             if self.is_chief:
                 examples = self.examples[split]
                 more, written = self.task.write_evaluation(examples, measured, self.output_dir)
                 results.files += written
-                count, figures = len(examples), results.metrics
-                write_metrics(self.output_dir, figures, global_step, count, more, suffix)
+                write_metrics(self.output_dir, figures, global_step, len(examples), more, suffix)
         # Questions are evaluated by their predictions, which are written then.
         if self.options.do_predict or (self.options.do_eval and split == "predict"):
             known = split == "predict" and measured is not None

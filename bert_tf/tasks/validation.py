@@ -14,6 +14,7 @@ from bert_tf import checkpoint, files, training
 from bert_tf.errors import UserError
 from bert_tf.evaluation.pictures import training_curve_picture
 from bert_tf.progress import Scalars, log
+from bert_tf.tasks import model_folder
 from bert_tf.tasks.model_folder import BEST_FOLDER, BEST_NAME
 from bert_tf.tasks.record_cache import fingerprint
 from bert_tf.tasks.results import EVAL_FOLDER, plain_figures
@@ -181,8 +182,7 @@ class Validation(training.Observer):
         prefix = os.path.join(folder, BEST_NAME)
         checkpoint.write(prefix, {**values, checkpoint.GLOBAL_STEP: np.int64(step)})
         checkpoint.add_newest(folder, BEST_NAME)
-        for name, text in self._beside_best.items():
-            files.write_text(os.path.join(folder, name), text)
+        model_folder.write(folder, self._beside_best)
 
     def _write_evaluations(self) -> None:
         found = {
