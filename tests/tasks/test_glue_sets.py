@@ -6,9 +6,7 @@ import random
 import pytest
 
 from bert_tf.data import records
-from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import classification
-from bert_tf.tasks.text_sources import of_files
 from tests.conftest import WORDS
 from tests.oracle import data
 from tests.tasks.test_classification import options
@@ -154,14 +152,6 @@ def test_other_sets(tiny, tmp_path, task):
     counts = {label: found["support"] for label, found in report["labels"].items()}
     assert set(counts.values()) == {12 // len(counts)}
     assert set(submission(out, name)) <= set(counts)
-
-
-def test_a_model_of_another_task_is_named(tmp_path, said):
-    (tmp_path / "run.json").write_text('{"flags": {"task_name": "MRPC"}}')
-    for name in ("MRPC", "mrpc", "RTE"):
-        said.clear()
-        of_files(ClassifierOptions(task_name=name, do_eval=True, output_dir=str(tmp_path)))
-        assert ("trained with --task_name=MRPC" in said.text) == (name == "RTE")
 
 
 def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
