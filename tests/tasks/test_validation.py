@@ -327,9 +327,16 @@ def test_evaluations_of_something_else_do_not_count(
     if change is None:
         shutil.rmtree(tmp_path / "out" / "best")
     path.write_text(json.dumps({**_read(path), **(change or {})}))
-    classification.run(dataclasses.replace(run, output_dir=str(tmp_path / "out")))
+    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    if reason == "they were of other examples":
+        # A training that is skipped leaves them and the best weights.
+        before = path.read_text()
+        classification.run(again)
+        assert path.read_text() == before
+        assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
+    classification.run(dataclasses.replace(again, num_train_epochs=7.0))
     assert f"do not count any more ({reason})" in said.text
-    assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [27]
+    assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [30, 31]
 
 
 @pytest.mark.parametrize(
