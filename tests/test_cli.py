@@ -233,7 +233,7 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
     done, out = run("--do_predict", "--data_dir=a\nb")
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    assert "There is no folder a b" in line
+    assert "there is no folder a b" in line
     assert list(out.iterdir()) == []
 
 

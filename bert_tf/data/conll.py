@@ -7,14 +7,21 @@ blank line after each sentence, and `-DOCSTART-` where a document begins.
 A label is `O`, or `B-`, `I-`, `E-` or `S-` with the kind of an entity: its first word, another one,
 its last one (BIOES), an only one (BIOES). In IOB1, the scheme of the files of 2003, `B-` stands
 only where an entity follows another one of its kind.
+
+MSRA's corpus of Chinese names (SIGHAN 2006) also comes with a sentence on each line, cut into spans
+with `/o`, `/nr` (person), `/ns` (place) or `/nt` (organization); each character becomes a word.
 """
 
+import itertools
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bert_tf import files
 from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
@@ -25,6 +32,10 @@ LAST = -1
 _COLUMN = re.compile("[^ \t]+")
 # Files with a single kind of entities may leave its name out.
 _LABEL = re.compile("O|[BIES](-.+)?")
+_SPAN = re.compile("(.+)/(o|nr|ns|nt)")
+_SPAN_KINDS = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
+_LONGEST_SENTENCE = 500
+_MOST_LABELS = 1000
 _SHOWN_CHARACTERS = 60
 
 
@@ -41,6 +52,7 @@ class ConllFile:
         documents: the first word of each document, and W.
         marks: the lines that begin documents.
         num_lines: of the file.
+        has_spans: whether it has a sentence on each line, as MSRA's.
     """
 
     path: str
@@ -51,6 +63,7 @@ class ConllFile:
     documents: list[int] = field(default_factory=lambda: [0])
     marks: list[int] = field(default_factory=list)
     num_lines: int = 0
+    has_spans: bool = False
 
     def by_sentence(self, values: Sequence[str]) -> list[list[str]]:
         """Cuts what there is of each word [W] into sentences."""
@@ -61,18 +74,20 @@ class ConllFile:
         """The file once more, line by line: word, label if it has labels, predicted label.
 
         Each line that has columns has the same number of them, as the script of the shared task
-        (conlleval) demands: lines that begin documents get labels, too.
+        (conlleval) demands: lines that begin documents get labels, too. A line of spans becomes a
+        line for each character, and a blank one.
 
         Args:
             predicted: a label for each word [W].
         """
         columns = [self.words, *([self.labels] if self.labels else []), predicted]
-        lines = [""] * self.num_lines
+        lines: list[list[str]] = [[] for _ in range(self.num_lines)]
         for number in self.marks:
-            lines[number - 1] = " ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1))
+            lines[number - 1].append(" ".join([DOCUMENT] + [OUTSIDE] * (len(columns) - 1)))
         for number, *row in zip(self.lines, *columns, strict=True):
-            lines[number - 1] = " ".join(row)
-        return "".join(f"{line}\n" for line in lines)
+            lines[number - 1].append(" ".join(row))
+        end = "\n\n" if self.has_spans else "\n"
+        return "".join("\n".join(line) + end for line in lines)
 
 
 def read_conll(
@@ -80,7 +95,8 @@ def read_conll(
 ) -> ConllFile:
     """Reads a file.
 
-    Columns stand between spaces or tabs. A byte order mark at the beginning is dropped.
+    Columns stand between spaces or tabs. A byte order mark at the beginning is dropped. Warns of a
+    sentence of more than 500 words.
 
     Args:
         path: the file, in UTF-8.
@@ -90,11 +106,11 @@ def read_conll(
 
     Raises:
         UserError: the file cannot be read or has no words, a row has not the columns of the first
-            one, or something else than a label in the column of labels.
+            one, or the column of labels has something else in it, or more than 1,000 labels.
     """
     found = ConllFile(path)
     labels: list[str] = []
-    layout: _Layout | None = None
+    token, label, width = 0, None, 0
     for number, line in enumerate(files.read_lines(path), start=1):
         found.num_lines = number
         columns = _COLUMN.findall(line.removeprefix("\ufeff") if number == 1 else line)
@@ -105,19 +121,30 @@ def read_conll(
                 _end(found.documents, found.words)
             continue
         place = f"{path}:{number}"
-        if layout is None:
-            layout = _Layout.of(columns, token_column, label_column, need_labels, place)
-        layout.check(columns, place)
-        found.words.append(columns[layout.token])
-        found.lines.append(number)
-        if layout.label is not None:
-            labels.append(columns[layout.label])
-    if layout is None:
+        if not found.words:
+            # Alone on a line of a file without labels, "w/o" is a word.
+            are_spans = all(map(_SPAN.fullmatch, columns))
+            found.has_spans = are_spans and (need_labels or len(columns) > 1)
+            if not found.has_spans:
+                token, label = _places(columns, token_column, label_column, need_labels, place)
+                width = len(columns)
+        if found.has_spans:
+            _add_spans(columns, found.words, labels, place)
+            _end(found.sentences, found.words)
+        else:
+            if len(columns) != width:
+                raise _other_width(columns, width, label, place, f"{path}:{found.lines[0]}")
+            found.words.append(columns[token])
+            if label is not None:
+                labels.append(columns[label])
+        found.lines += [number] * (len(found.words) - len(found.lines))
+    if not found.words:
         raise UserError(f"{path} has no words: it needs a word and its label on each line")
     _end(found.sentences, found.words)
     _end(found.documents, found.words)
-    if layout.label is not None:
+    if labels:
         found.labels = labels
+    _check(found, 1 if label is None else label + 1)
     return found
 
 
@@ -127,53 +154,73 @@ def _end(splits: list[int], words: list[str]) -> None:
         splits.append(len(words))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns of a file, counted from 0; `label` is None where there are no labels."""
+def _add_spans(columns: list[str], words: list[str], labels: list[str], place: str) -> None:
+    """Adds the characters of a line of spans, and their labels in BIO."""
+    for column in columns:
+        span = _SPAN.fullmatch(column)
+        if span is None:
+            raise UserError(f"{place}: {_shown([column])} does not end with /o, /nr, /ns or /nt")
+        kind, count = _SPAN_KINDS.get(span[2]), len(span[1])
+        words += span[1]
+        labels += [f"B-{kind}"] + [f"I-{kind}"] * (count - 1) if kind else [OUTSIDE] * count
 
-    first: str
-    width: int
-    token: int
-    label: int | None
 
-    @classmethod
-    def of(
-        cls, columns: list[str], token_column: int, label_column: int, need_labels: bool, place: str
-    ) -> "_Layout":
-        """Of a file by its first row."""
-        width = len(columns)
-        if token_column > width:
-            raise UserError(
-                f"{place}: --token_column={token_column}, but the row has {_count(width)}: "
-                f"{_shown(columns)}"
-            )
-        label = width if label_column == LAST else label_column
-        if label > width or label == token_column:
-            if need_labels:
-                wanted = "last" if label_column == LAST else label_column
-                raise UserError(
-                    f"{place}: the row has {_count(width)} and no label (--label_column={wanted}): "
-                    f"{_shown(columns)}. A row is a word, its label, and what else there may be, "
-                    "separated by spaces or tabs"
-                )
-            return cls(place, width, token_column - 1, None)
-        return cls(place, width, token_column - 1, label - 1)
+def _places(
+    columns: list[str], token_column: int, label_column: int, need_labels: bool, place: str
+) -> tuple[int, int | None]:
+    """The columns of words and of labels, from 0 on, by the first row; None for no labels."""
+    width = len(columns)
+    if token_column > width:
+        raise UserError(
+            f"{place}: --token_column={token_column}, but the row has {_count(width)}: "
+            f"{_shown(columns)}"
+        )
+    label = width if label_column == LAST else label_column
+    if label <= width and label != token_column:
+        return token_column - 1, label - 1
+    if need_labels:
+        wanted = "last" if label_column == LAST else label_column
+        raise UserError(
+            f"{place}: the row has {_count(width)} and no label (--label_column={wanted}): "
+            f"{_shown(columns)}. A row is a word, its label, and what else there may be, "
+            "separated by spaces or tabs"
+        )
+    return token_column - 1, None
 
-    def check(self, columns: list[str], place: str) -> None:
-        """Refuses a row with other columns than the first one."""
-        if len(columns) != self.width:
-            missing = self.label is not None and len(columns) <= self.label
-            raise UserError(
-                f"{place}: {_count(len(columns))}{' and no label' if missing else ''}, but "
-                f"{_count(self.width)} in {self.first}: {_shown(columns)}. Each word needs the "
-                "same columns; between sentences there is a blank line"
-            )
-        if self.label is not None and not is_label(columns[self.label]):
-            raise UserError(
-                f"{place}: {columns[self.label][:_SHOWN_CHARACTERS]!r} in column {self.label + 1} "
-                "is not a label: O, or B-, I-, E- or S- with the kind of an entity, as B-PER. "
-                "--label_column says where labels are; without this column a file has none"
-            )
+
+def _other_width(
+    columns: list[str], width: int, label: int | None, place: str, first: str
+) -> UserError:
+    missing = " and no label" if label is not None and len(columns) <= label else ""
+    return UserError(
+        f"{place}: {_count(len(columns))}{missing}, but {_count(width)} in {first}: "
+        f"{_shown(columns)}. Each word needs the same columns; between sentences there is a blank "
+        "line"
+    )
+
+
+def _check(found: ConllFile, column: int) -> None:
+    """Looks for missing blank lines, and for a column of labels that is another one."""
+    first, last = max(itertools.pairwise(found.sentences), key=lambda pair: pair[1] - pair[0])
+    if last - first > _LONGEST_SENTENCE and not found.has_spans:
+        sentence = found.path, last - first, found.lines[first]
+        message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
+        _logger.warning(message, *sentence)
+    distinct = set(found.labels or ())
+    if len(distinct) > _MOST_LABELS:
+        raise UserError(
+            f"{found.path}: column {column} has {len(distinct):,} different values, and at most "
+            f"{_MOST_LABELS:,} can be labels. --label_column says where labels are"
+        )
+    wrong = {label for label in distinct if not is_label(label)}
+    for number, label in zip(found.lines, found.labels or (), strict=False):
+        if label not in wrong:
+            continue
+        raise UserError(
+            f"{found.path}:{number}: {label[:_SHOWN_CHARACTERS]!r} in column {column} is not a "
+            "label: O, or B-, I-, E- or S- with the kind of an entity, as B-PER. --label_column "
+            "says where labels are; without this column a file has none"
+        )
 
 
 def _count(columns: int) -> str:

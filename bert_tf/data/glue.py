@@ -207,11 +207,6 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
         raise UserError(
             f"{data_dir} is a file; the folder with the files of task {task.name} is needed"
         )
-    if not files.is_dir(data_dir):
-        raise UserError(
-            f"There is no folder {data_dir} with the files of task {task.name} "
-            f"({files.describe_absence(data_dir)})"
-        )
     path = os.path.join(data_dir, columns.file)
     if not files.exists(path):
         raise UserError(
@@ -253,16 +248,18 @@ def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
 
 
 def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
-    if split.label is not None and len(row.cells) > split.label:
-        cell = row.cells[split.label]
-        if cell in task.labels:
-            _logger.warning(
-                "%s:1: the first line is not read, since task %s has a header there; but its label "
-                "is %r. Does the file lack its header?",
-                path,
-                task.name,
-                cell,
-            )
+    # Names of columns are no numbers; those of XNLI's training set may be spelled otherwise.
+    known = (*task.labels, *dict(split.spellings))
+    label = [] if split.label is None else row.cells[split.label :][:1]
+    data = [cell for cell in label if cell in known] + list(filter(_is_number, row.cells))
+    if data:
+        _logger.warning(
+            "%s:1: the first line is not read, since task %s has a header there; but %r in it is "
+            "no name of a column. Does the file lack its header?",
+            path,
+            task.name,
+            data[0],
+        )
 
 
 def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ _FLAGS = {
     "id": "--id_column",
 }
 _SHOWN_NAMES = 20
+_NAME = (
+    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
+    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
+)
+_USUAL_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +155,17 @@ def lay_out(table: Table, columns: Columns, split: str, known: Known) -> Layout:
     rows = table.rows[1:] if header else table.rows
     if not rows:
         raise UserError(f"{table.path} has not one row beside the names of columns in its first")
+    if columns.quoted == AUTO:
+        _warn_of_quotes(table.path, rows, places)
     return Layout(table, places, header, rows)
+
+
+def _warn_of_quotes(path: str, rows: Sequence[Row], places: dict[str, int]) -> None:
+    for purpose, at in places.items():
+        if len(rows) > 1 and all(re.fullmatch(r'\s*".*"\s*', row.cells[at]) for row in rows):
+            message = "%s: each %s stands in quotes, which stay in it. --quoted=yes takes them off"
+            _logger.warning(message, path, purpose)
+            return
 
 
 def _number(column: str) -> int | None:
@@ -229,28 +245,23 @@ def _is_header(table: Table, places: dict[str, int], known: Known) -> bool:
     """Whether the first row seems to have names of columns. All columns are numbers.
 
     Without labels only the names of the training file count: a text that is taken for a name would
-    be missing from the predictions.
+    be missing from the predictions. What looks like a header for another reason is pointed out.
     """
-    first, others = table.rows[0].cells, table.rows[1:]
-    if "label" in places:
-        at = places["label"]
-        return _is_no_label(first[at], [row.cells[at] for row in others], known)
-    if known.training is not None:
-        names = known.training.header
-        if names is None:
-            return False
-        texts = [at for purpose, at in places.items() if purpose != "id" and at < len(names)]
-        if texts and all(first[at].strip() == names[at] for at in texts):
-            return True
-    at = places["text"]
-    several = sum(len(row.cells[at].split()) > 1 for row in others)
-    if len(first[at].split()) == 1 and several > len(others) / 2:
-        _logger.warning(
-            "%s: the first row is read as a text, though it looks like names of columns: %s "
-            "(--has_header=yes leaves it out)",
-            table.path,
-            _shown(first),
-        )
+    at = places.get("label", places["text"])
+    first, *others = (row.cells[at] for row in table.rows)
+    if "label" in places and _is_no_label(first, others, known):
+        return True
+    cells, names = table.rows[0].cells, known.training.header if known.training else None
+    texts = [at for purpose, at in places.items() if purpose != "id" and at < len(names or ())]
+    if names and texts and all(cells[at].strip() == names[at] for at in texts):
+        return True
+    looks_like_one = bool(_USUAL_NAME.fullmatch(first.strip().lower())) and first not in others
+    if "label" not in places and (names or not known.training):
+        longer = sum(len(other.split()) > 1 or len(other) > 4 * len(first) for other in others)
+        looks_like_one |= len(first.split()) == 1 and longer > len(others) / 2
+    if looks_like_one:
+        message = "%s looks like a header, but is read as data: %s (--has_header=yes leaves it out)"
+        _logger.warning(message, table.place(table.rows[0]), _shown(cells))
     return False
 
 

@@ -1,17 +1,20 @@
 """Where texts with labels come from: what a classification task needs to know about its data."""
 
 import abc
+import logging
 import os
 from collections.abc import Sequence
 
 from bert_tf.data import glue
 from bert_tf.data.features import InputExample
-from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 CLASSIFICATION = "classification"
 MULTILABEL = "multilabel"
 REGRESSION = "regression"
-
+# Share of a dev set's rows that may be in the training set, too.
+_MOST_SHARED = 0.01
 
 # The original calls the set that one evaluates on "dev", the set to predict "test".
 _GLUE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
@@ -82,23 +85,45 @@ class GlueSet(TextSet):
         return os.path.join(self.data_dir, self.task.splits[_GLUE_SPLITS[split]].file)
 
 
-class KnownSet(TextSet):
-    """What a model was trained on, as far as is known without its files: for one that is asked.
+def check_split(
+    data: TextSet, split: str, examples: Sequence[InputExample], training: Sequence[InputExample]
+) -> None:
+    """Warns of what no single row shows: labels and texts that make a training or figures useless.
 
-    Args:
-        problem_type: see `TextSet`.
-        labels: the same.
+    `training` has the examples of the training set, or none if that is not read.
     """
+    if split == "predict":
+        return
+    path, count = data.describe(split), len(examples)
+    if 1 < count == sum(example.label == examples[0].label for example in examples):
+        _logger.warning("%s: all %d rows have the label %r", path, count, examples[0].label)
+    if split == "train":
+        folded = ["".join(label.split()).casefold() for label in data.labels]
+        alike = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]
+        if alike:
+            message = "%s: labels that differ only in case or white space: %s"
+            _logger.warning(message, path, ", ".join(map(repr, alike)))
+    elif training:
+        unseen = _names(examples) - _names(training)
+        if unseen and data.labels:
+            shown = ", ".join(sorted(unseen))
+            _logger.warning("%s: no row of the training set has the label %s", path, shown)
+        ours, theirs = ([(e.text_a.strip(), e.text_b) for e in x] for x in (examples, training))
+        shared = sum(map(set(theirs).__contains__, ours))
+        # Nobody can change a published set; rows that were kept are as the user's file has them.
+        is_given = data.is_published or path == data.describe("train")
+        if shared > _MOST_SHARED * count:
+            _logger.log(
+                logging.INFO if is_given else logging.WARNING,
+                "%s: %d of %d rows to evaluate on (%.1f %%) have the text of a training row: the "
+                "figures are too good for new texts",
+                path,
+                shared,
+                count,
+                100 * shared / count,
+            )
 
-    name = "the task of the model"
 
-    def __init__(self, problem_type: str, labels: Sequence[str]) -> None:
-        self.problem_type, self.labels = problem_type, tuple(labels)
-
-    def read(self, split: str) -> list[InputExample]:
-        """Nothing is to be read."""
-        raise UserError(f"{self.describe(split)} cannot be read: only the model is there")
-
-    def describe(self, split: str) -> str:
-        """What it would be."""
-        return f"the {split} set of {self.name}"
+def _names(examples: Sequence[InputExample]) -> set[str]:
+    labels = (example.label or () for example in examples)
+    return {name for label in labels for name in ((label,) if isinstance(label, str) else label)}

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
+from bert_tf.data.cells import beginning
 from bert_tf.errors import UserError
 
 LAST = -1
 """Stands for the last column of a row, however many there are."""
-
-_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +89,14 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     if not row.cells:
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
-    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    shown = beginning(text)
     hint = (
         "Columns must be separated by tabs. For files of your own: --task_name=tsv "
         "--text_column=... --label_column=..."
     )
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV? {hint}"
-    raise UserError(f"{path}:{row.line}: {expected}, found {len(row.cells)}: {shown!r}. {hint}")
+    raise UserError(f"{path}:{row.line}: {expected}, found {len(row.cells)}: {shown}. {hint}")
 
 
 def _describe(columns: Mapping[str, int]) -> str:

@@ -1,6 +1,12 @@
-"""Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 count them."""
+"""Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 count them.
+
+By characters as Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine Reading
+Comprehension" (CMRC 2018): Han characters (here kana and Thai, too) are tokens one by one, other
+text is cut into words, and F1 is of the longest common run of tokens.
+"""
 
 import collections
+import difflib
 import math
 import re
 import string
@@ -10,6 +16,14 @@ from bert_tf.data.squad import SquadExample
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+# The Han characters that the script of CMRC 2018 knows; kana; Thai.
+_CHARACTERS = "\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f"
+_WORD = rf"[^\W{_CHARACTERS}]+"
+# A point inside of a word, or a comma before digits, does not end it.
+_TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
+# What the script of CMRC 2018 leaves out, and the middle dot of Japanese.
+_IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
 def normalize_answer(text: str) -> str:
@@ -32,26 +46,49 @@ def f1(prediction: str, answer: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def score(examples: Sequence[SquadExample], predictions: Mapping[str, str]) -> dict[str, float]:
-    """What the official script of SQuAD 1.1 prints.
+def uses_characters(examples: Sequence[SquadExample]) -> bool:
+    """Whether most characters of the reference answers are Han, kana or Thai."""
+    text = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
+    return 2 * len(re.findall(f"[{_CHARACTERS}]", text)) > len(text)
+
+
+def exact_characters(prediction: str, answer: str) -> float:
+    """1 if both are the same but for case and punctuation, else 0."""
+    one, other = (_IGNORED.sub("", text.lower().strip()) for text in (prediction, answer))
+    return float(one == other)
+
+
+def f1_characters(prediction: str, answer: str) -> float:
+    """Harmonic mean of precision and recall of the longest common run of tokens."""
+    one, other = (_TOKEN.findall(_IGNORED.sub("", x.lower())) for x in (prediction, answer))
+    if not one or not other:
+        return exact_characters(prediction, answer)
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    return 2 * matcher.find_longest_match().size / (len(one) + len(other))
+
+
+BY_WORDS = {"exact_match": exact_match, "f1": f1}
+BY_CHARACTERS = {"exact_characters": exact_characters, "f1_characters": f1_characters}
+
+
+def score(
+    examples: Sequence[SquadExample],
+    predictions: Mapping[str, str],
+    measures: Mapping[str, Callable[[str, str], float]] = BY_WORDS,
+) -> dict[str, float]:
+    """Means in percent, by default what the official script of SQuAD 1.1 prints.
 
     Args:
-        examples: questions with their answers, one at least each.
+        examples: questions with their answers; where there is none, "" is right.
         predictions: an answer to each, by its id.
-
-    Returns:
-        `exact_match` and `f1`, means in percent.
-
-    Raises:
-        ValueError: a question has no answer.
+        measures: what is computed, by its name.
     """
-    exact = f = 0.0
-    for example in examples:
-        found = predictions[example.qas_id]
-        answers = example.answers or ()
-        exact += max(exact_match(found, answer) for answer in answers)
-        f += max(f1(found, answer) for answer in answers)
-    return {"exact_match": 100 * exact / len(examples), "f1": 100 * f / len(examples)}
+    return {
+        name: 100
+        * sum(max(measure(predictions[e.qas_id], a) for a in e.answers or [""]) for e in examples)
+        / len(examples)
+        for name, measure in measures.items()
+    }
 
 
 def score_with_negative(

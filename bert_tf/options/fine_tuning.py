@@ -173,6 +173,13 @@ class SquadOptions(FineTuningOptions):
         "Answer the questions of --predict_file, and score the answers: exact match and F1.",
         new=True,
     )
+    answer_scoring: str = option(
+        "auto",
+        "With --do_eval: characters adds exact match and F1 by characters, as CMRC 2018 counts "
+        "them. auto: where most characters of the answers are Han, kana or Thai.",
+        new=True,
+        choices=("auto", "words", "characters"),
+    )
     fixed_shapes: bool = option(
         True,
         "Pad every batch to --max_seq_length, as the original does, whose loss and best answers "

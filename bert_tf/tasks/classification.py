@@ -84,11 +84,6 @@ class Classification(TextTask):
             ops.take(weights, batch["label_ids"]) * self.loss(outputs, batch)
         )
 
-    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What `classification_metrics` takes."""
-        real = {"is_real_example": batch["is_real_example"]}
-        return {**super().eval_outputs(outputs, batch), **real}
-
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:

@@ -65,11 +65,6 @@ class MultiLabel(TextTask):
         weights = label_weights(self.options.class_weights, self.data.labels, counts)
         return lambda outputs, batch: ops.mean(weights * self._losses(outputs, batch), axis=-1)
 
-    def eval_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What `multilabel_metrics` takes."""
-        real = {"is_real_example": batch["is_real_example"]}
-        return {**super().eval_outputs(outputs, batch), **real}
-
     def metrics(
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:

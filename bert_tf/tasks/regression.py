@@ -53,7 +53,9 @@ class Regression(TextTask):
         self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
         """Correlations and errors."""
-        return dict(regression_metrics(**results))
+        return dict(
+            regression_metrics(*map(results.get, ("values", "label_ids", "per_example_loss")))
+        )
 
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """`values` [B]."""

@@ -75,8 +75,11 @@ class Squad(Task):
 
     @property
     def best_metrics(self) -> Sequence[str]:
-        """Those of the official script for the version."""
-        return ("f1", "exact" if self.options.version_2_with_negative else "exact_match")
+        """Those of the official script for the version; first those by characters, if asked for."""
+        by_words = ("f1", "exact" if self.options.version_2_with_negative else "exact_match")
+        if self.options.answer_scoring == "characters":
+            return ("f1_characters", "exact_characters", *by_words)
+        return by_words
 
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options
@@ -102,6 +105,12 @@ class Squad(Task):
             random.Random(_SHUFFLE_SEED).shuffle(examples)
         elif options.evaluates:
             _require_answers(examples, path, options.version_2_with_negative)
+            if options.answer_scoring == "auto" and squad.uses_characters(examples):
+                log.info(
+                    "%s: most characters of the answers are Han, kana or Thai: exact match and F1 "
+                    "are computed by characters, too (--answer_scoring=words: by words only)",
+                    path,
+                )
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if split == "train" and not len(windows):
@@ -222,10 +231,15 @@ class Squad(Task):
         return True
 
     def metrics(self, examples: Any, results: Predictions) -> dict[str, Any]:
-        """As the official script for the version: see `evaluation.squad`."""
+        """As the official script for the version, and by characters: see `evaluation.squad`."""
+        examples = list(examples)
+        scoring = self.options.answer_scoring
+        found: dict[str, Any] = {}
+        if scoring == "characters" or (scoring == "auto" and squad.uses_characters(examples)):
+            found = squad.score(examples, results.texts, squad.BY_CHARACTERS)
         if not self.options.version_2_with_negative:
-            return squad.score(list(examples), results.texts)
-        found = squad.score_with_negative(list(examples), results.texts, results.null_odds)
+            return {**squad.score(examples, results.texts), **found}
+        found |= squad.score_with_negative(examples, results.texts, results.null_odds)
         return {**found, "null_score_diff_threshold": results.threshold}
 
     def examples_of(self, inputs: Sequence[Any]) -> Questions:

@@ -8,7 +8,7 @@ from bert_tf.data.own_columns import Columns
 from bert_tf.data.own_files import find_files
 from bert_tf.data.own_set import OwnSet
 from bert_tf.data.task_module import load_task_module
-from bert_tf.data.text_sets import REGRESSION, GlueSet, KnownSet, TextSet
+from bert_tf.data.text_sets import REGRESSION, GlueSet, TextSet
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import labels, model_folder
@@ -46,7 +46,7 @@ def of_checkpoint(options: ClassifierOptions) -> TextSet:
         # The file need not be there any more.
         problem_type = _trained_type(options)
         names = [] if problem_type == REGRESSION else labels.of_checkpoint(options)
-        return KnownSet(problem_type, names)
+        return OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
     return _own_set(options, {}) if options.is_own_tables else _other(options)
 
 

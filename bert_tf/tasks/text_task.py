@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
 from bert_tf.data.records import Feature, sequence_features
-from bert_tf.data.text_sets import TextSet
+from bert_tf.data.text_sets import TextSet, check_split
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
@@ -63,6 +63,7 @@ class TextTask(Task):
         # Of the sets of a run; evaluations ask for theirs again and again.
         self._counted: list[tuple[Sequence[InputExample], np.ndarray]] = []
         self._said_single = False
+        self._training: list[InputExample] = []
 
     @property
     def result_files(self) -> Sequence[str]:
@@ -109,9 +110,8 @@ class TextTask(Task):
             raise UserError(
                 f"{self.data.describe(split)} has not one example: there is nothing to {split} on"
             )
-        if split == "train" and all(e.label == examples[0].label for e in examples):
-            found = len(examples), examples[0].label, self.data.describe(split)
-            log.warning("All %d training rows have the label %s: check the labels in %s", *found)
+        self._training = examples if split == "train" else self._training
+        check_split(self.data, split, examples, self._training)
         length, reference = self.options.max_seq_length, self.tokenizer.reference
         log_examples(examples, self.data.labels, length, reference)
         return examples
@@ -139,7 +139,7 @@ class TextTask(Task):
         """What figures are made of: predictions, what is right, and the loss of each row."""
         return {
             **self.predict_outputs(outputs, batch),
-            "label_ids": batch["label_ids"],
+            **{name: batch[name] for name in ("label_ids", "is_real_example")},
             "per_example_loss": self.loss(outputs, batch),
         }
 
