@@ -109,6 +109,64 @@ def test_columns_that_are_not_there(path):
         conll.read_conll(str(path), label_column=7)
 
 
+SPANS = "中共中央/nt 致/o 江泽民/nr 的贺词/o \n\n在/o 北京/ns 台/ns w/o\n"
+
+
+def test_spans_of_msra(path):
+    path.write_text(SPANS, "utf-8")
+    file = conll.read_conll(str(path))
+    assert "".join(file.words) == "中共中央致江泽民的贺词在北京台w"
+    assert file.labels == [
+        *["B-ORG", "I-ORG", "I-ORG", "I-ORG", "O", "B-PER", "I-PER", "I-PER", "O", "O", "O"],
+        *["O", "B-LOC", "I-LOC", "B-LOC", "O"],
+    ]
+    assert (file.sentences, file.lines) == ([0, 11, 16], [1] * 11 + [3] * 5)
+    written = path.parent / "label_test.txt"
+    written.write_text(file.with_predictions(file.labels), "utf-8")
+    again = conll.read_conll(str(written))
+    assert (again.words, again.labels) == (file.words, file.labels)
+    assert again.sentences == file.sentences
+    path.write_text(SPANS + "上海\n", "utf-8")
+    with pytest.raises(UserError, match=r"train\.txt:4: '上海' does not end with /o, /nr, /ns or"):
+        conll.read_conll(str(path))
+
+
+def test_a_slash_in_a_word_is_no_span(path):
+    path.write_text("w/o\na\n")
+    assert conll.read_conll(str(path), need_labels=False).words == ["w/o", "a"]
+    path.write_text("w/o O\na/ns O\n")
+    assert conll.read_conll(str(path)).words == ["w/o", "a/ns"]
+
+
+def test_tabs_as_conlleval_has_them(path):
+    path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
+    file = conll.read_conll(str(path), label_column=2)
+    assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
+    assert (file.sentences, file.marks) == ([0, 2, 3], [1])
+
+
+def test_a_file_without_blank_lines_is_one_sentence(path, caplog):
+    path.write_text("a O\n\n" + "b B-X\n" * 501)
+    conll.read_conll(str(path))
+    message = f"{path}: one sentence of 501 words, from line 3 on. Are blank lines missing?"
+    assert [each.getMessage() for each in caplog.records] == [message]
+    caplog.clear()
+    path.write_text("b B-X\n" * 500 + "\na O\n")
+    conll.read_conll(str(path))
+    path.write_text("长" * 600 + "/o\n", "utf-8")
+    conll.read_conll(str(path))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("prefix", ["B-", "word"])
+def test_words_in_place_of_labels(path, prefix):
+    path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
+    expected = r"train\.txt: column 2 has 1,001 different values, .* --label_column says where"
+    with pytest.raises(UserError, match=expected):
+        conll.read_conll(str(path), label_column=2)
+    assert conll.read_conll(str(path), token_column=2).labels == ["O"] * 1001
+
+
 def test_iob1_becomes_bio():
     #          sentence 1                          2        3
     iob1 = ["I-A", "I-A", "B-A", "I-B", "O", "I-A", "I-A", "B-A", "I-A"]

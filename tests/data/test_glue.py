@@ -242,6 +242,31 @@ def test_paths_in_messages_are_as_the_user_gave_them(write, monkeypatch):
         read_examples(TASKS["cola"], "train", ".")
 
 
+@pytest.mark.parametrize(
+    ("task", "split", "row", "found"),
+    [
+        ("mrpc", "train", "1\t7\t8\ta\tb\n", "1"),
+        ("sst-2", "test", "0\tfine\n", "0"),
+        ("sts-b", "dev", "0\ta\tb\tc\td\te\tf\tg\th\t2.5\n", "0"),
+        ("rte", "train", "x\ta\tb\tentailment\n", "entailment"),
+        ("xnli", "train", "a\tb\tcontradictory\n", "contradictory"),
+        ("sst-2", "test", "index\tsentence\n", None),
+        ("rte", "train", "index\tsentence1\tsentence2\tlabel\n", None),
+        ("mrpc", "test", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n", None),
+        ("rte", "train", "\n", None),
+    ],
+)
+def test_a_missing_header_is_pointed_out(write, caplog, task, split, row, found):
+    data_row = row if found else "0\t1\t2\ta\tb\n" if task == "mrpc" else "0\ta\tb\tentailment\n"
+    folder = write(task, split, row + data_row)
+    assert len(read_examples(TASKS[task], split, folder)) == 1
+    warned = [each.getMessage() for each in caplog.records]
+    assert len(warned) == bool(found)
+    if found:
+        assert f"tsv:1: the first line is not read, since task {task} has a header" in warned[0]
+        assert f"but {found!r} in it is no name of a column" in warned[0]
+
+
 def test_xnli_has_no_test_set(tmp_path):
     with pytest.raises(UserError, match=r"no test set, only train, dev.*--do_predict"):
         read_examples(TASKS["xnli"], "test", str(tmp_path))

@@ -154,7 +154,11 @@ NAMED = b"Label\tSMS\n" + TRAIN
         (NAMED, "?\tYes\n?\tc d\n?\te f\n", 3, True),
         (TRAIN, "?\tYes\n?\tc d\n?\te f\n", 3, False),
         (None, "?\ttext\n?\tc d\n?\te f\n", 3, True),
-        (None, "?\ttext\n?\tc\n?\te f\n", 3, False),
+        (None, "?\ttext\n?\tc\n?\te f\n", 3, True),
+        (None, "?\tReview text\n?\tc\n?\te\n", 3, True),
+        (None, "?\ttext\n?\tc\n?\ttext\n", 3, False),
+        (None, "?\t文本\n?\t这部电影的情节非常好\n?\t真是太慢了我不喜欢它\n", 3, True),
+        (TRAIN, "?\ttext\n?\tc d\n?\te f\n", 3, True),
         (None, "?\tthe text\n?\tc d\n?\te f\n", 3, False),
     ],
 )
@@ -169,10 +173,33 @@ def test_names_of_columns_above_texts_to_predict(make, caplog, train, test, rows
     assert len(warnings) == is_doubtful
     if is_doubtful:
         name = examples[0].text_a
-        assert (
-            f"is read as a text, though it looks like names of columns: ?, {name} " in warnings[0]
-        )
-        assert "(--has_header=yes leaves it out)" in warnings[0]
+        message = f"test.tsv:1 looks like a header, but is read as data: ?, {name} (--has_header=y"
+        assert message in warnings[0]
+
+
+def test_a_header_above_labels_of_which_none_comes_twice(make, caplog):
+    made = make(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
+    assert "label" in made.labels
+    assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
+    caplog.clear()
+    make(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
+    assert "looks like" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "flags", "is_said"),
+    [
+        ('"ham"\t"a b"\n"spam"\t"c d"\n', {}, True),
+        ('"ham"\ta b\n"spam"\tc d\n', {}, True),
+        ('ham\t"a b"\nspam\t "c" \n', {}, True),
+        ('ham\t"a b"\nspam\tc d\n', {}, False),
+        ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "no"}, False),
+        ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "yes"}, False),
+    ],
+)
+def test_quotes_around_all_cells_are_pointed_out(make, caplog, rows, flags, is_said):
+    make(BY_NUMBER | ALL | flags, train_tsv=rows)
+    assert caplog.text.count("stands in quotes, which stay in it. --quoted=yes ta") == is_said
 
 
 def test_names_that_are_said_to_be_there_are_left_out(make, caplog):

@@ -61,6 +61,76 @@ def test_figures_of_version_2():
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
 
 
+def test_figures_by_characters():
+    # Signs are left out; what is shared is the longest run: four tokens of five, of four and one.
+    assert squad.exact_characters(" 《北京大学》", "北京大学。") == 1.0
+    assert squad.exact_characters("北京大学", "北京") == 0.0
+    assert squad.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
+    assert squad.f1_characters("大学北京", "北京大学") == pytest.approx(0.5)
+    assert squad.f1_characters("2018年", "2018年8月") == pytest.approx(2 * 2 / (2 + 4))
+    assert squad.f1_characters("iPhone手机", "IPHONE 手机") == 1.0
+    assert squad.f1_characters("3.14和1,000", "3.14") == pytest.approx(2 / (3 + 1))
+    assert squad.f1_characters("トム・クルーズ", "クルーズ") == pytest.approx(2 * 4 / (6 + 4))
+    assert squad.f1_characters("กรุงเทพ", "กรุง") == pytest.approx(2 * 4 / (7 + 4))
+    assert squad.f1_characters("上海", "北京") == squad.f1_characters("", "北京") == 0.0
+    assert squad.f1_characters("", "") == squad.exact_characters("", "") == 1.0
+
+
+def test_the_best_answer_counts_by_characters():
+    examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
+    found = squad.score(examples, {"1": "北京市", "2": "", "3": ""}, squad.BY_CHARACTERS)
+    assert found == {
+        "exact_characters": pytest.approx(200 / 3),
+        "f1_characters": pytest.approx(200 / 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "by_characters"),
+    [
+        (["北京", "Peking"], False),
+        (["北京大学 的 学生", "Peking"], True),
+        (["トム"], True),
+        (["กรุง เทพ"], True),
+        (["서울"], False),
+        ([], False),
+    ],
+)
+def test_languages_without_spaces(answers, by_characters):
+    assert squad.uses_characters([example("1", *answers), example("2")]) == by_characters
+
+
+HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
+
+
+def tokens(text):
+    """As the script of CMRC 2018 has it, in the plainest words: Han one by one, other runs."""
+    found, word = [], ""
+    for char in text.lower():
+        if char in "。：-":
+            continue
+        if char in "北京大学 ":
+            found += [word, char.strip()]
+            word = ""
+        else:
+            word += char
+    return [token for token in [*found, word] if token]
+
+
+@given(HAN, HAN.filter(tokens))
+def test_f1_by_characters_is_that_of_the_plainest_words(prediction, answer):
+    ours, theirs = tokens(prediction), tokens(answer)
+    runs = (
+        size
+        for first in range(len(ours))
+        for size in range(1, len(ours) - first + 1)
+        for at in range(len(theirs))
+        if ours[first : first + size] == theirs[at : at + size]
+    )
+    expected = 2 * max(runs, default=0) / (len(ours) + len(theirs))
+    assert squad.f1_characters(prediction, answer) == pytest.approx(expected)
+
+
 TEXTS = st.sampled_from(["cat", "black cat", "the", "-", "dog"])
 ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
 

@@ -228,6 +228,21 @@ def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
     np.testing.assert_allclose(loss, expected, atol=1e-6)
 
 
+def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text("good/nr film/o \nslow/ns was/o plot/nt \n")
+    flags = {**TRAINING, "train_batch_size": 2, "do_eval": True, "do_predict": True}
+    results = ner.run(options(tiny, tmp_path, **flags))
+    assert "f1" in results.metrics
+    labels = ["O", "B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER"]
+    assert (tmp_path / "out" / "labels.txt").read_text().split() == labels
+    lines = (tmp_path / "out" / "label_test.txt").read_text().splitlines()
+    assert [line.split()[:2] for line in lines[:5]] == [
+        *(["g", "B-PER"], ["o", "I-PER"], ["o", "I-PER"], ["d", "I-PER"], ["f", "O"]),
+    ]
+    assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
+
+
 def test_labels_that_the_training_did_not_have(tiny, folder, caplog):
     ner.run(options(tiny, folder, **TRAINING))
     text = (folder / "dev.txt").read_text()

@@ -120,6 +120,17 @@ def test_predicting_elsewhere_and_later(praise, tiny, tmp_path):
         classification.run(own(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
 
 
+def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
+    rows = [(label_of(text), text) for text in sentences(20)]
+    for name in ("train.tsv", "dev.tsv"):
+        write(tmp_path / "data", name, rows)
+    with caplog.at_level(logging.INFO, logger="bert_tf"):
+        classification.run(own(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0))
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "dev.tsv: 20 of 20 rows to evaluate on (100.0 %) have the text of a t" in warnings[0]
+
+
 def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_path):
     _, _, out = praise
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)

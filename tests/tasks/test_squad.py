@@ -89,6 +89,39 @@ def test_train_answer_and_score(tiny, folder):
     assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "flags", "by_characters"),
+    [
+        ("北京", {}, True),
+        ("北京", {"version_2_with_negative": True}, True),
+        ("北京", {"answer_scoring": "words"}, False),
+        ("fast story", {}, False),
+        ("fast story", {"answer_scoring": "characters"}, True),
+    ],
+)
+def test_answers_are_scored_by_characters_where_these_are_words(
+    tiny, folder, caplog, text, flags, by_characters
+):
+    row = question("good", "fast story") | {"answers": [{"text": text, "answer_start": 0}]}
+    file = {"data": [{"paragraphs": [{"context": f"{text} {TEXT}", "qas": [row]}]}]}
+    (folder / "dev.json").write_text(json.dumps(file))
+    with caplog.at_level("INFO", logger="bert_tf"):
+        metrics = squad.run(options(tiny, folder, do_eval=True, **flags)).metrics
+    figures = {"exact_characters", "f1_characters"}
+    assert metrics.keys() & figures == (figures if by_characters else set())
+    assert read(folder, "eval_results.json").keys() >= {"f1", *(figures if by_characters else ())}
+    is_guessed = by_characters and "answer_scoring" not in flags
+    assert caplog.text.count("most characters of the answers are Han, kana or Thai") == is_guessed
+
+
+def test_the_best_weights_by_characters(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
+    squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
+    assert read(folder, "evaluations.json")["figure"] == "f1_characters"
+    with pytest.raises(UserError, match="--best_metric must be one of f1, exact_match"):
+        squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
+
+
 def test_the_best_of_several_evaluations_is_written(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
     metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics

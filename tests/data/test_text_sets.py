@@ -1,0 +1,104 @@
+"""What is said about a whole split: its labels, and texts that are in the training set, too."""
+
+import logging
+
+import pytest
+
+from bert_tf.data.features import InputExample
+from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet, check_split
+
+
+class Set(TextSet):
+    """A set of two files."""
+
+    name = "task x"
+
+    def __init__(self, labels, problem_type=CLASSIFICATION, **attributes):
+        self.labels, self.problem_type = labels, problem_type
+        vars(self).update(attributes)
+
+    def read(self, split):
+        raise NotImplementedError
+
+    def describe(self, split):
+        return "train.tsv" if split == "train" else "dev.tsv"
+
+
+def rows(*labels, text="text"):
+    return [InputExample("", f"{text} {row}", None, label) for row, label in enumerate(labels)]
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO, "bert_tf")
+
+    def said(*args):
+        caplog.clear()
+        check_split(*args)
+        return [(each.levelname, each.getMessage()) for each in caplog.records]
+
+    return said
+
+
+def test_a_set_that_is_right(said):
+    data = Set(["a", "b"])
+    training = rows("a", "b", "a")
+    assert said(data, "train", training, training) == []
+    assert said(data, "eval", rows("b", "a", text="other"), training) == []
+    assert said(data, "predict", rows(None, None, text="other"), training) == []
+
+
+def test_one_label_only(said):
+    expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'")]
+    assert said(Set(["a", "b"]), "train", rows("a", "a", "a"), []) == expected
+    expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'")]
+    assert said(Set([], REGRESSION), "eval", rows("1.5", "1.5"), []) == expected
+    assert said(Set(["a", "b"]), "eval", rows("a"), []) == []
+
+
+def test_labels_that_are_hardly_different(said):
+    labels = ["Positive", "negative", "positive", "not spam", "notspam"]
+    ((level, message),) = said(Set(labels), "train", rows(*labels), [])
+    assert level == "WARNING"
+    assert message == (
+        "train.tsv: labels that differ only in case or white space: 'Positive', 'positive', "
+        "'not spam', 'notspam'"
+    )
+
+
+def test_labels_that_the_training_lacks(said):
+    training = rows("a", "b")
+    found = said(Set(["a", "b", "c", "d"]), "eval", rows("a", "d", "c", text="x"), training)
+    assert found == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
+    several = [
+        rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
+    ]
+    found = said(Set(["a", "b", "c", "d"], MULTILABEL), "eval", several[1], several[0])
+    assert found == [("WARNING", "dev.tsv: no row of the training set has the label d")]
+    assert said(Set([], REGRESSION), "eval", rows("1", "2", text="x"), rows("3", "4")) == []
+
+
+def test_rows_that_are_also_in_the_training_set(said):
+    training = rows("a", "b", *["a"] * 198)
+    others = rows(*["a", "b"] * 99, text="x")
+    message = (
+        "dev.tsv: 3 of 201 rows to evaluate on (1.5 %) have the text of a training row: the "
+        "figures are too good for new texts"
+    )
+    assert said(Set(["a", "b"]), "eval", others + rows("b", "b", "b"), training) == [
+        ("WARNING", message)
+    ]
+    # Nobody can change a published one.
+    published = Set(["a", "b"], is_published=True)
+    assert said(published, "eval", others + rows("b", "b", "b"), training) == [("INFO", message)]
+    assert said(Set(["a", "b"]), "eval", others + rows("b", "b"), training) == []
+    # The second texts count, too.
+    pair = [InputExample("", "text 0", "other", "a"), InputExample("", "text 1", "other", "b")]
+    assert said(Set(["a", "b"]), "eval", pair, training) == []
+
+
+def test_rows_that_were_kept_of_the_training_file_are_no_mistake(said):
+    data = Set(["a", "b"])
+    data.describe = lambda split: "all.tsv"
+    ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
+    assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
