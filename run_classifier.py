@@ -5,5 +5,15 @@ The command line of the original release: `python run_classifier.py --helpfull` 
 
 from bert_tf.cli import run_classifier
 
+
+def __getattr__(name: str) -> object:
+    """What programs import from the original's script, loaded when it is asked for."""
+    from bert_tf.compat import run_classifier as original
+
+    if name == "__all__":
+        return [known for known in vars(original) if not known.startswith("_")]
+    return getattr(original, name)
+
+
 if __name__ == "__main__":
     run_classifier()

@@ -5,5 +5,15 @@ The command line of the original release: `python run_squad.py --helpfull` lists
 
 from bert_tf.cli import run_squad
 
+
+def __getattr__(name: str) -> object:
+    """What programs import from the original's script, loaded when it is asked for."""
+    from bert_tf.compat import run_squad as original
+
+    if name == "__all__":
+        return [known for known in vars(original) if not known.startswith("_")]
+    return getattr(original, name)
+
+
 if __name__ == "__main__":
     run_squad()

@@ -15,9 +15,10 @@ def split(names: str) -> list[str]:
 def expand(patterns: str) -> list[str]:
     """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
 
-    Those of one pattern are sorted, and so are those of a folder: all that lie in it at any depth,
-    but for names that begin with `.` or `_`, `.json`, which describes other files, and what this
-    package has not finished yet. A file that is found twice is there twice, as in the original.
+    Files of a pattern are sorted, and so are those of a folder, which are all at any depth. Names
+    that begin with `.` or `_`, `.json` files, which describe other files, and unfinished outputs of
+    this package are left out, unless they are named exactly or a pattern matches nothing else. A
+    file that is found twice is there twice, as in the original.
 
     Raises:
         UserError: nothing is found for one of them, or the file system cannot be read.
@@ -37,14 +38,19 @@ def expand(patterns: str) -> list[str]:
 
 def _matching(pattern: str) -> list[str]:
     # A file whose own name has brackets is meant itself.
-    return [pattern] if files.exists(pattern) else files.glob(pattern)
+    found = [pattern] if files.exists(pattern) else files.glob(pattern)
+    return [path for path in found if not _is_left_out(os.path.basename(path))] or found
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp"))
 
 
 def _files_below(folder: str) -> list[str]:
     paths = []
     for name in files.list_dir(folder):
         path = os.path.join(folder, name)
-        if name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp")):
+        if _is_left_out(name):
             continue
         paths += _files_below(path) if files.is_dir(path) else [path]
     return paths

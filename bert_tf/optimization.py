@@ -11,6 +11,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.replaced import replaced
+
+globals().update(replaced("optimization"))
+
 # The original's constants, which none of its scripts can change.
 WEIGHT_DECAY_RATE = 0.01
 CLIP_NORM = 1.0
@@ -243,6 +247,7 @@ def create_optimizer(
     num_warmup_steps: int,
     adam_bias_correction: bool = False,
     optimizer: str = "adamw",
+    **original: Any,
 ) -> AdamWeightDecay:
     """The optimizer that every training script of the original uses, or LAMB in its place.
 
@@ -252,7 +257,12 @@ def create_optimizer(
         num_warmup_steps: length of the warm-up; 0 for none.
         adam_bias_correction: see `AdamWeightDecay`; off in the original. LAMB always has it.
         optimizer: `adamw` or `lamb`.
+
+    Raises:
+        UserError: the arguments are the original's, which begin with `loss`.
     """
+    if original or 0 < num_train_steps < 1:
+        replaced("optimization")["create_optimizer(loss, ...)"]()
     create = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return create(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

@@ -163,6 +163,10 @@ def is_punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
 
 
+# The original's names.
+_is_whitespace, _is_control, _is_punctuation = is_whitespace, is_control, is_punctuation
+
+
 def is_cjk(char: str) -> bool:
     """Whether it is a Chinese ideograph, which becomes a token of its own in every language."""
     code = ord(char)

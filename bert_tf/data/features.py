@@ -26,7 +26,7 @@ class Tokenizer(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class InputExample:
     """One text, or a pair of texts, with its label.
 
@@ -34,14 +34,14 @@ class InputExample:
         guid: a name for the example, unique in its split.
         text_a: the text, not tokenized.
         text_b: the second text of a pair; None or empty for single texts.
-        label: the label as it stands in the data; several, where a text may have any number of
-            them; None where there is none.
+        label: the label as it stands in the data, mostly a string; a tuple of labels for
+            multi-label data; None if there is none.
     """
 
-    guid: str
+    guid: str | None
     text_a: str
     text_b: str | None = None
-    label: str | tuple[str, ...] | None = None
+    label: Any = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PaddingInputExample:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class InputFeatures:
     """One example in numbers; the three lists have `max_seq_length` entries.
 
@@ -207,7 +207,7 @@ def pack(
 def convert_single_example(
     ex_index: int,
     example: InputExample | PaddingInputExample,
-    label_list: Sequence[str],
+    label_list: Sequence[Any],
     max_seq_length: int,
     tokenizer: Tokenizer,
 ) -> InputFeatures:
@@ -216,7 +216,8 @@ def convert_single_example(
     Args:
         ex_index: number of the example; the first five are logged, at the level DEBUG.
         example: the example. A `PaddingInputExample` gives zeros throughout.
-        label_list: the labels in the order of their ids; empty when the label is a number.
+        label_list: the labels in the order of their ids: strings, integers or a NumPy array of
+            them; empty when the label is a number.
         max_seq_length: length of the sequences; at least 2, or 3 for pairs.
         tokenizer: tokenizer of the model's vocabulary.
 
@@ -229,13 +230,14 @@ def convert_single_example(
         return InputFeatures(zeros, list(zeros), list(zeros), label_id=0, is_real_example=False)
 
     label_id = find_label_id(example, label_list)
-    packed = _packed(example, max_seq_length, tokenizer)
+    packed = pack_example(example, max_seq_length, tokenizer)
     if ex_index < _EXAMPLES_SHOWN:
         _log_example(example, packed, label_list)
     return InputFeatures(packed.input_ids, packed.input_mask, packed.segment_ids, label_id)
 
 
-def _packed(example: InputExample, max_seq_length: int, tokenizer: Tokenizer) -> PackedSequence:
+def pack_example(example: Any, max_seq_length: int, tokenizer: Tokenizer) -> PackedSequence:
+    """Tokenizes, shortens and packs `text_a` and `text_b` of an example."""
     tokens_a = tokenizer.tokenize(example.text_a)
     tokens_b = tokenizer.tokenize(example.text_b) if example.text_b else None
     truncate_to_fit(tokens_a, tokens_b, max_seq_length)
@@ -244,7 +246,7 @@ def _packed(example: InputExample, max_seq_length: int, tokenizer: Tokenizer) ->
 
 def convert_examples_to_features(
     examples: Sequence[InputExample | PaddingInputExample],
-    label_list: Sequence[str],
+    label_list: Sequence[Any],
     max_seq_length: int,
     tokenizer: Tokenizer,
 ) -> list[InputFeatures]:
@@ -259,28 +261,29 @@ def convert_examples_to_features(
     ]
 
 
-def find_label_id(example: InputExample, label_list: Sequence[str]) -> int | float:
-    """Position of an example's label in the list; the label as a number where that is empty.
+def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | float:
+    """Position of an example's label in the list; the label as a number if the list is empty.
 
     Raises:
         UserError: the example has no label, or none of the list, or one that is no number.
     """
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
-    if not label_list:
+    if len(label_list) == 0:
         try:
             return float(str(example.label))
         except ValueError:
             raise UserError(
                 f"Label {example.label!r} of example {example.guid} is not a number"
             ) from None
-    try:
-        return list(label_list).index(str(example.label))
-    except ValueError:
-        raise UserError(
-            f"Label {example.label!r} of example {example.guid} is not one of "
-            f"{', '.join(label_list)}. Correct the data, or add it to the labels of the task."
-        ) from None
+    labels = list(label_list)
+    for label in (example.label, str(example.label)):
+        if label in labels:
+            return labels.index(label)
+    raise UserError(
+        f"Label {example.label!r} of example {example.guid} is not one of "
+        f"{', '.join(map(str, labels))}. Correct the data, or add it to the labels of the task."
+    )
 
 
 def log_examples(
@@ -292,12 +295,11 @@ def log_examples(
     """Logs the first five examples in tokens and in numbers, at the level DEBUG."""
     if _logger.isEnabledFor(logging.DEBUG):
         for example in examples[:_EXAMPLES_SHOWN]:
-            _log_example(example, _packed(example, max_seq_length, tokenizer), label_list)
+            _log_example(example, pack_example(example, max_seq_length, tokenizer), label_list)
 
 
-def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequence[str]) -> None:
-    label = example.label
-    known = isinstance(label, str) and label in label_list
+def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequence[Any]) -> None:
+    label, labels = example.label, list(label_list)
     _logger.debug(
         "Example %s\n  tokens: %s\n  input_ids: %s\n  input_mask: %s\n  segment_ids: %s\n"
         "  label: %s%s",
@@ -307,5 +309,5 @@ def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequ
         " ".join(map(str, packed.input_mask)),
         " ".join(map(str, packed.segment_ids)),
         label,
-        f" (id = {list(label_list).index(str(label))})" if known else "",
+        f" (id = {labels.index(label)})" if label in labels else "",
     )

@@ -7,7 +7,7 @@ import difflib
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,10 +213,17 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
             f"No such file: {path}, the {split} set of task {task.name} "
             f"({files.describe_absence(path)})"
         )
-    return list(_examples(task, columns, path))
+    return list(examples(task, columns, read_tsv(path), path))
 
 
-def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
+def examples(
+    task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
+) -> Iterator[InputExample]:
+    """Yields the examples in the rows of a file.
+
+    Raises:
+        UserError: as `read_examples`.
+    """
     owner = f"task {task.name}"
     needed = {
         purpose: column
@@ -228,7 +235,7 @@ def _examples(task: TsvTask, split: Split, path: str) -> Iterator[InputExample]:
         )
         if column is not None
     }
-    for row in read_tsv(path):
+    for row in rows:
         if split.has_header and row.line == 1:
             _warn_of_data_as_header(task, split, row, path)
             continue

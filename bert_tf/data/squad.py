@@ -25,7 +25,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paragraph:
-    """A text, shared by the questions about it.
+    """A text with the places of its words.
 
     Attributes:
         words: what stands between spaces.
@@ -54,14 +54,14 @@ class Paragraph:
         return bisect.bisect_right(self.starts, place % self.size) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SquadExample:
     """A question about a text.
 
     Attributes:
         qas_id: its name, unique in its file.
         question_text: the question.
-        paragraph: the text.
+        doc_tokens: the words of the text; questions about one text share the list.
         orig_answer_text: the answer to train on; "" for none, None where it is not read.
         start_position: its first word; -1 if there is no answer, None where it is not read.
         end_position: its last word.
@@ -72,7 +72,7 @@ class SquadExample:
 
     qas_id: str
     question_text: str
-    paragraph: Paragraph
+    doc_tokens: list[str]
     orig_answer_text: str | None = None
     start_position: int | None = None
     end_position: int | None = None
@@ -104,11 +104,11 @@ def read_squad_examples(
         example = SquadExample(
             str(_entry(entry, "id", (str, int, float), place)),
             _entry(entry, "question", str, place),
-            paragraph,
+            paragraph.words,
             answers=_texts(entry),
         )
         if is_training:
-            trained = _with_answer(example, entry, version_2_with_negative, place)
+            trained = _with_answer(example, paragraph, entry, version_2_with_negative, place)
             if trained is None:
                 left_out.append(example.qas_id)
                 continue
@@ -187,10 +187,14 @@ def _is_impossible(entry: dict[str, Any], place: str) -> bool:
 
 
 def _with_answer(
-    example: SquadExample, entry: dict[str, Any], version_2_with_negative: bool, place: str
+    example: SquadExample,
+    paragraph: Paragraph,
+    entry: dict[str, Any],
+    version_2_with_negative: bool,
+    place: str,
 ) -> SquadExample | None:
     """The question with the answer to train on; None if that is not in the text."""
-    named = (example.qas_id, example.question_text, example.paragraph)
+    named = (example.qas_id, example.question_text, example.doc_tokens)
     if version_2_with_negative and _is_impossible(entry, place):
         return SquadExample(*named, "", -1, -1, True, example.answers)
     answers = _entry(entry, "answers", list, place)
@@ -206,7 +210,6 @@ def _with_answer(
     inside = f"{place}.answers[0]"
     text = _entry(answers[0], "text", str, inside)
     begin = _entry(answers[0], "answer_start", int, inside)
-    paragraph = example.paragraph
     try:
         start, end = paragraph.word_at(begin), paragraph.word_at(begin + len(text) - 1)
     except IndexError:

@@ -10,10 +10,10 @@ import numpy as np
 
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
-from bert_tf.data.squad import Paragraph, SquadExample
+from bert_tf.data.squad import SquadExample
 
 # `unique_ids` count from here, as in the original.
-_FIRST_UNIQUE_ID = 1_000_000_000
+FIRST_UNIQUE_ID = 1_000_000_000
 _SPECIAL_TOKENS = 3
 
 
@@ -75,17 +75,19 @@ class Windows:
 
     def _read_texts(self, tokenizer: BatchTokenizer) -> None:
         """Tokenizes each text once, and each word once in all of them."""
-        texts: dict[Paragraph, int] = {}
-        of = [texts.setdefault(example.paragraph, len(texts)) for example in self.examples]
-        self._text, paragraphs = np.array(of, np.int64), list(texts)
-        self.words = [word for paragraph in paragraphs for word in paragraph.words]
+        # Questions about one text share its list of words.
+        texts = {id(example.doc_tokens): example.doc_tokens for example in self.examples}
+        numbers_of_texts = {key: number for number, key in enumerate(texts)}
+        of = [numbers_of_texts[id(example.doc_tokens)] for example in self.examples]
+        self._text = np.array(of, np.int64)
+        self.words = [word for words in texts.values() for word in words]
         known: dict[str, int] = {}
         numbers = np.array([known.setdefault(word, len(known)) for word in self.words], np.int64)
         found = tokenizer.encode(list(known)).take(numbers)
         self.token_ids, self.word_splits = found.ids, found.row_splits
         self.token_words = np.repeat(np.arange(len(self.words)), found.lengths)
         # Where the texts begin among the words, and among the tokens.
-        counts = [len(paragraph.words) for paragraph in paragraphs]
+        counts = list(map(len, texts.values()))
         self._text_words = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self._text_splits = self.word_splits[self._text_words]
 
@@ -108,7 +110,7 @@ class Windows:
         places = np.arange(self._max_seq_length)
         mask = places <= (offset + length)[:, None]
         return {
-            "unique_ids": _FIRST_UNIQUE_ID + rows,
+            "unique_ids": FIRST_UNIQUE_ID + rows,
             "input_ids": input_ids,
             "input_mask": mask.astype(np.int32),
             "segment_ids": (mask & (places >= offset[:, None])).astype(np.int32),

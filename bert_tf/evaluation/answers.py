@@ -7,8 +7,9 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,7 @@ def decode(
     for first, last in _blocks(windows, size):
         for entries in _entries(windows, best, options.max_answer_length, first, last, size):
             null = nulls[len(found)] if nulls else None
-            found.append(_n_best(entries, null, texts, options.n_best_size))
+            found.append(n_best(entries, null, texts.of, options.n_best_size))
     return found
 
 
@@ -127,13 +128,13 @@ def _blocks(windows: Windows, size: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-# First and last token (of all texts), and their logits.
-_Entry = tuple[int, int, float, float]
+# First and last token (numbers of all texts' tokens here), and their logits.
+Entry = tuple[Any, Any, float, float]
 
 
 def _entries(
     windows: Windows, best: Best, longest: int, first: int, last: int, size: int
-) -> Iterator[Iterator[_Entry]]:
+) -> Iterator[Iterator[Entry]]:
     """For each question from `first` to `last` its pairs that count, the likeliest first."""
     begin, stop = np.searchsorted(windows.example, [first, last])
     # A question about a book has more windows than go together.
@@ -184,13 +185,20 @@ def _nulls(windows: Windows, best: Best) -> list[Answer]:
     return found
 
 
-def _n_best(
-    entries: Iterable[_Entry],
+def n_best(
+    entries: Iterable[Entry],
     null: Answer | None,
-    texts: "_Texts",
+    text_of: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """Walks from the likeliest entry on; of equal texts the likeliest counts."""
+    """The n-best list of a question; of equal texts the likeliest counts.
+
+    Args:
+        entries: first and last token with their logits, the likeliest pair first.
+        null: "no answer" for SQuAD 2.0; None for SQuAD 1.1.
+        text_of: the text from a first to a last token.
+        n_best_size: length of the list; it may have one more, "no answer".
+    """
     found: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in entries:
         if len(found) >= n_best_size:
@@ -199,7 +207,7 @@ def _n_best(
             found[""] = null
             if len(found) >= n_best_size:
                 break
-        text = texts.of(start, end)
+        text = text_of(start, end)
         if text not in found:
             found[text] = Answer(text, start_logit, end_logit)
     if null:

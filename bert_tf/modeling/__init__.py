@@ -10,6 +10,9 @@ from bert_tf.modeling.heads import (
     checkpoint_name,
 )
 from bert_tf.modeling.layers import create_initializer, gelu, get_activation
+from bert_tf.replaced import replaced
+
+globals().update(replaced("modeling"))
 
 __all__ = [
     "BertClassifier",

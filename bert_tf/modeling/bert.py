@@ -12,6 +12,7 @@ from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
 from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
 from bert_tf.modeling.rows import PaddedRows, TokenRows
+from bert_tf.replaced import replaced
 
 
 class ConfiguredModel(keras.Model):
@@ -36,6 +37,8 @@ class ConfiguredModel(keras.Model):
         blank_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
+        if "is_training" in kwargs or "input_ids" in kwargs:
+            replaced("modeling")["BertModel(config, is_training, ...)"]()
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self._encoder_config = copy.deepcopy(config)
@@ -113,6 +116,7 @@ class BertModel(ConfiguredModel):
     """
 
     padded_rows: type[PaddedRows] = PaddedRows
+    locals().update(replaced("BertModel"))
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Options of `extract_features.py`."""
 
 import dataclasses
+import os
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
@@ -31,18 +32,25 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         False, "Look words up by a matrix product, which is faster on a TPU."
     )
     output_format: str = option(
-        "jsonl",
+        "auto",
         "jsonl: the original's, an object a line; npz: arrays that numpy.load opens; tfrecord: a "
-        "tf.train.Example for each text.",
+        "tf.train.Example for each text. auto: npz or tfrecord if --output_file ends in .npz or "
+        ".tfrecord, else jsonl.",
         new=True,
-        choices=("jsonl", "npz", "tfrecord"),
+        choices=("auto", "jsonl", "npz", "tfrecord"),
     )
     pooling: str = option(
         "none",
         "none: a vector for each token; cls, mean, max: one for each text, that of [CLS], or over "
-        "all tokens.",
+        "all tokens; mean_max: mean and max, one after the other, in one vector of twice the size.",
         new=True,
-        choices=("none", "cls", "mean", "max"),
+        choices=("none", "cls", "mean", "max", "mean_max"),
+    )
+    pretokenized: bool = option(
+        False,
+        "The texts are tokens with spaces between them: each is only looked up, and cut into word "
+        "pieces if the vocabulary lacks it; nothing is lower-cased.",
+        new=True,
     )
     text_column: str | None = option(
         None, "Column with the text: its name in the first row, or its number from 1 on.", new=True
@@ -56,6 +64,14 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         new=True,
         choices=("auto", "yes", "no"),
     )
+
+    @property
+    def file_format(self) -> str:
+        """`output_format`; for `auto` the one that the name of `output_file` ends in."""
+        if self.output_format != "auto":
+            return self.output_format
+        ending = os.path.splitext(self.output_file or "")[1].lower().removeprefix(".")
+        return ending if ending in ("npz", "tfrecord") else "jsonl"
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
         """The layers as they are given.

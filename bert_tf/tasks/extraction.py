@@ -18,7 +18,8 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
-from bert_tf.data.texts import STDIN, Text, read_columns, read_lines
+from bert_tf.data.texts import STDIN, Text, read_columns, read_lines, shown
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.progress import bar, log
@@ -26,6 +27,7 @@ from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_files import FORMATS
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
+from bert_tf.token_ids import TokenIds
 
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28
@@ -51,6 +53,10 @@ def run(options: ExtractionOptions) -> None:
     file_names.require_writable(output_file)
     # What cannot be read is to be found before the work; of the standard input it cannot be.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
+    texts = _read(options)
+    first = next(texts, None)
+    if first is None:
+        raise UserError(f"{shown(input_file)} contains no text")
     extractor = Extractor(options, total)
     bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
@@ -59,16 +65,16 @@ def run(options: ExtractionOptions) -> None:
     together = max(together, options.batch_size)
     with (
         files.replacing(output_file) as temporary,
-        FORMATS[options.output_format](temporary, extractor.layers) as file,
-        bar(total, "texts") as shown,
+        FORMATS[options.file_format](temporary, extractor.layers) as file,
+        bar(total, "texts") as progress,
     ):
-        texts = enumerate(_read(options))
-        while part := list(itertools.islice(texts, together)):
+        numbered = enumerate(itertools.chain([first], texts))
+        while part := list(itertools.islice(numbered, together)):
             with training.explained_errors():
                 tokens, values = extractor.extract([text for _, text in part])
             for row, (index, _) in enumerate(part):
                 file.write(index, tokens[row] if tokens else None, values[row])
-            shown.update(len(part))
+            progress.update(len(part))
     log.info("Features of %d texts: %s", extractor.texts, output_file)
     if extractor.cut:
         log.warning(
@@ -106,7 +112,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
 
 
 def _outputs_fn(layers: list[int], pooling: str) -> Callable[[Any, Any], dict[str, Any]]:
-    """What is brought back: `values` float32 [B, S, L, H], or [B, L, H] where they are pooled."""
+    """The model's `values`, float32 [B, S, L, H]; pooled [B, L, H], or [B, L, 2H] for mean_max."""
 
     def outputs_fn(outputs: Any, batch: Any) -> dict[str, Any]:
         chosen = [outputs["all_encoder_layers"][layer] for layer in layers]
@@ -114,10 +120,11 @@ def _outputs_fn(layers: list[int], pooling: str) -> Callable[[Any, Any], dict[st
         mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None, None]
         if pooling == "cls":
             values = values[:, 0]
-        elif pooling == "mean":
-            values = tf.reduce_sum(values * mask, axis=1) / tf.reduce_sum(mask, axis=1)
-        elif pooling == "max":
-            values = tf.reduce_max(tf.where(mask > 0, values, values.dtype.min), axis=1)
+        elif pooling != "none":
+            mean = tf.reduce_sum(values * mask, axis=1) / tf.reduce_sum(mask, axis=1)
+            highest = tf.reduce_max(tf.where(mask > 0, values, values.dtype.min), axis=1)
+            pooled = {"mean": [mean], "max": [highest], "mean_max": [mean, highest]}
+            values = tf.concat(pooled[pooling], axis=-1)
         return {"values": values}
 
     return outputs_fn
@@ -165,6 +172,7 @@ class Extractor:
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
+        self._is_pretokenized = options.pretokenized
         self._is_pooled = options.pooling != "none"
 
         def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
@@ -210,10 +218,17 @@ class Extractor:
         pairs = zip(rows["input_ids"].tolist(), lengths.tolist(), strict=True)
         return [[names[number] for number in row[:length]] for row, length in pairs], values
 
+    def _encode(self, texts: list[str]) -> TokenIds:
+        if not self._is_pretokenized:
+            return self._tokenizer.encode(texts)
+        reference = self._tokenizer.reference
+        pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
+        return TokenIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
+
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
-        encode, size = self._tokenizer.encode, self._max_seq_length
-        a = encode([text.text_a for text in texts])
-        b = encode([text.text_b or "" for text in texts])
+        size = self._max_seq_length
+        a = self._encode([text.text_a for text in texts])
+        b = self._encode([text.text_b or "" for text in texts])
         is_pair = b.lengths > 0
         with self._lock:
             self.texts += len(texts)

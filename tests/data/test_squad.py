@@ -34,7 +34,7 @@ def test_examples_are_those_of_the_original(name, is_training, negative):
         actual = {
             "qas_id": ours.qas_id,
             "question_text": ours.question_text,
-            "doc_tokens": ours.paragraph.words,
+            "doc_tokens": ours.doc_tokens,
             "orig_answer_text": ours.orig_answer_text,
             "start_position": ours.start_position,
             "end_position": ours.end_position,

@@ -125,7 +125,7 @@ def test_texts_are_those_of_the_slow_way(text, lower, draw):
     end = draw.draw(st.integers(start, count - 1))
     pieces = tokenizer.convert_ids_to_tokens(windows.token_ids[start : end + 1].tolist())
     first, last = windows.token_words[start], windows.token_words[end]
-    words = " ".join(example.paragraph.words[first : last + 1])
+    words = " ".join(example.doc_tokens[first : last + 1])
     expected = get_final_text(join_pieces(pieces), words, lower)
     assert answers._Texts(windows, tokenizer).of(start, end) == expected
 

@@ -1,0 +1,109 @@
+"""What programs import from the original's `run_classifier.py`."""
+
+import csv
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf import files, tokenization
+from bert_tf.data import features as _features
+from bert_tf.data import glue
+from bert_tf.data.tsv import TsvRow, read_tsv
+from bert_tf.replaced import replaced
+
+globals().update(replaced("run_classifier"))
+
+InputExample, PaddingInputExample = _features.InputExample, _features.PaddingInputExample
+InputFeatures = _features.InputFeatures
+convert_single_example = _features.convert_single_example
+convert_examples_to_features = _features.convert_examples_to_features
+
+
+class DataProcessor:
+    """Base of the classes that read a data set."""
+
+    def get_labels(self, *data_dir: str) -> Any:
+        """A subclass defines this, and the three others as far as it has such examples."""
+        raise NotImplementedError
+
+    get_train_examples = get_dev_examples = get_test_examples = get_labels
+
+    @classmethod
+    def _read_tsv(cls, input_file: str, quotechar: str | None = None) -> list[list[str]]:
+        if quotechar is None:
+            return [row.cells for row in read_tsv(input_file)]
+        return list(csv.reader(files.read_lines(input_file), delimiter="\t", quotechar=quotechar))
+
+
+class ColaProcessor(DataProcessor):
+    """CoLA, and the base of the other data sets."""
+
+    _task = glue.TASKS["cola"]
+    # Of XNLI; a program may set another.
+    language = "zh"
+
+    def get_labels(self) -> list[str]:
+        """The labels in the order of their ids."""
+        return list(self._task.labels)
+
+    def _read(self, name: str, data_dir: str) -> list[InputExample]:
+        if name not in self._task.splits:
+            raise NotImplementedError(f"{self._task.name} has no {name} set")
+        split = self._task.splits[name]
+        path = os.path.join(data_dir, split.file.replace(".zh.", f".{self.language}."))
+        return self._create_examples(self._read_tsv(path), split.guid)
+
+    get_train_examples = functools.partialmethod(_read, "train")
+    get_dev_examples = functools.partialmethod(_read, "dev")
+    get_test_examples = functools.partialmethod(_read, "test")
+
+    def _create_examples(self, lines: Iterable[list[str]], set_type: str) -> list[InputExample]:
+        split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
+        only = split.only and (split.only[0], self.language)
+        split = dataclasses.replace(split, guid=set_type, only=only)
+        rows = itertools.starmap(TsvRow, enumerate(lines, 1))
+        return list(glue.examples(self._task, split, rows, split.file))
+
+
+class MnliProcessor(ColaProcessor):
+    """MNLI, matched."""
+
+    _task = glue.TASKS["mnli"]
+
+
+class MrpcProcessor(ColaProcessor):
+    """MRPC."""
+
+    _task = glue.TASKS["mrpc"]
+
+
+class XnliProcessor(ColaProcessor):
+    """XNLI in the language `language`."""
+
+    _task = glue.TASKS["xnli"]
+
+
+def file_based_convert_examples_to_features(
+    examples: Sequence[Any],
+    label_list: Sequence[Any],
+    max_seq_length: int,
+    tokenizer: tokenization.FullTokenizer,
+    output_file: str,
+) -> None:
+    """Writes the features of examples to a TFRecord file."""
+    from bert_tf.data.records import Feature, sequence_features, write_records
+
+    def rows() -> Iterable[dict[str, np.ndarray]]:
+        for index, example in enumerate(examples):
+            found = convert_single_example(index, example, label_list, max_seq_length, tokenizer)
+            row = {name: np.array([value]) for name, value in vars(found).items()}
+            row["label_ids"] = row.pop("label_id")
+            yield row
+
+    numbers = (Feature("label_ids"), Feature("is_real_example"))
+    write_records(output_file, (*sequence_features(max_seq_length), *numbers), rows())

@@ -1,0 +1,125 @@
+"""What programs import from the original's `run_squad.py`."""
+
+import collections
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+
+from bert_tf import files, tokenization
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data import squad
+from bert_tf.data.squad import SquadExample
+from bert_tf.data.squad_windows import Windows
+from bert_tf.evaluation import answers
+from bert_tf.evaluation.projection import get_final_text, join_pieces
+from bert_tf.replaced import replaced
+
+globals().update(replaced("run_squad"))
+
+# The flags that the functions below look at; a program may set them.
+FLAGS = SimpleNamespace(version_2_with_negative=False, null_score_diff_threshold=0.0)
+RawResult = collections.namedtuple("RawResult", "unique_id start_logits end_logits")
+InputFeatures = collections.namedtuple(
+    "InputFeatures",
+    "unique_id example_index doc_span_index tokens token_to_orig_map token_is_max_context "
+    "input_ids input_mask segment_ids start_position end_position is_impossible",
+    defaults=(None, None, None),
+)
+
+
+def read_squad_examples(input_file: str, is_training: bool) -> list[SquadExample]:
+    """Reads a file of SQuAD 1.1, or of 2.0 with `FLAGS.version_2_with_negative`."""
+    return squad.read_squad_examples(input_file, is_training, FLAGS.version_2_with_negative)
+
+
+def convert_examples_to_features(
+    examples: Sequence[SquadExample],
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    is_training: bool,
+    output_fn: Callable[[InputFeatures], object],
+) -> None:
+    """Calls `output_fn` with the features of each window, in their order."""
+    batch_tokenizer, count = BatchTokenizer(tokenizer), 0
+    for index, example in enumerate(examples):
+        windows = Windows([example], batch_tokenizer, max_seq_length, doc_stride, max_query_length)
+        columns = windows.inputs(0, len(windows))
+        columns["unique_id"] = columns.pop("unique_ids") + count
+        count += len(windows)
+        if is_training:
+            targets = windows.targets(0, len(windows))
+            columns["start_position"] = targets["start_positions"]
+            columns["end_position"] = targets["end_positions"]
+        for row in range(len(windows)):
+            values = {name: column[row].tolist() for name, column in columns.items()}
+            places = range(windows.offset[row], windows.offset[row] + windows.length[row])
+            words = windows.token_words[windows.start[row] :][: len(places)]
+            context = windows.has_most_context(np.array([row]), np.arange(len(places))[None])[0]
+            feature = InputFeatures(
+                example_index=index,
+                doc_span_index=row,
+                tokens=tokenizer.convert_ids_to_tokens(values["input_ids"][: places.stop + 1]),
+                token_to_orig_map=dict(zip(places, words.tolist(), strict=True)),
+                token_is_max_context=dict(zip(places, context.tolist(), strict=True)),
+                is_impossible=example.is_impossible,
+                **values,
+            )
+            output_fn(feature)
+
+
+def write_predictions(
+    all_examples: Sequence[SquadExample],
+    all_features: Sequence[InputFeatures],
+    all_results: Sequence[RawResult],
+    n_best_size: int,
+    max_answer_length: int,
+    do_lower_case: bool,
+    output_prediction_file: str,
+    output_nbest_file: str,
+    output_null_log_odds_file: str,
+) -> None:
+    """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null odds."""
+    from bert_tf.tasks.squad_predictions import Predictions
+
+    results = {result.unique_id: result for result in all_results}
+    windows = collections.defaultdict(list)
+    for feature in all_features:
+        windows[feature.example_index].append((feature, results[feature.unique_id]))
+    lists = []
+    for index, example in enumerate(all_examples):
+        found = [e for window in windows[index] for e in _entries(*window, n_best_size)]
+        entries = [entry for entry in found if 0 <= entry[1] - entry[0][1] < max_answer_length]
+        entries.sort(key=lambda entry: -(entry[2] + entry[3]))
+        null = None
+        if FLAGS.version_2_with_negative:
+            firsts = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
+            null = answers.Answer("", *min(firsts, key=sum, default=(0.0, 0.0)))
+        text_of = functools.partial(_text, example.doc_tokens, do_lower_case)
+        lists.append(answers.n_best(entries, null, text_of, n_best_size))
+    contents = Predictions(all_examples, lists, FLAGS.null_score_diff_threshold).contents()
+    paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
+    for path, content in zip(paths, contents.values(), strict=False):
+        files.write_text(path, content)
+
+
+def _entries(feature: InputFeatures, result: RawResult, size: int) -> Iterator[answers.Entry]:
+    """Pairs of ends that a window allows: ((window, first token), last token, their logits)."""
+    starts, ends = (
+        sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]
+        for logits in (result.start_logits, result.end_logits)
+    )
+    for start, end in itertools.product(starts, ends):
+        if feature.token_is_max_context.get(start) and end in feature.token_to_orig_map:
+            yield (feature, start), end, result.start_logits[start], result.end_logits[end]
+
+
+def _text(words: list[str], do_lower_case: bool, start: tuple[InputFeatures, int], end: int) -> str:
+    feature, first = start
+    span = slice(feature.token_to_orig_map[first], feature.token_to_orig_map[end] + 1)
+    pieces = join_pieces(feature.tokens[first : end + 1])
+    return get_final_text(pieces, " ".join(words[span]), do_lower_case)
