@@ -40,7 +40,7 @@ def convert(
     for index, example in enumerate(examples):
         query = tokenizer.tokenize(example.question_text)[:max_query_length]
         tokens, origins = [], []
-        for number, word in enumerate(example.paragraph.words):
+        for number, word in enumerate(example.doc_tokens):
             for piece in tokenizer.tokenize(word):
                 tokens.append(piece)
                 origins.append(number)
@@ -119,7 +119,7 @@ def decode(
             feature = features[number]
             pieces = " ".join(feature.tokens[start : end + 1])
             predicted = " ".join(pieces.replace(" ##", "").replace("##", "").split())
-            words = example.paragraph.words[feature.words[start] : feature.words[end] + 1]
+            words = example.doc_tokens[feature.words[start] : feature.words[end] + 1]
             text = _project(predicted, " ".join(words), do_lower_case)
             entries.setdefault(text, (start_logit, end_logit))
         found = list(entries.items()) or [("empty", (0.0, 0.0))]

@@ -21,6 +21,16 @@ def test_lists_patterns_and_folders(tmp_path):
     assert file_names.expand(" ,") == []
 
 
+def test_a_pattern_leaves_out_what_describes_other_files(tmp_path):
+    for name in ("a.tfrecord", "a.tfrecord.json", "b.tfrecord.tmp", "_SUCCESS"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "c.tfrecord.parts").mkdir()
+    place = str(tmp_path)
+    assert file_names.expand(f"{place}/*") == [f"{place}/a.tfrecord"]
+    for named in (f"{place}/a.tfrecord.json", f"{place}/*.json"):
+        assert file_names.expand(named) == [f"{place}/a.tfrecord.json"]
+
+
 def test_nothing_is_found(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):

@@ -245,11 +245,11 @@ class Squad(Task):
     def examples_of(self, inputs: Sequence[Any]) -> Questions:
         """Tuples of a question and a text."""
         require_texts(inputs, [2], "a tuple: question, text")
-        texts: dict[str, Paragraph] = {}
+        texts: dict[str, list[str]] = {}
         examples = []
         for number, (question, text) in enumerate(inputs):
             if text not in texts:
-                texts[text] = Paragraph.of(text)
+                texts[text] = Paragraph.of(text).words
             examples.append(SquadExample(str(number), question, texts[text]))
         return Questions(self._windows(examples))
 

@@ -93,7 +93,7 @@ class Letters:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))
 def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_stride):
     examples = [
-        SquadExample(str(n), "q", Paragraph.of("x" * size)) for n, size in enumerate(lengths)
+        SquadExample(str(n), "q", Paragraph.of("x" * size).words) for n, size in enumerate(lengths)
     ]
     windows = Windows(examples, Letters(), max_seq_length, doc_stride, 4)
     context = most_context(windows)
@@ -117,7 +117,8 @@ def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_
 
 def test_texts_without_tokens_have_no_window():
     examples = [
-        SquadExample(str(n), "q", Paragraph.of(text)) for n, text in enumerate(["", "ab", " "])
+        SquadExample(str(n), "q", Paragraph.of(text).words)
+        for n, text in enumerate(["", "ab", " "])
     ]
     windows = Windows(examples, Letters(), 10, 4, 4)
     assert windows.example.tolist() == [1]

@@ -116,7 +116,7 @@ TEXTS = st.text(
 def test_texts_are_those_of_the_slow_way(text, lower, draw):
     """Whole words need no projection; all others go through it."""
     tokenizer = Vocabulary(lower)
-    example = SquadExample("1", "a", Paragraph.of(text))
+    example = SquadExample("1", "a", Paragraph.of(text).words)
     windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
     count = len(windows.token_ids)
     if not count:
@@ -145,8 +145,8 @@ def test_answers_in_other_writings():
 def test_no_window_and_no_possible_answer(negative):
     tokenizer = Vocabulary(True)
     examples = [
-        SquadExample("1", "a", Paragraph.of("")),
-        SquadExample("2", "a", Paragraph.of("b c")),
+        SquadExample("1", "a", Paragraph.of("").words),
+        SquadExample("2", "a", Paragraph.of("b c").words),
     ]
     options = AnswerOptions(2, 30, negative)
     nothing = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
@@ -190,7 +190,7 @@ def test_lists_are_those_of_plain_loops(draw):
     """In blocks of any size."""
     tokenizer = Vocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
-    examples = [SquadExample(str(n), "a", Paragraph.of(text)) for n, text in enumerate(texts)]
+    examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
     windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
     features = list(plain_squad.convert(examples, tokenizer, *lengths))

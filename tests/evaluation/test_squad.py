@@ -11,7 +11,7 @@ from bert_tf.evaluation import squad
 
 
 def example(name, *answers):
-    return SquadExample(name, "q", Paragraph.of("x"), answers=answers)
+    return SquadExample(name, "q", Paragraph.of("x").words, answers=answers)
 
 
 def test_what_does_not_count():

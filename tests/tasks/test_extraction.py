@@ -95,11 +95,12 @@ def test_lines_of_json(tiny, folder):
             assert all(value == round(value, 6) for layer in layers for value in layer["values"])
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_max"])
 def test_one_vector_for_a_text(tiny, folder, pooling):
     path = run(tiny, folder, pooling=pooling)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     pool = {"cls": lambda v: v[0], "mean": lambda v: v.mean(0), "max": lambda v: v.max(0)}
+    pool["mean_max"] = lambda v: np.concatenate([v.mean(0), v.max(0)])
     for line, (_, values) in zip(lines, expected(tiny, -1), strict=True):
         assert list(line) == ["linex_index", "layers"]
         (layer,) = line["layers"]
@@ -284,6 +285,43 @@ def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
         run(tiny, folder, **changes)
     assert (folder / "out").read_text() == "old"
     assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
+
+
+@pytest.mark.parametrize("output_format", ["auto", "npz", "tfrecord"])
+@pytest.mark.parametrize("source", ["in.txt", "<stdin>"])
+def test_no_text(tiny, folder, monkeypatch, output_format, source):
+    (folder / "in.txt").write_text("")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    given = str(folder / "in.txt") if source == "in.txt" else "-"
+    with pytest.raises(UserError, match=f"{source} contains no text"):
+        # The checkpoint is not looked at before.
+        run(tiny, folder, input_file=given, output_format=output_format, init_checkpoint="none")
+    assert [path.name for path in folder.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [("x.npz", b"PK"), ("x.TFRECORD", b""), ("x.jsonl", b'{"linex_index'), ("x", b'{"linex_index')],
+)
+def test_the_name_of_the_output_says_its_format(tiny, folder, name, begin):
+    run(tiny, folder, output_file=str(folder / name), pooling="cls")
+    assert (folder / name).read_bytes().startswith(begin)
+    if name == "x.TFRECORD":
+        assert sum(1 for _ in tf.data.TFRecordDataset(str(folder / name))) == len(LINES)
+    run(tiny, folder, output_file=str(folder / name), pooling="cls", output_format="jsonl")
+    assert (folder / name).read_bytes().startswith(b'{"linex_index')
+
+
+def test_texts_that_are_tokens(tiny, folder):
+    lines = ["good [MASK] film.", "Good a ||| b c"]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    path = run(tiny, folder, pretokenized=True)
+    found = [json.loads(line)["features"] for line in path.read_text().splitlines()]
+    # Nothing is lower-cased, and punctuation is not split off.
+    assert [[feature["token"] for feature in features] for features in found] == [
+        ["[CLS]", "good", "[MASK]", "[UNK]", "[SEP]"],
+        ["[CLS]", "[UNK]", "a", "[SEP]", "b", "c", "[SEP]"],
+    ]
 
 
 def test_input_that_would_be_written_over(tiny, folder):
