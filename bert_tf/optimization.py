@@ -257,9 +257,7 @@ def create_optimizer(
         num_warmup_steps: length of the warm-up; 0 for none.
         adam_bias_correction: see `AdamWeightDecay`; off in the original. LAMB always has it.
         optimizer: `adamw` or `lamb`.
-
-    Raises:
-        UserError: the arguments are the original's, which begin with `loss`.
+        **original: `loss` and the like, which the original had, raise a UserError.
     """
     if original or 0 < num_train_steps < 1:
         replaced("optimization")["create_optimizer(loss, ...)"]()

@@ -1,5 +1,1 @@
-"""What programs import from the scripts of the original release: a module for each script.
-
-Names, signatures and results are the original's. The scripts themselves give these names, too:
-`from run_classifier import MrpcProcessor`.
-"""
+"""What programs import from the original's scripts, with its names, signatures and results."""

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf import files, tokenization
 from bert_tf.data import features as _features
 from bert_tf.data import glue
-from bert_tf.data.tsv import TsvRow, read_tsv
+from bert_tf.data.tsv import TsvRow
 from bert_tf.replaced import replaced
 
 globals().update(replaced("run_classifier"))
@@ -35,8 +35,6 @@ class DataProcessor:
 
     @classmethod
     def _read_tsv(cls, input_file: str, quotechar: str | None = None) -> list[list[str]]:
-        if quotechar is None:
-            return [row.cells for row in read_tsv(input_file)]
         return list(csv.reader(files.read_lines(input_file), delimiter="\t", quotechar=quotechar))
 
 

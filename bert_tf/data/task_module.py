@@ -1,33 +1,9 @@
-'''A task in a Python file of the user, written as a `DataProcessor` of the original release.
+"""A task in a Python file of the user: a class with the methods of the original's `DataProcessor`.
 
-    """my_task.py"""
-
-    import json, os
-    from bert_tf.data.features import InputExample
-
-
-    class Reviews:
-        def get_train_examples(self, data_dir):
-            return self._read(os.path.join(data_dir, "reviews.json"))
-
-        def get_dev_examples(self, data_dir):
-            return self._read(os.path.join(data_dir, "reviews_dev.json"))
-
-        def get_labels(self):
-            return ["bad", "good"]
-
-        def _read(self, path):
-            with open(path, encoding="utf-8") as file:
-                reviews = json.load(file)
-            return [
-                InputExample(guid=str(n), text_a=review["text"], label=review["opinion"])
-                for n, review in enumerate(reviews)
-            ]
-
-`get_test_examples` gives texts to predict; a method is needed only where its texts are. No labels
-(None or an empty list) stand for numbers. `problem_type = "multilabel"` in the class says that the
-label of an example is a list of them.
-'''
+A method is needed only where its texts are: `get_train_examples`, `get_dev_examples`, and
+`get_test_examples` for texts to predict. `get_labels` gives texts, or None if labels are numbers.
+`problem_type = "multilabel"` in the class says that the label of an example is a list of labels.
+"""
 
 import contextlib
 import os

@@ -191,13 +191,9 @@ def n_best(
     text_of: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """The n-best list of a question; of equal texts the likeliest counts.
+    """The n-best list of entries, the likeliest first; of equal texts the likeliest counts.
 
-    Args:
-        entries: first and last token with their logits, the likeliest pair first.
-        null: "no answer" for SQuAD 2.0; None for SQuAD 1.1.
-        text_of: the text from a first to a last token.
-        n_best_size: length of the list; it may have one more, "no answer".
+    `null` is "no answer" of SQuAD 2.0; `text_of` gives the text from a first to a last token.
     """
     found: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in entries:

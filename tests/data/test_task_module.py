@@ -6,7 +6,6 @@ import textwrap
 
 import pytest
 
-from bert_tf.data import task_module
 from bert_tf.data.features import InputExample
 from bert_tf.data.task_module import load_task_module
 from bert_tf.errors import UserError
@@ -76,15 +75,6 @@ def test_a_task(write):
     assert made.describe("train") == f"get_train_examples() of {path}"
     with pytest.raises(UserError, match=r"my_task.py: class Mine has no get_dev_examples\(data_d"):
         made.read("eval")
-
-
-def test_the_example_of_the_docstring(tmp_path):
-    lines = task_module.__doc__.splitlines()
-    code = "\n".join(line[4:] for line in lines if line.startswith("    ") or not line)
-    (tmp_path / "my_task.py").write_text(code)
-    (tmp_path / "reviews.json").write_text('[{"text": "a", "opinion": "good"}]')
-    made = load_task_module(str(tmp_path / "my_task.py"), str(tmp_path))
-    assert made.read("train") == [InputExample("0", "a", None, "good")]
 
 
 def test_several_labels(write):
