@@ -5,13 +5,32 @@ Importing this package loads nothing else; the parts are imported where they are
 `bert_tf.optimization` (the optimizer), `bert_tf.tasks` (what the scripts run).
 """
 
-import importlib
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
+# Public names, and the module that each is in.
+_MODULES = {
+    "BertConfig": "bert_tf.config",
+    "BertModel": "bert_tf.modeling",
+    "FullTokenizer": "bert_tf.tokenization",
+    "Predictor": "bert_tf.predictor",
+}
+# Modules of the original, for programs that were written for it.
+_COMPAT = ("extract_features", "run_classifier", "run_squad")
 
-def __getattr__(name: str) -> object:
-    """`from bert_tf import run_classifier`, for programs that used the original's modules."""
-    if name in ("run_classifier", "run_squad", "extract_features"):
-        return importlib.import_module(f"bert_tf.compat.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name in _COMPAT:
+        return import_module(f"bert_tf.compat.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "BertModel":
+        # A .keras file may contain the optimizer, whose class must be registered, too.
+        import_module("bert_tf.optimization")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES, *_COMPAT])

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bert_tf import backend
 from bert_tf.data.masked_texts import require_mask
 from bert_tf.data.texts import Text
 from bert_tf.errors import UserError
@@ -18,13 +19,15 @@ from bert_tf.tasks import model_folder
 from bert_tf.tasks.extraction import Extractor
 from bert_tf.tasks.fine_tunings import MAKERS
 from bert_tf.tasks.masked_words import MaskedWords
-from bert_tf.tasks.prediction import TaskPredictor, require_texts
+from bert_tf.tasks.prediction import PairCheck, TaskPredictor, require_texts
 
 Answer = Callable[[Sequence[Any]], list[Any]]
 
 
 class Predictor:
     """A trained model, loaded once, that answers as often as it is asked; several threads may.
+
+    It works in the process that has loaded it, not in processes forked from that.
 
     What it takes and gives depends on the script whose work it does:
 
@@ -43,7 +46,8 @@ class Predictor:
         options: of the script.
 
     Raises:
-        UserError: files are missing or do not fit together.
+        UserError: files are missing or do not fit together, or TensorFlow cannot compute here (a
+            forked process, `strategy.scope()`, `tf.Graph`, `tf.function`).
     """
 
     def __init__(self, options: Any) -> None:
@@ -56,6 +60,7 @@ class Predictor:
             known = ", ".join(kind.__name__ for kind in makers)
             raise UserError(f"A Predictor takes one of {known}. Received: {options!r:.100}")
         options.check_model()
+        backend.require_runtime(starts=True)
         self._answer = makers[type(options)](options)
 
     @classmethod
@@ -89,11 +94,18 @@ class Predictor:
             A prediction for the input, or a list of them in the order of the inputs.
 
         Raises:
-            UserError: an input is of another kind than the task takes.
+            UserError: an input is of another kind than the task takes, or the process was forked.
         """
+        backend.require_runtime()
         if isinstance(inputs, list):
             return self._answer(inputs)
         return self._answer([inputs])[0]
+
+    def __reduce__(self) -> Any:
+        raise UserError(
+            "A Predictor cannot be pickled, and so not be sent to another process: send the name "
+            "of its folder, and load it there with Predictor.from_output_dir"
+        )
 
 
 def _masked_words(options: MaskedWordsOptions) -> Answer:
@@ -109,10 +121,11 @@ def _masked_words(options: MaskedWordsOptions) -> Answer:
 
 
 def _features(options: ExtractionOptions) -> Answer:
-    extractor = Extractor(options)
+    extractor, check_pairs = Extractor(options), PairCheck(has_pairs=None)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        check_pairs(inputs)
         return extractor.features(
             [Text(*given) if isinstance(given, tuple) else Text(given) for given in inputs]
         )

@@ -15,22 +15,26 @@ _NOT_NEEDED = ("jax", "matplotlib", "scipy", "sklearn")
 def import_tensorflow(for_script: bool = True) -> None:
     """Imports TensorFlow as the scripts need it.
 
-    Keras runs on TensorFlow, whatever the environment says, and reads no `keras.json`.
-    TensorFlow's own log is silenced, and oneDNN computes matrix products, unless the user has
-    set something else. By itself TensorFlow takes oneDNN on newer processors only; on one with
+    Keras runs on TensorFlow, whatever `KERAS_BACKEND` or a `keras.json` says, unless it has been
+    imported. TensorFlow's own log is silenced, and oneDNN computes matrix products, unless the user
+    has set something else. By itself TensorFlow takes oneDNN on newer processors only; on one with
     AVX2 a training step of BERT-base takes half as long again without it.
 
-    Where TensorFlow has been imported, nothing is changed.
+    Where TensorFlow has been imported, nothing else is changed.
 
     Args:
-        for_script: hides what no script uses, and sets Keras' settings; a program may want them.
+        for_script: hides what no script uses, and ignores `keras.json`; a program may want them.
     """
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        # TensorFlow imports Keras and passes over a failure; what is left has read the old setting.
+        for name in [name for name in sys.modules if name.startswith("keras.")]:
+            del sys.modules[name]
     if "tensorflow" in sys.modules:
         # It has read its settings, and programs that this one starts are to have the same.
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if for_script:
-        os.environ["KERAS_BACKEND"] = "tensorflow"
         # A folder that cannot be: a keras.json in the user's home can change number types, and a
         # damaged one keeps TensorFlow itself from starting.
         os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")

@@ -31,6 +31,7 @@ ROWS = [
     ["config"],
     ["file_names"],
     ["files", "replaced"],
+    ["backend"],
     ["errors", "quiet"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
@@ -97,6 +98,7 @@ ALLOWED = {
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
     "quiet": {"tensorflow"},
+    "backend": {"keras"},
     # Inside of a function: an extra.
     "tasks/beam_units": {"apache_beam"},
     "tasks/vocabulary": {"tensorflow_text"},
@@ -121,7 +123,7 @@ def _imports(module):
 def test_imports_point_downwards(module):
     room = module.removesuffix(".py").split("/")[0]
     if room == "__init__":
-        assert list(_imports(module)) == ["importlib"]
+        assert set(_imports(module)) <= {"importlib.import_module", "typing.Any"}
     for name in _imports(module):
         parts = name.split(".")
         if parts[0] != "bert_tf":

@@ -6,6 +6,7 @@ names of the variables in it are the paths of the Keras variables (see `bert_tf.
 there is no table that maps one to the other.
 """
 
+import bert_tf.backend  # noqa: F401
 from bert_tf.checkpoint.folder import add_newest, latest, names_in, newest_readable, resolve
 from bert_tf.checkpoint.model import (
     Restored,

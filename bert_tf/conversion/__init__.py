@@ -1,5 +1,6 @@
 """Models in other formats, read and written: by one set of names, those of the original."""
 
+import bert_tf.backend  # noqa: F401
 from bert_tf.conversion.base import Source, temporary_folder
 from bert_tf.conversion.convert import Request, convert, lowers_by_vocabulary
 from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES

@@ -90,12 +90,15 @@ class GardenSource(Source):
         super().__init__(path, os.path.dirname(prefix) or ".")
         self._reader = tf.train.load_checkpoint(prefix)
         self._keys: dict[str, str] = {}
-        left = []
+        left = set()
         for called, key in _variables(self._reader, path):
             name = self.original_name(called)
             if name is None:
-                left.append(called or key)
+                left.add(called or key)
             elif name in self._keys:
+                # Keras' export writes the variables of a functional model twice.
+                if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
+                    continue
                 raise UserError(
                     f"{path} has several encoders: {self._keys[name]} and {key} are both {called}"
                 )
@@ -115,7 +118,14 @@ class GardenSource(Source):
 
     def original_name(self, called: str) -> str | None:
         """The original's name of a variable; None for one that BERT does not have."""
-        return _original_name(called)
+        layer = _LAYER_NAME.search(called)
+        if layer and layer[2] in _LAYER:
+            return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
+        # Some versions put the name of the model before it.
+        for end, name in _OUTSIDE.items():
+            if called == end or called.endswith(f"/{end}"):
+                return name
+        return None
 
     def config(self) -> BertConfig | None:
         """The configuration beside it, or else what its shapes say, which in the Garden is all."""
@@ -179,18 +189,6 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
             key = attribute.checkpoint_key
             if key in stored and not _OPTIMIZER.search(key) and not _COUNTERS.match(key):
                 yield attribute.full_name, key
-
-
-def _original_name(called: str) -> str | None:
-    """The original's name of a variable; None for one that BERT does not have."""
-    layer = _LAYER_NAME.search(called)
-    if layer and layer[2] in _LAYER:
-        return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
-    # Some versions put the name of the model before it.
-    for end, name in _OUTSIDE.items():
-        if called == end or called.endswith(f"/{end}"):
-            return name
-    return None
 
 
 def _flat_shape(name: str, shape: list[int]) -> list[int]:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
+from bert_tf.backend import tf
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature, count_records, parse, require_files
 from bert_tf.errors import UserError

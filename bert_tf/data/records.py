@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.backend import tf
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 

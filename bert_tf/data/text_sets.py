@@ -32,7 +32,7 @@ class TextSet(abc.ABC):
             Their examples to predict have the first label as a placeholder, as in the original;
             those of other sets have none.
         usual_figure: of an evaluation, without `eval_`; None for that of the problem type.
-        has_pairs: whether examples have two texts.
+        has_pairs: whether examples have two texts; None where that is not known.
         submission: name of the file with predictions that GLUE takes; None for other sets.
     """
 
@@ -41,7 +41,7 @@ class TextSet(abc.ABC):
     labels: Sequence[str] = ()
     is_published: bool = False
     usual_figure: str | None = None
-    has_pairs: bool = False
+    has_pairs: bool | None = None
     submission: str | None = None
 
     @abc.abstractmethod

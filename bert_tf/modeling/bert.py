@@ -27,7 +27,12 @@ class ConfiguredModel(keras.Model):
         recompute_layers: see `Encoder`.
         blank_encoder: the encoder starts from zeros, which is faster than from random values, for
             weights that are about to be loaded.
+
+    Attributes:
+        input_names: of the inputs that an exported model takes.
     """
+
+    input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
 
     def __init__(
         self,
@@ -77,6 +82,20 @@ class ConfiguredModel(keras.Model):
         dtype = keras.saving.deserialize_keras_object(config.pop("dtype"))
         bert_config = BertConfig.from_dict(config.pop("config"))
         return cls(bert_config, dtype=dtype, **config)
+
+    def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
+        """Keras' `Model.export`. Unless `input_signature` says otherwise, `input_names` are taken.
+
+        An output that is a list becomes several: `all_encoder_layers_0` and so on.
+        """
+        if kwargs.get("input_signature"):
+            super().export(filepath, *args, **kwargs)
+            return
+        inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in self.input_names}
+        outputs = self(inputs)
+        for name in [name for name, value in outputs.items() if isinstance(value, list)]:
+            outputs |= {f"{name}_{index}": one for index, one in enumerate(outputs.pop(name))}
+        keras.Model(inputs, outputs).export(filepath, *args, **kwargs)
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
         """One seed for each part of the model that drops out.

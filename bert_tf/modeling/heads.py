@@ -112,21 +112,17 @@ class _EncoderWithHead(ConfiguredModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
-        self.bert = BertModel(
-            self.config,
-            use_one_hot_embeddings,
-            recompute_layers,
-            blank_encoder,
-            dtype=self.dtype_policy,
-        )
+        args = (use_one_hot_embeddings, recompute_layers, blank_encoder)
+        self.bert = BertModel(self.config, *args, dtype=self.dtype_policy)
         self.bert.pooler.trainable = self.trains_pooler
+        self._add_heads()
+        self.built = True
+
+    def _add_heads(self) -> None:
+        """Creates the heads and their variables."""
 
     @property
-    def _pooled_shape(self) -> tuple:
-        return (None, self.config.hidden_size)
-
-    @property
-    def _sequence_shape(self) -> tuple:
+    def _encoded_shape(self) -> tuple:
         return (None, None, self.config.hidden_size)
 
 
@@ -146,8 +142,7 @@ class _LabelModel(_EncoderWithHead):
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
-        self.head.build(self._pooled_shape)
-        self.built = True
+        self.head.build(self._encoded_shape)
 
     def get_config(self) -> dict[str, Any]:
         """What `__init__` takes, for saving."""
@@ -218,19 +213,10 @@ class BertSpanLabeler(_EncoderWithHead):
 
     trains_pooler = False
 
-    def __init__(
-        self,
-        config: BertConfig,
-        use_one_hot_embeddings: bool = False,
-        recompute_layers: bool = False,
-        blank_encoder: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
+    def _add_heads(self) -> None:
         self.head = LinearHead(2, name="squad", dtype=self.dtype_policy)
         with keras.name_scope("cls"):
-            self.head.build(self._sequence_shape)
-        self.built = True
+            self.head.build(self._encoded_shape)
 
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
@@ -252,23 +238,16 @@ class BertPretrainer(_EncoderWithHead):
         blank_encoder: see `BertModel`.
     """
 
-    def __init__(
-        self,
-        config: BertConfig,
-        use_one_hot_embeddings: bool = False,
-        recompute_layers: bool = False,
-        blank_encoder: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
+    input_names = (*ConfiguredModel.input_names, "masked_lm_positions")
+
+    def _add_heads(self) -> None:
         self.masked_lm = MaskedLMHead(self.config, dtype=self.dtype_policy)
         self.next_sentence = LinearHead(
-            2, config.initializer_range, name="seq_relationship", dtype=self.dtype_policy
+            2, self.config.initializer_range, name="seq_relationship", dtype=self.dtype_policy
         )
         with keras.name_scope("cls"):
-            self.masked_lm.build(self._sequence_shape)
-            self.next_sentence.build(self._pooled_shape)
-        self.built = True
+            self.masked_lm.build(self._encoded_shape)
+            self.next_sentence.build(self._encoded_shape)
 
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, training
+from bert_tf import backend, checkpoint, training
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE, Replicas, read_dataset
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature
@@ -44,10 +44,11 @@ class Engine:
             as many at once as there are cores: for many batches; a single one takes longer.
 
     Raises:
-        UserError: there are no such devices.
+        UserError: there are no such devices, or TensorFlow cannot compute here.
     """
 
     def __init__(self, options: Any, side_by_side: bool = False) -> None:
+        backend.require_runtime(starts=True)
         doubts = options.training_notes() if getattr(options, "do_train", False) else []
         for note in options.notes() + doubts:
             log.warning("%s", note)

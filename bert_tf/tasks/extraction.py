@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import file_names, files, training
+from bert_tf import backend, file_names, files, training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
@@ -205,6 +205,7 @@ class Extractor:
             The T tokens of each text, and float32 [T, L, H] for each; where features are pooled
             None, and [L, H].
         """
+        backend.require_runtime()
         rows = self._rows(texts)
         values: list[Any] = [None] * len(texts)
         lengths = rows["input_mask"].sum(axis=1)

@@ -1,5 +1,6 @@
 """A fine-tuned model that answers as often as it is asked: what `Predictor` is made of."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.base import Task
@@ -97,3 +99,31 @@ def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) 
         texts = given if isinstance(given, tuple) else (given,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
             raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")
+
+
+class PairCheck:
+    """Warns, once of each kind, of inputs that are not what the model was trained on.
+
+    Args:
+        has_pairs: whether it was trained on pairs; None where that is not known.
+    """
+
+    def __init__(self, has_pairs: bool | None) -> None:
+        self._warnings = {"joined": "contain ' ||| ', at which nothing is split here"}
+        if has_pairs:
+            self._warnings["single"] = "are single texts, and the model was trained on pairs"
+        elif has_pairs is not None:
+            self._warnings["pair"] = "are pairs, and the model was trained on single texts"
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Looks at texts and tuples of texts."""
+        for kind, count in Counter(map(_kind_of, inputs)).items():
+            if warning := self._warnings.pop(kind, None):
+                what = "%d of %d inputs %s: a pair is a tuple of two texts (this is said once)"
+                log.warning(what, count, len(inputs), warning)
+
+
+def _kind_of(given: Any) -> str:
+    texts = given if isinstance(given, tuple) else (given,)
+    joined = any(" ||| " in text for text in texts)
+    return "joined" if joined else "pair" if len(texts) == 2 else "single"

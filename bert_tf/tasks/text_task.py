@@ -24,10 +24,9 @@ from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import ClassifierOptions
-from bert_tf.progress import log
 from bert_tf.tasks import labels
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.prediction import require_texts
+from bert_tf.tasks.prediction import PairCheck, require_texts
 from bert_tf.tasks.results import result_path
 from bert_tf.tokenization import FullTokenizer
 
@@ -62,7 +61,7 @@ class TextTask(Task):
         self.in_windows = options.long_text == "windows"
         # Of the sets of a run; evaluations ask for theirs again and again.
         self._counted: list[tuple[Sequence[InputExample], np.ndarray]] = []
-        self._said_single = False
+        self._check_pairs = PairCheck(data.has_pairs)
         self._training: list[InputExample] = []
 
     @property
@@ -176,7 +175,7 @@ class TextTask(Task):
     @property
     def takes_pairs(self) -> bool:
         """Whether the set has pairs."""
-        return self.data.has_pairs
+        return bool(self.data.has_pairs)
 
     def write_predictions(
         self,
@@ -220,15 +219,7 @@ class TextTask(Task):
     def examples_of(self, inputs: Sequence[Any]) -> list[InputExample]:
         """Texts, or tuples of two."""
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
-        single = sum(not isinstance(given, tuple) for given in inputs)
-        if single and self.takes_pairs and not self._said_single:
-            self._said_single = True
-            log.warning(
-                "%d of %d inputs are single texts, and the model was trained on pairs: a pair is "
-                "a tuple of two texts (this is said once)",
-                single,
-                len(inputs),
-            )
+        self._check_pairs(inputs)
         # Which label makes no difference.
         label = next(iter(self.data.labels), "0") if self.data.is_published else None
         pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]

@@ -1,5 +1,6 @@
 """Training, evaluation and prediction on one device or many."""
 
+import bert_tf.backend  # noqa: F401
 from bert_tf.training.compiled_rows import compiled_rows
 from bert_tf.training.inference import make_inference_step, run_batches
 from bert_tf.training.loop import LoopOptions, Observer, explained_errors, train

@@ -5,8 +5,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.errors import UserError
-
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 _FIRST_SCALE = 2.0**15
@@ -21,15 +19,7 @@ def set_precision(precision: str = "float32") -> None:
 
     Args:
         precision: one of `PRECISIONS`.
-
-    Raises:
-        UserError: Keras was imported with another backend than TensorFlow.
     """
-    if keras.config.backend() != "tensorflow":
-        raise UserError(
-            "The training scripts run on Keras' TensorFlow backend, but Keras was started with "
-            f"{keras.config.backend()}: start with KERAS_BACKEND=tensorflow"
-        )
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")
 

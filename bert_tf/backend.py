@@ -1,0 +1,55 @@
+"""What a program must be like where TensorFlow computes, checked in one place.
+
+Importing this module makes TensorFlow the backend of Keras.
+"""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+from bert_tf.errors import UserError
+from bert_tf.quiet import import_tensorflow
+
+# The process in which TensorFlow has started its threads, which a fork does not copy.
+_started_in: int | None = None
+
+import_tensorflow(for_script=False)
+tf: Any = sys.modules["tensorflow"]
+if (_backend := import_module("keras").config.backend()) != "tensorflow":
+    raise UserError(
+        f"Keras runs on the backend {_backend} in this process, and this part of bert_tf needs "
+        "TensorFlow: set KERAS_BACKEND=tensorflow before Keras is imported"
+    )
+
+
+def require_runtime(starts: bool = False) -> None:
+    """Refuses to compute where TensorFlow would hang or fail.
+
+    Args:
+        starts: whether a model is about to be loaded or trained.
+
+    Raises:
+        UserError: the process was forked after a model was loaded, TensorFlow does not execute
+            eagerly, or what starts is inside of `strategy.scope()`.
+    """
+    global _started_in
+    if _started_in not in (None, os.getpid()):
+        raise UserError(
+            "This process was forked from one that had loaded a model, and TensorFlow does not "
+            "work in it: load models after the fork only, in each process, or start processes by "
+            'multiprocessing.get_context("spawn")'
+        )
+    if not tf.executing_eagerly():
+        graph = "tf.Graph or after tf.compat.v1.disable_eager_execution()"
+        where = "tf.function or Dataset.map" if tf.inside_function() else graph
+        raise UserError(
+            f"A model is loaded or called inside a {where}, but needs eager execution: use it in "
+            "plain Python code"
+        )
+    if starts and tf.distribute.has_strategy():
+        raise UserError(
+            "A model is loaded inside strategy.scope(), but chooses its devices itself: load it "
+            "outside, with distribution_strategy= for other devices"
+        )
+    _started_in = os.getpid() if starts else _started_in
