@@ -5,12 +5,11 @@ import os
 import subprocess
 import sys
 
-import keras
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf import cli, training
+from bert_tf import cli
 from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
@@ -235,12 +234,6 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
     assert "there is no folder a b" in line
     assert list(out.iterdir()) == []
-
-
-def test_another_backend_in_the_same_process_is_refused(monkeypatch):
-    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
-    with pytest.raises(UserError, match="Keras was started with jax"):
-        training.set_precision()
 
 
 def test_console_command_points_into_the_package():

@@ -175,6 +175,31 @@ def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
     )
 
 
+def test_pairs_for_a_model_of_single_texts(trained, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    folder = trained.folder / "mrpc"
+    predictor = Predictor.from_output_dir(folder, task_name="CoLA")
+    predictor(["film", ("film",)])
+    assert "inputs" not in caplog.text
+    for _ in range(2):
+        predictor(["film", ("film", "story"), ("film", "plot")])
+    assert caplog.text.count("2 of 3 inputs are pairs, and the model was trained on single te") == 1
+    caplog.clear()
+    # What a module was trained on is not known.
+    Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
+    assert "inputs" not in caplog.text
+
+
+@pytest.mark.parametrize("flags", [{}, {"script": "extract_features", "layers": "-1"}])
+def test_pairs_in_one_string(trained, flags, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    predictor = Predictor.from_output_dir(trained.folder / "mrpc", **flags)
+    for _ in range(2):
+        predictor([("film", "story"), "film ||| story"])
+    assert caplog.text.count("1 of 2 inputs contain ' ||| ', at which nothing is split") == 1
+    assert "single texts" not in caplog.text
+
+
 def test_threads_get_what_one_gets(classifier):
     rng = random.Random(3)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]

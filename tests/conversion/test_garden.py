@@ -7,6 +7,7 @@ weights; `outputs.npz` has what these computed.
 
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,6 +48,31 @@ def test_configuration_beside_it_is_compared(tmp_path, tiny):
     (tmp_path / "bert_config.json").write_text(other.to_json_string())
     with pytest.raises(UserError, match=r"num_attention_heads is 4 in .* and 2 in the weights"):
         find_source(str(tmp_path)).config()
+
+
+def test_a_functional_model_has_one_encoder(tiny, tmp_path):
+    """Keras' export writes its variables twice."""
+    encoder = BertModel(tiny.config)
+    ids = keras.Input((None,), dtype="int32", name="input_ids")
+    head = keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
+    keras.Model(ids, head).export(tmp_path / "once", verbose=False)
+    source = find_source(str(tmp_path / "once"))
+    expected = checkpoint.named_variables(encoder)
+    found = dict(source.read(expected))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], np.asarray(values), err_msg=name)
+    (note,) = source.notes
+    assert note.count("/kernel") == 1
+
+
+def test_two_encoders_are_refused(tiny, tmp_path):
+    two = tf.train.Checkpoint(
+        one=tf.Variable(tf.zeros([9, 4]), name="word_embeddings/embeddings"),
+        other=tf.Variable(tf.ones([9, 4]), name="word_embeddings/embeddings"),
+    )
+    two.write(str(tmp_path / "bert_model.ckpt"))
+    with pytest.raises(UserError, match="has several encoders"):
+        find_source(str(tmp_path))
 
 
 def test_optimizer_and_heads_are_left(tmp_path):

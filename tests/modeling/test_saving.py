@@ -7,8 +7,10 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.conversion import find_source
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -16,6 +18,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
+from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import config
 from tests.oracle import ROOT, golden
 
@@ -31,7 +34,7 @@ MODELS = {
 LOAD = """
 import json, sys
 import keras, numpy as np
-import bert_tf.modeling
+from bert_tf import BertModel
 model = keras.saving.load_model(sys.argv[1])
 ids = np.arange(24).reshape(2, 12)
 inputs = {"input_ids": ids, "masked_lm_positions": np.array([[1, 3], [2, 0]])}
@@ -57,6 +60,52 @@ def test_saved_model_is_the_same_in_a_fresh_process(name, tmp_path):
     for key in outputs.files:
         np.testing.assert_array_equal(outputs[key], np.asarray(expected[key]), err_msg=key)
     assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
+
+
+def test_a_compiled_model_is_loaded_in_a_fresh_process(tmp_path):
+    model = MODELS["classifier"]()
+    model.compile(optimizer=create_optimizer(1e-3, 10, 2))
+    model.save(tmp_path / "model.keras")
+    program = (
+        "import keras, sys; from bert_tf import BertModel\n"
+        "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
+    )
+    command = [sys.executable, "-c", program, tmp_path / "model.keras"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "AdamWeightDecay", done.stderr
+
+
+@pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])
+def test_an_exported_model_gives_the_same(name, tmp_path):
+    model = MODELS[name]()
+    model.export(tmp_path / "model", verbose=False)
+    inputs = {
+        "input_ids": np.arange(24, dtype=np.int32).reshape(2, 12),
+        "input_mask": np.array([[1] * 12, [1] * 7 + [0] * 5], np.int32),
+        "segment_ids": np.array([[0] * 6 + [1] * 6] * 2, np.int32),
+    }
+    if name == "pretrainer":
+        inputs["masked_lm_positions"] = np.array([[1, 3], [2, 0]], np.int32)
+    loaded = tf.saved_model.load(tmp_path / "model")
+    served, expected = loaded.serve(inputs), model(inputs)
+    for index, layer in enumerate(expected.pop("all_encoder_layers", [])):
+        expected[f"all_encoder_layers_{index}"] = layer
+    assert served.keys() == expected.keys()
+    for key, values in expected.items():
+        np.testing.assert_allclose(served[key], values, atol=1e-5, err_msg=key)
+    assert find_source(str(tmp_path / "model")).shapes().keys() == set(
+        checkpoint.named_variables(model)
+    )
+
+
+def test_a_signature_of_ones_own(tmp_path):
+    spec = keras.InputSpec(dtype="int32", shape=(None, 5), name="input_ids")
+    model = MODELS["classifier"]()
+    model.export(tmp_path / "model", verbose=False, input_signature=[{"input_ids": spec}])
+    inputs = {"input_ids": np.ones((1, 5), np.int32)}
+    loaded = tf.saved_model.load(tmp_path / "model")
+    expected = model(inputs)["logits"]
+    np.testing.assert_allclose(loaded.serve(inputs)["logits"], expected, atol=1e-5)
 
 
 def test_config_survives_saving(tmp_path):

@@ -1,0 +1,152 @@
+"""What a program must be like where TensorFlow computes: processes, graphs, scopes, backends."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.options import ExtractionOptions
+from bert_tf.predictor import Predictor
+from tests.oracle import ROOT
+
+_loaded = {}
+
+
+def _load():
+    return Predictor(_loaded["options"])
+
+
+def _ask():
+    return _loaded["predictor"]("good film")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def predictor(tiny):
+    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
+    flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
+    _loaded["options"] = ExtractionOptions(**flags)
+    _loaded["predictor"] = _load()
+    return _loaded["predictor"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("use", [_ask, _load])
+def test_a_forked_process_is_told_so(use):
+    """Without that it waits for ever."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        answer = pool.apply_async(use)
+        with pytest.raises(UserError, match=r"forked from .*after the fork only.*spawn"):
+            answer.get(timeout=60)
+    # This process is none the worse for it.
+    assert _ask().tokens == ["[CLS]", "good", "film", "[SEP]"]
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
+def test_a_predictor_is_not_sent_to_another_process(send, predictor):
+    with pytest.raises(UserError, match=r"cannot be pickled.*load it there with Predictor.from_ou"):
+        send(predictor)
+
+
+def _in_function(use):
+    tf.function(use, autograph=False)()
+
+
+def _in_graph(use):
+    with tf.Graph().as_default():
+        use()
+
+
+def _in_scope(use):
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        use()
+
+
+@pytest.mark.parametrize(
+    ("place", "use", "message"),
+    [
+        (_in_function, _ask, r"inside a tf\.function or Dataset\.map, but needs eager"),
+        (_in_function, _load, r"inside a tf\.function or Dataset\.map, but needs eager"),
+        (_in_graph, _ask, r"inside a tf\.Graph or after tf\.compat\.v1\.disable_eager_execution"),
+        (_in_graph, _load, r"inside a tf\.Graph or after tf\.compat\.v1\.disable_eager_execution"),
+        (
+            _in_scope,
+            _load,
+            r"loaded inside strategy\.scope\(\).*load it outside",
+        ),
+    ],
+)
+def test_the_place_is_named(place, use, message):
+    with pytest.raises(UserError, match=message):
+        place(use)
+
+
+def test_a_loaded_model_answers_inside_a_scope():
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        assert _ask().tokens[1] == "good"
+
+
+def _run(program, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+# As where JAX is not installed.
+_NO_JAX = "import sys; sys.modules['jax'] = None\n"
+_SAY = "\nimport keras; print(keras.config.backend())"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from bert_tf import Predictor",
+        "import tensorflow; from bert_tf import Predictor",
+        "import bert_tf.checkpoint",
+        "import bert_tf.training",
+        "import bert_tf.data.input_pipeline",
+    ],
+)
+def test_tensorflow_is_chosen_where_keras_is_not_imported_yet(program, tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    setting = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
+    found = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
+    assert found == ["tensorflow"]
+
+
+_ON_ANOTHER = """
+import importlib, keras
+keras.config.backend = lambda: "jax"
+from bert_tf import BertConfig, BertModel, FullTokenizer
+for name in ("predictor", "checkpoint", "training", "data.records", "tasks.classification"):
+    try:
+        importlib.import_module(f"bert_tf.{name}")
+    except ValueError as error:
+        print(type(error).__name__, "on the backend jax" in str(error), "KERAS_B" in str(error))
+"""
+
+
+def test_another_backend_that_runs_already_is_named():
+    """The model itself runs on it."""
+    assert _run(_ON_ANOTHER) == ["UserError", "True", "True"] * 5
+
+
+def test_names_of_the_package_are_imported_when_they_are_used():
+    program = (
+        "import sys, bert_tf\n"
+        "print({'keras', 'tensorflow', 'numpy'} & set(sys.modules))\n"
+        "print({'BertModel', 'Predictor', '__version__'} <= set(dir(bert_tf)))\n"
+        "print(hasattr(bert_tf, 'BertModels'))"
+    )
+    assert _run(program) == ["set()", "True", "False"]
