@@ -64,10 +64,14 @@ def require_writable(path: str) -> None:
     """
     if files.is_dir(path):
         raise UserError(f"{path} is a folder, in place of a file to write")
-    folder = os.path.dirname(path)
+    if files.is_stream(path):
+        if not os.access(path, os.W_OK):
+            raise UserError(f"Cannot write {path}: Permission denied")
+        return
+    folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")
-    probe = f"{path}.probe"
+    probe = files.temporary_name(path)
     try:
         files.write_text(probe, "")
     except UserError as error:

@@ -189,7 +189,7 @@ def describe_absence(path: str) -> str:
     wanted = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
-    names = list_dir(folder)
+    names = [name for name in list_dir(folder) if not name.startswith(".")]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     absent = "" if folder == wanted else f"there is no folder {wanted}; "
     return f"{absent}the folder {folder} has: {shown or 'nothing'}"
@@ -283,30 +283,47 @@ def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeErr
     )
 
 
+def resolved(path: str) -> str:
+    """Where a local path leads: absolute, without symbolic links."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
+def is_stream(path: str) -> bool:
+    """Whether `path` is a pipe, a device or the like."""
+    # That /dev/stdout is a pipe or a removed file is seen by where it leads: to no file.
+    target = resolved(path)
+    is_local = not is_remote(path) and os.path.exists(path)
+    return is_local and not (os.path.isfile(target) or os.path.isdir(target))
+
+
+def temporary_name(path: str) -> str:
+    """A name that nobody else gets, in the folder of the file that `path` is or links to."""
+    return f"{resolved(path)}.{uuid.uuid4().hex[:12]}.tmp"
+
+
 @contextlib.contextmanager
-def replacing(path: str, unique: bool = False) -> Iterator[str]:
+def replacing(path: str) -> Iterator[str]:
     """Gives a temporary name to write to; at the end the file takes the place of `path`.
 
     Nobody ever sees a half-written file under its final name, and when writing fails the old
-    file is still there.
-
-    Args:
-        path: the final name.
-        unique: give a name that nobody else gets, where several may write the same file at once.
-            Otherwise it is always the same: what a killed run left is overwritten, and does not
-            pile up.
+    file is still there. Of several writers the last one replaces all of the file. Symbolic links
+    are followed. A pipe or a device is given itself: it is written to directly.
 
     Raises:
         UserError: when the file cannot be written (no right to, disk full).
     """
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp" if unique else f"{path}.tmp"
+    if is_stream(path):
+        with explained("write", path):
+            yield path
+        return
+    temporary = temporary_name(path)
     try:
         with explained("write", path):
             yield temporary
             if is_remote(path):
                 _gfile().rename(temporary, path, overwrite=True)
             else:
-                os.replace(temporary, path)
+                os.replace(temporary, resolved(path))
     finally:
         # Where it may not be removed, the reason why it was not written says more.
         with contextlib.suppress(UserError):
@@ -355,4 +372,5 @@ def write_bytes(path: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             # Renamed before its content is on the disk, it would be empty after a power cut.
-            os.fsync(file.fileno())
+            if not is_stream(path):
+                os.fsync(file.fileno())

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.conversion.keras_files import WEIGHTS, WHOLE
 from bert_tf.errors import UserError
 
@@ -50,6 +50,8 @@ class Place:
 
     def __init__(self, output: str, to: str | None) -> None:
         self.output = output.rstrip("/") or output
+        if os.path.islink(self.output):
+            self.output = files.resolved(self.output)
         by_ending = _by_ending(self.output)
         if by_ending is None and to is None:
             raise UserError(
@@ -100,13 +102,14 @@ class Place:
         parent, base = os.path.split(self.output)
         # Always the same: what a killed conversion left is removed, and does not pile up.
         folder = os.path.join(parent, f".{base}.tmp")
-        files.remove_tree(folder)
-        files.make_dirs(folder)
-        try:
-            yield Target(folder, self._name)
-            self._put_in_place(folder, parent)
-        finally:
+        with locks.exclusive(locks.beside(self.output), f"--output={self.output}"):
             files.remove_tree(folder)
+            files.make_dirs(folder)
+            try:
+                yield Target(folder, self._name)
+                self._put_in_place(folder, parent)
+            finally:
+                files.remove_tree(folder)
 
     def _put_in_place(self, folder: str, parent: str) -> None:
         written = files.list_dir(folder)

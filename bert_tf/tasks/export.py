@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import keras
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.errors import UserError
 from bert_tf.options import ExportOptions, FineTuningOptions
 from bert_tf.progress import log
@@ -83,28 +83,30 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
     Raises:
         UserError: it cannot be written.
     """
-    number = max(_versions(export_dir), default=0) + 1
-    folder = os.path.join(export_dir, f"{number}.tmp")
-    files.make_dirs(export_dir)
-    files.remove_tree(folder)
-    try:
-        with tempfile.TemporaryDirectory() as temporary:
-            assets = {}
+    # Another run that exports waits, and writes the version after this one.
+    with locks.exclusive(os.path.join(export_dir, ".lock")):
+        number = max(_versions(export_dir), default=0) + 1
+        folder = os.path.join(export_dir, f"{number}.tmp")
+        files.make_dirs(export_dir)
+        files.remove_tree(folder)
+        try:
+            with tempfile.TemporaryDirectory() as temporary:
+                assets = {}
+                for name, text in known.items():
+                    path = os.path.join(temporary, name)
+                    files.write_text(path, text)
+                    if name.endswith(".txt"):
+                        assets[os.path.splitext(name)[0]] = path
+                yield folder, assets
+            extra = os.path.join(folder, _EXTRA_FOLDER)
+            files.make_dirs(extra)
             for name, text in known.items():
-                path = os.path.join(temporary, name)
-                files.write_text(path, text)
-                if name.endswith(".txt"):
-                    assets[os.path.splitext(name)[0]] = path
-            yield folder, assets
-        extra = os.path.join(folder, _EXTRA_FOLDER)
-        files.make_dirs(extra)
-        for name, text in known.items():
-            if not name.endswith(".txt"):
-                files.write_text(os.path.join(extra, name), text)
-        files.rename(folder, os.path.join(export_dir, str(number)))
-    finally:
-        with contextlib.suppress(UserError):
-            files.remove_tree(folder)
+                if not name.endswith(".txt"):
+                    files.write_text(os.path.join(extra, name), text)
+            files.rename(folder, os.path.join(export_dir, str(number)))
+        finally:
+            with contextlib.suppress(UserError):
+                files.remove_tree(folder)
 
 
 def log_version(export_dir: str) -> str:

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import files
+from bert_tf.errors import UserError
+
 # The original's.
 _DECIMALS = 6
 
@@ -88,6 +91,11 @@ class Arrays(FeatureFile):
 
     def __init__(self, path: str, layers: Sequence[int]) -> None:
         super().__init__(path, layers)
+        if files.is_stream(path):
+            raise UserError(
+                f"{path} is a pipe or a device, and an .npz cannot be written to one: pass the "
+                "name of a file, or --output_format=jsonl or tfrecord"
+            )
         self._values, self._tokens = (
             self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             for _ in range(2)

@@ -19,7 +19,7 @@ from bert_tf.tasks.engine import Engine, Trainer
 from bert_tf.tasks.export import export_task, require_text_input
 from bert_tf.tasks.record_cache import MANIFEST
 from bert_tf.tasks.repeated import RUNS, run_names, write_summary
-from bert_tf.tasks.results import Results, prepare_output_dir, require_writable
+from bert_tf.tasks.results import Results, prepare_output_dir, reserved
 from bert_tf.tasks.run_directory import check_resumed, describe_data
 from bert_tf.tasks.runner import Runner
 from bert_tf.tasks.start import restore_weights
@@ -48,9 +48,8 @@ def run(task: Task, options: FineTuningOptions) -> Results:
     best_figure(options.best_metric, task.best_metrics)
     if options.do_export:
         require_text_input(options)
-    with training.explained_errors(engine.devices.workers):
-        if engine.devices.is_chief:
-            require_writable(options.output_dir or "")
+    devices = engine.devices
+    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
         if options.num_runs == 1:
             return _run(task, options, engine, {}, options.output_dir or "")
         return _run_repeatedly(task, options, engine)

@@ -21,7 +21,7 @@ from bert_tf.tasks.agreement import require_same, require_same_options
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining_data import features
 from bert_tf.tasks.pretraining_records import check_records
-from bert_tf.tasks.results import Results, prepare_output_dir, require_writable, write_metrics
+from bert_tf.tasks.results import Results, prepare_output_dir, reserved, write_metrics
 from bert_tf.tasks.run_directory import check_resumed, describe_data
 from bert_tf.tasks.start import check_length, located, restore_weights
 
@@ -46,9 +46,8 @@ def run(options: PretrainingOptions) -> Results:
     paths = file_names.expand(options.input_file or "")
     # Before the records are looked at: workers must be connected before anything is computed.
     engine = Engine(options)
-    with training.explained_errors(engine.devices.workers):
-        if engine.devices.is_chief:
-            require_writable(options.output_dir or "")
+    devices = engine.devices
+    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
         check_records(
             paths,
             options.max_seq_length,

@@ -4,7 +4,7 @@ import functools
 import random
 from collections.abc import Iterator, Sequence
 
-from bert_tf import file_names
+from bert_tf import file_names, files, locks
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
@@ -25,7 +25,7 @@ from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks import sharded_data
 from bert_tf.tasks.beam_units import do_by_beam
-from bert_tf.tasks.pretraining_records import remove_description, write_description
+from bert_tf.tasks.pretraining_records import describing
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.
@@ -66,10 +66,12 @@ def run(options: PretrainingDataOptions) -> list[str]:
     # Here and now, so that one that is not there is known before the work begins.
     segmenter = load_segmenter(name) if name else None
     log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
-    for output in outputs:
-        # Or it would describe other records, should this end between them and their own.
-        remove_description(output)
     if options.in_shards:
+        if files.is_stream(outputs[0]):
+            raise UserError(
+                f"--output_file={outputs[0]} is not a file, and shards are kept beside it: leave "
+                "out --num_workers and --beam_runner, or write to a file"
+            )
         job = sharded_data.Job(
             options.vocab_file or "",
             options.do_lower_case,
@@ -80,13 +82,15 @@ def run(options: PretrainingDataOptions) -> list[str]:
             len(outputs),
             options.whole_word_segments or "",
         )
-        count = sharded_data.write_all(job, paths, outputs, _workers(options))
+        folder, workers = f"{outputs[0]}.parts", _workers(options)
+        with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
+            units = sharded_data.write_parts(job, paths, folder, workers)
+            with describing(outputs, options, tokenizer.vocab):
+                count = sharded_data.join(units, folder, outputs, workers)
         log.info("%s: %d examples", ", ".join(outputs), count)
     else:
         with without_cycle_search():
             _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
-    for output in outputs:
-        write_description(output, options, tokenizer.vocab)
     return outputs
 
 
@@ -123,10 +127,11 @@ def _write_as_the_original(
         )
     for instance in instances[:_SHOWN]:
         log.debug("%s", _describe(instance, tokenizer))
-    for number, output in enumerate(outputs):
-        part = instances[number :: len(outputs)]
-        count = write_records(output, features(recipe), _batches(part, recipe))
-        log.info("%s: %d examples", output, count)
+    with describing(outputs, options, tokenizer.vocab):
+        for number, output in enumerate(outputs):
+            part = instances[number :: len(outputs)]
+            count = write_records(output, features(recipe), _batches(part, recipe))
+            log.info("%s: %d examples", output, count)
 
 
 def features(recipe: Recipe) -> tuple[Feature, ...]:

@@ -1,13 +1,14 @@
 """What is known of records for pre-training, written beside them and checked before a training."""
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
@@ -17,10 +18,16 @@ from bert_tf.tokenization import load_vocab
 _LENGTHS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
 
-def write_description(
-    output: str, options: PretrainingDataOptions, vocab: Mapping[str, int]
-) -> None:
-    """Writes what a training has to know of the records, as JSON beside them."""
+@contextlib.contextmanager
+def describing(
+    outputs: Sequence[str], options: PretrainingDataOptions, vocab: Mapping[str, int]
+) -> Iterator[None]:
+    """Writes what a training has to know of records beside them, as JSON, when they are written.
+
+    Only one run at a time writes the same records, so that they are not described by another. What
+    goes to a pipe or a device is not described.
+    """
+    outputs = [output for output in outputs if not files.is_stream(output)]
     description = {
         "max_seq_length": options.max_seq_length,
         "max_predictions_per_seq": options.max_predictions_per_seq,
@@ -28,14 +35,18 @@ def write_description(
         "do_whole_word_mask": options.do_whole_word_mask,
         "vocab_size": max(vocab.values()) + 1,
         "vocab_sha256": _digest(vocab),
-        "bytes": files.size(output),
     }
-    files.write_text(f"{output}.json", json.dumps(description, indent=1) + "\n")
-
-
-def remove_description(output: str) -> None:
-    """Removes what `write_description` wrote, before there are other records."""
-    files.remove(f"{output}.json")
+    with contextlib.ExitStack() as held:
+        # In the same order everywhere, or two runs would wait for each other.
+        for lock in sorted(map(locks.beside, outputs)):
+            held.enter_context(locks.exclusive(lock))
+        # It would be that of other records if this run ended before it writes its own.
+        for path in {*outputs, *map(files.resolved, outputs)}:
+            files.remove(f"{path}.json")
+        yield
+        for output in outputs:
+            text = json.dumps({**description, "bytes": files.size(output)}, indent=1)
+            files.write_text(f"{output}.json", f"{text}\n")
 
 
 def _digest(vocab: Mapping[str, int]) -> str:

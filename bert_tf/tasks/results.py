@@ -4,10 +4,10 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import files, locks
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
 
@@ -52,6 +52,21 @@ def require_writable(output_dir: str) -> None:
         raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
 
 
+@contextlib.contextmanager
+def reserved(options: Any, is_chief: bool) -> Iterator[None]:
+    """Checks that `output_dir` can be written to; a training keeps other trainings out of it.
+
+    Raises:
+        UserError: it cannot, or another training uses it.
+    """
+    output_dir = options.output_dir or ""
+    if is_chief:
+        require_writable(output_dir)
+    lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")
+    with lock if is_chief and options.do_train else contextlib.nullcontext():
+        yield
+
+
 def prepare_output_dir(
     output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
 ) -> None:
@@ -66,10 +81,7 @@ def prepare_output_dir(
         UserError: it cannot, or something else has the name of a file or a folder.
     """
     require_writable(output_dir)
-    try:
-        files.make_dirs(output_dir)
-    except UserError as error:
-        raise UserError(f"{error}. Choose another --output_dir") from error
+    files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
         path = os.path.join(output_dir, name)
         if files.exists(path) and not files.is_dir(path):

@@ -76,24 +76,24 @@ class Job:
 Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
-def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], workers: Workers) -> int:
-    """Makes all records of a corpus.
+def write_parts(job: Job, paths: Sequence[str], folder: str, workers: Workers) -> list[Unit]:
+    """Makes all records of a corpus, in a folder that nobody else writes to meanwhile.
 
     Args:
         job: how.
         paths: text files.
-        outputs: TFRecord files, `job.outputs` of them.
+        folder: for the parts, see `join`.
         workers: `do_by_processes` or `do_by_beam`.
 
     Returns:
-        The number of examples.
+        The units that the parts belong to.
 
     Raises:
         UserError: a text is not right, there is none, or a file cannot be written. What is done is
             kept, and the same command goes on from there.
     """
     units = plan(paths, job.shard_bytes)
-    folder = prepare(job, units, outputs[0])
+    prepare(job, units, folder)
     waiting = [unit for unit in units if not is_done(unit, folder)]
     if len(waiting) < len(units):
         log.info("%d of %d units are done already", len(units) - len(waiting), len(units))
@@ -104,16 +104,11 @@ def write_all(job: Job, paths: Sequence[str], outputs: Sequence[str], workers: W
     with bar(total, "text", initial=done, unit="B") as shown:
         for unit in work:
             shown.update(unit.size)
-    return join(units, folder, outputs, workers)
+    return units
 
 
-def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
-    """Makes the folder of the parts; one of another command, text or version is emptied.
-
-    Returns:
-        Its path.
-    """
-    folder = f"{output}.parts"
+def prepare(job: Job, units: Sequence[Unit], folder: str) -> None:
+    """Makes the folder of the parts; one of another command, text or version is emptied."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
     described = {
         "format": _FORMAT,
@@ -131,7 +126,6 @@ def prepare(job: Job, units: Sequence[Unit], output: str) -> str:
         _discard(folder)
     files.make_dirs(folder)
     files.write_text(path, description + "\n")
-    return folder
 
 
 def _discard(folder: str) -> None:
@@ -184,7 +178,7 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
     count = single = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_cycle_search())
-        names = [stack.enter_context(files.replacing(part, unique=True)) for part in parts]
+        names = [stack.enter_context(files.replacing(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
             for documents, records in shards_of_unit(job, unit):

@@ -1,0 +1,124 @@
+"""Locks: one holder over processes and threads; none after a process is killed."""
+
+import errno
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bert_tf import locks
+from bert_tf.errors import UserError
+from tests.oracle import ROOT
+
+HOLD = (
+    "import sys; from bert_tf import locks\n"
+    "with locks.exclusive(sys.argv[1], '--output_dir=out'):\n"
+    "    print('locked', flush=True); sys.stdin.read()"
+)
+
+
+def hold(path) -> subprocess.Popen:
+    """Another process that holds the lock until its standard input ends."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def refused(path, pid=None):
+    holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
+    expected = re.escape(f"--output_dir=out is in use, {holder} writes to it: wait")
+    with (
+        pytest.raises(UserError, match=f"^{expected}.* pass another --output_dir$"),
+        locks.exclusive(str(path), "--output_dir=out"),
+    ):
+        pass
+
+
+def test_another_process_is_refused_until_the_first_has_ended(tmp_path):
+    path = tmp_path / "out" / ".lock"
+    process = hold(path)
+    refused(path, process.pid)
+    # Refused once more: to look at the lock did not release it.
+    refused(path, process.pid)
+    process.communicate("")
+    assert process.returncode == 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_process_that_was_killed_holds_nothing(tmp_path):
+    path = tmp_path / "out" / ".lock"
+    process = hold(path)
+    process.kill()
+    process.communicate()
+    assert str(process.pid) in path.read_text()
+    with locks.exclusive(str(path), "--output_dir=out"):
+        # Not read here: to close the file would release the lock.
+        second = subprocess.run(
+            [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert f"process {os.getpid()} on {socket.gethostname()} writes" in second.stderr
+        (tmp_path / "out" / "checkpoint").write_text("written meanwhile")
+    assert os.listdir(tmp_path / "out") == ["checkpoint"]
+
+
+def test_one_process_is_refused_what_it_holds_itself(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with locks.exclusive(str(tmp_path / ".lock")):
+        refused(tmp_path / ".lock")
+        refused(tmp_path / "link" / ".lock")
+    with locks.exclusive(str(tmp_path / ".lock")):
+        assert (tmp_path / ".lock").exists()
+
+
+def test_without_a_flag_a_lock_is_waited_for(tmp_path):
+    """Each adds 1 to what it has read; together they would lose some."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+
+    def count():
+        for _ in range(5):
+            with locks.exclusive(locks.beside(str(counter))):
+                counter.write_text(str(int(counter.read_text()) + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.read_text() == "20"
+    assert os.listdir(tmp_path) == ["counter"]
+
+
+def test_a_folder_that_was_there_stays(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with locks.exclusive(str(tmp_path / "empty" / "new" / "newer" / ".lock")):
+        pass
+    assert list(Path(tmp_path).rglob("*")) == [tmp_path / "empty"]
+
+
+def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    caplog.set_level(logging.INFO, "bert_tf")
+    with (
+        locks.exclusive("ram://out/.lock", "--output_dir=ram://out"),
+        locks.exclusive("ram://out/.lock", "--output_dir=ram://out"),
+    ):
+        pass
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    assert "--output_dir=ram://out: nothing is locked there" in caplog.text
+
+    def fails(*args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locks, "_lock", fails)
+    with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
+        assert "cannot be locked ([Errno" in caplog.text
