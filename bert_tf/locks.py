@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from bert_tf import files
 from bert_tf.errors import UserError
 
-_log = logging.getLogger("bert_tf")
+_logger = logging.getLogger(__name__)
 # Process and path: to the system all threads of a process are one holder. A forked child, which
 # inherits the set, holds nothing.
 _held: set[tuple[int, str]] = set()
@@ -47,7 +47,9 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """
     if files.is_remote(path):
         if flag:
-            _log.info("%s: nothing is locked there, so start no second run that writes to it", flag)
+            _logger.info(
+                "%s: nothing is locked there, so start no second run that writes to it", flag
+            )
         yield
         return
     path = files.resolved(path)
@@ -65,7 +67,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
                 f"another {flag.partition('=')[0]}"
             )
         if attempts == _ATTEMPTS:
-            _log.info("Waiting for %s, which holds %s", holder, path)
+            _logger.info("Waiting for %s, which holds %s", holder, path)
         time.sleep(0.05)
     try:
         yield
@@ -98,7 +100,9 @@ def _try(path: str) -> int | str:
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_mine = False
         except OSError as error:
-            _log.warning("%s: cannot be locked (%s). See that nobody else writes there", path, error)
+            _logger.warning(
+                "%s: cannot be locked (%s). See that nobody else writes there", path, error
+            )
             is_mine = True
         os.lseek(descriptor, 0, os.SEEK_SET)
         if not is_mine:

@@ -56,6 +56,15 @@ def test_a_place_to_write_to(tmp_path):
         file_names.require_writable(str(tmp_path / "missing" / "out.tfrecord"))
 
 
+def test_a_link_to_a_place_to_write_to(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "out.tfrecord")
+    with pytest.raises(UserError, match=r"link: there is no folder .*missing"):
+        file_names.require_writable(str(tmp_path / "link"))
+    (tmp_path / "missing").mkdir()
+    file_names.require_writable(str(tmp_path / "link"))
+    assert not list((tmp_path / "missing").iterdir())
+
+
 def test_nobody_writes_over_what_is_read(tmp_path):
     (tmp_path / "text").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "text")

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf import files
+from bert_tf import file_names, files
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -113,3 +113,78 @@ def test_standard_output(redirection, code, message):
     assert (done.returncode, done.stderr.strip()) == (code, message)
     expected = {"": "bytes" * 50_000, "| head -c 3": "byt"}
     assert done.stdout == expected.get(redirection, "")
+
+
+def test_of_two_writers_the_last_one_replaces_the_file(tmp_path):
+    path = str(tmp_path / "out.txt")
+    with files.replacing(path) as first, open(first, "w") as one:
+        one.write("first, ")
+        one.flush()
+        with files.replacing(path) as second, open(second, "w") as two:
+            two.write("second")
+        assert (tmp_path / "out.txt").read_text() == "second"
+        one.write("and longer")
+    assert (tmp_path / "out.txt").read_text() == "first, and longer"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_a_symbolic_link_is_followed(tmp_path):
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "out.txt", tmp_path / "link"
+    link.symlink_to(target)
+    for text in ("the target does not exist yet", "the target is replaced"):
+        files.write_text(str(link), text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert sorted(os.listdir(tmp_path) + os.listdir(target.parent)) == ["link", "out.txt", "store"]
+
+
+def _write_lines(path):
+    with files.replacing(path) as name, tf.io.gfile.GFile(name, "w") as file:
+        for _ in range(20_000):
+            file.write("a line\n")
+
+
+def _write_records(path):
+    with files.replacing(path) as name, tf.io.TFRecordWriter(name) as writer:
+        for _ in range(20_000):
+            writer.write(b"a record")
+
+
+WRITERS = {
+    "text": lambda path: files.write_text(path, "a line\n" * 20_000),
+    "lines": _write_lines,
+    "records": _write_records,
+    "concatenation": lambda path: files.concatenate([__file__, __file__], path),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_pipe_gets_what_a_file_gets(tmp_path, kind):
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    WRITERS[kind](str(file))
+    os.mkfifo(pipe)
+    copy = str(tmp_path / "copy")
+    with subprocess.Popen(["dd", f"if={pipe}", f"of={copy}", "status=none"]):
+        file_names.require_writable(str(pipe))
+        WRITERS[kind](str(pipe))
+    assert (tmp_path / "copy").read_bytes() == file.read_bytes()
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["copy", "file", "pipe"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")
+def test_devices_are_written_to(tmp_path):
+    for writer in WRITERS.values():
+        writer("/dev/null")
+    assert not os.path.isfile("/dev/null")
+    script = "from bert_tf import files; files.write_text('/dev/stdout', 'text')"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("text", "")
+    with open(tmp_path / "removed", "w+") as file:
+        os.remove(file.name)
+        subprocess.run(command, cwd=ROOT, stdout=file, check=True)
+        assert file.read() == "text"
+    assert os.listdir(tmp_path) == []

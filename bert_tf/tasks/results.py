@@ -34,34 +34,24 @@ class Results:
     files: list[str] = dataclasses.field(default_factory=list)
 
 
-def require_writable(output_dir: str) -> None:
-    """Sees, without making the folder, whether its rights would let it be written to.
+@contextlib.contextmanager
+def reserved(options: Any, is_chief: bool) -> Iterator[None]:
+    """Keeps other trainings out of `output_dir`; evaluations and predictions may go on beside one.
 
     Raises:
-        UserError: they would not.
+        UserError: another training uses it, or its rights would not let it be written to.
     """
+    output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
     while not os.path.exists(folder) and not files.is_remote(output_dir):
         folder = os.path.dirname(folder)
-    if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+    if is_chief and os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(
             f"--output_dir={output_dir} cannot be written to: {folder} is somebody else's, or "
             "read-only. Choose another one"
         )
-    if os.path.isfile(folder):
+    if is_chief and os.path.isfile(folder):
         raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
-
-
-@contextlib.contextmanager
-def reserved(options: Any, is_chief: bool) -> Iterator[None]:
-    """Checks that `output_dir` can be written to; a training keeps other trainings out of it.
-
-    Raises:
-        UserError: it cannot, or another training uses it.
-    """
-    output_dir = options.output_dir or ""
-    if is_chief:
-        require_writable(output_dir)
     lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")
     with lock if is_chief and options.do_train else contextlib.nullcontext():
         yield
@@ -80,7 +70,6 @@ def prepare_output_dir(
     Raises:
         UserError: it cannot, or something else has the name of a file or a folder.
     """
-    require_writable(output_dir)
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
         path = os.path.join(output_dir, name)

@@ -18,6 +18,7 @@ from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 from bert_tf.tasks import conversion
 from tests.conversion.conftest import values_of, write_model
+from tests.test_locks import hold
 
 
 @pytest.fixture
@@ -38,6 +39,20 @@ def _refused(source, tmp_path, message, **wanted):
             Request(**{"output": str(tmp_path / "out"), "to": "original", **wanted}),
         )
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_another_conversion_writes_the_output(there, tmp_path):
+    process = hold(tmp_path / ".out.lock")
+    _refused(there, tmp_path, f"out is in use, process {process.pid} on .* pass another --output")
+    process.communicate("")
+
+
+def test_an_output_that_is_a_link(there, tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
+    convert(find_source(str(there)), Request(output=str(tmp_path / "link.keras")))
+    assert (tmp_path / "link.keras").is_symlink()
+    assert (tmp_path / "store" / "model.keras").is_file()
 
 
 @pytest.mark.parametrize("kept", [0, 5, 300, -1])

@@ -17,6 +17,7 @@ from bert_tf.tasks import classification, results
 from tests.conftest import SIZES
 from tests.oracle import golden
 from tests.tasks.test_classification import options
+from tests.test_locks import hold
 
 
 def _fails(run_options, message):
@@ -336,6 +337,24 @@ def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
     _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is somebody else's")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("num_runs", [1, 2])
+def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
+    """What only evaluates may use it meanwhile; when the other was killed, trainings may, too."""
+    process = hold(tmp_path / "out" / ".lock")
+    training = options(tiny, tmp_path, do_train=True, num_train_epochs=1, num_runs=num_runs)
+    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on .* writes to it"):
+        classification.run(training)
+    assert os.listdir(tmp_path / "out") == [".lock"]
+    if num_runs == 1:
+        classification.run(options(tiny, tmp_path, do_eval=True))
+    process.kill()
+    process.communicate()
+    classification.run(training)
+    folder = tmp_path / "out" / ("run_2" if num_runs == 2 else "")
+    assert (folder / "checkpoint").exists()
+    assert not (tmp_path / "out" / ".lock").exists()
 
 
 def test_a_folder_that_cannot_be_made(tiny, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -322,6 +323,18 @@ def test_texts_that_are_tokens(tiny, folder):
         ["[CLS]", "good", "[MASK]", "[UNK]", "[SEP]"],
         ["[CLS]", "[UNK]", "a", "[SEP]", "b", "c", "[SEP]"],
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+def test_a_pipe_as_output(tiny, folder):
+    expected = run(tiny, folder).read_bytes()
+    os.mkfifo(folder / "pipe")
+    with subprocess.Popen(["cat", str(folder / "pipe")], stdout=subprocess.PIPE) as reader:
+        run(tiny, folder, output_file=str(folder / "pipe"))
+        assert reader.stdout.read() == expected
+    with pytest.raises(UserError, match=r"pipe is a pipe or a device, and an \.npz cannot"):
+        run(tiny, folder, output_file=str(folder / "pipe"), output_format="npz")
+    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out", "pipe"]
 
 
 def test_input_that_would_be_written_over(tiny, folder):

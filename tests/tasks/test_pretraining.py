@@ -13,6 +13,7 @@ from bert_tf.tasks import pretraining, pretraining_data
 from tests.tasks.test_classification import _stops_after
 from tests.tasks.test_pretraining_data import corpus  # noqa: F401
 from tests.tasks.test_pretraining_data import options as data_options
+from tests.test_locks import hold
 
 
 @pytest.fixture
@@ -211,6 +212,14 @@ def test_records_that_are_cut_off(tiny, records):
     (records / "a.tfr.json").unlink()  # As the original leaves it.
     with pytest.raises(UserError, match="file of records is damaged"):
         pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
+
+
+def test_another_training_uses_the_folder(tiny, records):
+    process = hold(f"{records}/out/.lock")
+    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on"):
+        pretraining.run(options(tiny, records, do_train=True))
+    process.communicate("")
+    assert process.returncode == 0
 
 
 def test_nothing_to_do(tiny, records):

@@ -4,7 +4,9 @@ import gzip
 import json
 import os
 import random
+import subprocess
 import sys
+import threading
 
 import pytest
 import tensorflow as tf
@@ -173,6 +175,58 @@ def test_shards_of_one_document_are_pointed_out(tiny, corpus, caplog, monkeypatc
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     sharded(tiny, corpus, "one", input_file=text)
     assert "1 shards have one document only" in caplog.text
+
+
+def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkeypatch):
+    """The second runs as far as it can between the first one's records and their description."""
+    write_records, threads = pretraining_data.write_records, []
+
+    def write_and_start_another(*args):
+        count = write_records(*args)
+        if not threads:
+            other = options(tiny, corpus, max_seq_length=16, max_predictions_per_seq=3)
+            threads.append(threading.Thread(target=pretraining_data.run, args=[other]))
+            threads[0].start()
+            threads[0].join(1)
+        return count
+
+    monkeypatch.setattr(pretraining_data, "write_records", write_and_start_another)
+    pretraining_data.run(options(tiny, corpus))
+    threads[0].join()
+    description = json.loads((corpus / "out.tfrecord.json").read_text())
+    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    assert description["max_seq_length"] == len(entries["input_ids"].int64_list.value) == 16
+    assert description["bytes"] == os.path.getsize(corpus / "out.tfrecord")
+    assert not [name for name in os.listdir(corpus) if "lock" in name or "tmp" in name]
+
+
+def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
+    expected = sharded(tiny, corpus, "expected")
+    write_unit, refused = sharded_data.write_unit, []
+
+    def start_another(*args):
+        with pytest.raises(UserError, match=r"out.tfrecord is in use, process \d+ on .* writes"):
+            pretraining_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
+        refused.append(args)
+        write_unit(*args)
+
+    monkeypatch.setattr(sharded_data, "write_unit", start_another)
+    assert sharded(tiny, corpus, "out") == expected
+    assert refused
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+def test_a_pipe_as_output(tiny, corpus):
+    pretraining_data.run(options(tiny, corpus))
+    pipe = corpus / "pipe"
+    os.mkfifo(pipe)
+    before = sorted(os.listdir(corpus))
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        pretraining_data.run(options(tiny, corpus, output_file=str(pipe)))
+        assert reader.stdout.read() == (corpus / "out.tfrecord").read_bytes()
+    with pytest.raises(UserError, match="pipe is not a file, and shards are kept beside it"):
+        pretraining_data.run(options(tiny, corpus, output_file=str(pipe), num_workers=1))
+    assert sorted(os.listdir(corpus)) == before
 
 
 def test_a_description_does_not_outlive_its_records(tiny, corpus, monkeypatch):
