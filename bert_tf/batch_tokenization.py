@@ -9,7 +9,9 @@ Where TensorFlow Text is not installed, all texts are.
 
 import functools
 import itertools
+import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,10 @@ from bert_tf.token_ids import TokenIds
 from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from bert_tf.word_table import WordTable
+
+_logger = logging.getLogger(__name__)
+# For the warning of unknown tokens.
+_SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
 
 # Characters and texts that are worked on together, but for a longer text: they fit into the caches.
 _TEXTS_TOGETHER = 4096
@@ -71,11 +77,13 @@ class BatchTokenizer:
     Attributes:
         texts: how many were turned into ids.
         handed_back: how many of them by the reference.
+        warned: files with many unknown tokens.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         self.reference = tokenizer
         self.texts = self.handed_back = 0
+        self.warned: set[str] = set()
         # Of counters, clock, compiled code and character table; word tables and the alphabet have
         # ways of their own.
         self._lock = threading.Lock()
@@ -111,6 +119,22 @@ class BatchTokenizer:
         return TokenIds.concatenate(
             [parts(texts, joined, with_spans) for texts, joined in _portions(strings)]
         )
+
+    def warn_of_unknown(self, name: str, examples: Sequence[Sequence[str]]) -> None:
+        """Warns once of a file where more than 5 % of the tokens are `[UNK]`, by a sample of its
+        examples, each of which is texts or words."""
+        sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
+        ids, reference = self.encode(sample).ids, self.reference
+        unknown = int((ids == reference.vocab.get(UNKNOWN)).sum())
+        if unknown < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * len(ids)) or name in self.warned:
+            return
+        self.warned.add(name)
+        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
+        words = Counter(word for text in sample for word in split(text) if cut(word) == [UNKNOWN])
+        named = ", ".join(f"{word:.30}" for word, _ in words.most_common(_WORDS_SHOWN))
+        share = f"{100 * unknown / len(ids):.1f} % of the tokens ({unknown} of {len(ids)})"
+        advice = "Check the vocabulary, --do_lower_case and the encoding of the file"
+        _logger.warning("%s: %s are [UNK], most often for %s. %s", name, share, named, advice)
 
     @functools.cached_property
     def _fast(self) -> Any:

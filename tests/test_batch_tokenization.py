@@ -2,6 +2,7 @@
 
 import builtins
 import itertools
+import logging
 import random
 import subprocess
 import sys
@@ -283,3 +284,25 @@ assert "tensorflow" not in sys.modules
 def test_importing_it_does_not_import_tensorflow():
     code = "import sys, bert_tf.batch_tokenization as b; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
+    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
+    known = [("the film", "the film")] * 30
+    # 5 of 104 tokens; and few tokens, all of them unknown.
+    tokenizer.warn_of_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
+    tokenizer.warn_of_unknown("b.txt", [("plot plot", "story")])
+    assert not caplog.records
+    texts = [*known, ("plot " * 7,), ("story plot",)]
+    for _ in range(2):
+        tokenizer.warn_of_unknown("c.txt", texts)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "c.txt: 7.0 % of the tokens (9 of 129) are [UNK], most often for plot, story. Check the "
+        "vocabulary, --do_lower_case and the encoding of the file"
+    )
+    # Of many texts a sample from all of them is looked at.
+    tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
+    assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text

@@ -1,6 +1,8 @@
 """BertModel: embeddings, encoder and pooler (shape letters: see `layers.py`)."""
 
 import copy
+import difflib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,22 +16,65 @@ from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
 from bert_tf.modeling.rows import PaddedRows, TokenRows
 from bert_tf.replaced import replaced
 
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# Their names, and those in other programs.
+_NAMES = {
+    **{name: name for name in _INPUTS},
+    **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
+    **dict.fromkeys(("attention_mask", "padding_mask", "mask"), "input_mask"),
+    **dict.fromkeys(("input_type_ids", "token_type_ids"), "segment_ids"),
+}
+_SIMILARITY = 0.85
+
+
+def check_inputs(inputs: Any, config: BertConfig) -> None:
+    """Checks names, shapes and, where there are values, ids; adds nothing to a graph.
+
+    Raises:
+        ValueError: they would change the results, or give an error deep inside.
+    """
+    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
+        received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+        raise ValueError(f'inputs must be a dict, {{"input_ids": ids, ...}}. Received: {received}')
+    for name in inputs.keys() - set(_INPUTS):
+        for similar in difflib.get_close_matches(str(name).lower(), _NAMES, 1, _SIMILARITY):
+            raise ValueError(f"The input {name!r} is called {_NAMES[similar]!r} here")
+    shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
+    for name, shape in zip(_INPUTS, shapes, strict=True):
+        if shape is None or getattr(shape, "rank", 2) is None:
+            continue
+        # Dimensions of symbolic tensors may be None or symbols.
+        pairs = zip(shape, shapes[0] or (), strict=False)
+        if len(shape) != 2 or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
+            expected = "[B, S]" if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
+            raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
+    for name, size in (("input_ids", config.vocab_size), ("segment_ids", config.type_vocab_size)):
+        for value in _extremes(inputs.get(name)):
+            if not 0 <= value < size:
+                raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {value}")
+
+
+def _extremes(ids: Any) -> tuple:
+    """The smallest and the largest value; nothing of a symbolic tensor."""
+    torch = sys.modules.get("torch")
+    if torch and torch.compiler.is_compiling():
+        return ()
+    try:
+        values = ops.convert_to_numpy(ids)
+        return values.min(initial=0), values.max(initial=0)
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return ()
+
 
 class ConfiguredModel(keras.Model):
     """A model whose every shape follows from a `BertConfig`.
 
     It has its variables from the moment it is made, so that a checkpoint can be loaded before
-    anything is computed, and the names of the variables do not depend on where it is used.
-
-    Args:
-        config: sizes and rates; copied.
-        use_one_hot_embeddings: see `BertEmbeddings`.
-        recompute_layers: see `Encoder`.
-        blank_encoder: the encoder starts from zeros, which is faster than from random values, for
-            weights that are about to be loaded.
+    anything is computed, and the names of the variables do not depend on where it is used. Its
+    arguments are those of `BertModel`.
 
     Attributes:
-        input_names: of the inputs that an exported model takes.
+        input_names: names of the inputs that an exported model takes.
     """
 
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
@@ -52,6 +97,11 @@ class ConfiguredModel(keras.Model):
         self.use_one_hot_embeddings = use_one_hot_embeddings
         self.recompute_layers = recompute_layers
         self.seed_generator = keras.random.SeedGenerator()
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Checks the inputs before Keras does anything with them, see `check_inputs`."""
+        check_inputs(inputs, self.config)
+        return super().__call__(inputs, *args, **kwargs)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Nothing is left to build when Keras loads a saved model."""
@@ -109,15 +159,6 @@ class ConfiguredModel(keras.Model):
         return [fold_in(ops.cast(seed, "int32"), index) for index in range(count)]
 
 
-# What other programs call the inputs. Left unnoticed, they would be as if not given.
-_OTHER_NAMES = {
-    "attention_mask": "input_mask",
-    "input_type_ids": "segment_ids",
-    "input_word_ids": "input_ids",
-    "token_type_ids": "segment_ids",
-}
-
-
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertModel(ConfiguredModel):
     """Bidirectional transformer encoder (Devlin et al. 2018, section 3).
@@ -127,7 +168,8 @@ class BertModel(ConfiguredModel):
         use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
         recompute_layers: in training, compute the inside of each layer a second time rather than
             keep it.
-        blank_encoder: start from zeros.
+        blank_encoder: start from zeros, which is faster than from random values, for weights that
+            are about to be loaded.
         name: scope of the variables.
 
     Attributes:
@@ -186,18 +228,7 @@ class BertModel(ConfiguredModel):
         Returns:
             `embedding_output` [B, S, H], `all_encoder_layers`, a list of [B, S, H] without the
             embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
-
-        Raises:
-            ValueError: `inputs` is no dict, or an input has the name that another program gives it.
         """
-        if not isinstance(inputs, Mapping):
-            raise ValueError(
-                'inputs must be a dict, {"input_ids": ids [B, S]} at least. Received: '
-                f"{type(inputs).__name__}"
-            )
-        for name in inputs:
-            if name in _OTHER_NAMES:
-                raise ValueError(f"The input {name!r} is called {_OTHER_NAMES[name]!r} here")
         input_ids = inputs["input_ids"]
         input_mask, segment_ids = inputs.get("input_mask"), inputs.get("segment_ids")
         if input_mask is None:

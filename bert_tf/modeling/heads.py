@@ -97,7 +97,7 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class _EncoderWithHead(ConfiguredModel):
-    """An encoder under `bert` that heads are put on."""
+    """An encoder under `bert` that `_build_heads` puts heads on."""
 
     # Where the loss does not reach the pooler, that has neither decay nor Adam slots, as in the
     # original.
@@ -164,12 +164,7 @@ class _LabelModel(_EncoderWithHead):
 class BertClassifier(_LabelModel):
     """A label for each row, from `pooled_output` (section 4.1 of the paper).
 
-    Args:
-        config: sizes and rates of the encoder.
-        num_labels: L.
-        use_one_hot_embeddings: see `BertModel`.
-        recompute_layers: see `BertModel`.
-        blank_encoder: see `BertModel`.
+    Takes the arguments of `BertModel`, and `num_labels` (L) after `config`.
     """
 
     def call(
@@ -183,12 +178,7 @@ class BertClassifier(_LabelModel):
 class BertTokenClassifier(_LabelModel):
     """A label for each token, from `sequence_output` (section 5.3 of the paper).
 
-    Args:
-        config: sizes and rates of the encoder.
-        num_labels: L.
-        use_one_hot_embeddings: see `BertModel`.
-        recompute_layers: see `BertModel`.
-        blank_encoder: see `BertModel`.
+    Takes the arguments of `BertModel`, and `num_labels` (L) after `config`.
     """
 
     trains_pooler = False
@@ -204,11 +194,7 @@ class BertTokenClassifier(_LabelModel):
 class BertSpanLabeler(_EncoderWithHead):
     """Start and end of an answer in the row (section 4.2 of the paper).
 
-    Args:
-        config: sizes and rates of the encoder.
-        use_one_hot_embeddings: see `BertModel`.
-        recompute_layers: see `BertModel`.
-        blank_encoder: see `BertModel`.
+    Takes the arguments of `BertModel`.
     """
 
     trains_pooler = False
@@ -231,11 +217,7 @@ class BertSpanLabeler(_EncoderWithHead):
 class BertPretrainer(_EncoderWithHead):
     """Masked words and next sentence, the two tasks of pre-training (section 3.1 of the paper).
 
-    Args:
-        config: sizes and rates of the encoder.
-        use_one_hot_embeddings: see `BertModel`.
-        recompute_layers: see `BertModel`.
-        blank_encoder: see `BertModel`.
+    Takes the arguments of `BertModel`.
     """
 
     input_names = (*ConfiguredModel.input_names, "masked_lm_positions")

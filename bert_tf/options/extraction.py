@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from bert_tf.errors import UserError
-from bert_tf.options.fields import check_required, check_values, option
+from bert_tf.options.fields import check_required, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
 
@@ -98,8 +98,8 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         return found
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone; not the case, as the original."""
-        check_values(self)
+        """Checks what concerns model and inputs alone."""
+        super().check_model()
         self.layer_indexes()
 
     def check(self) -> None:

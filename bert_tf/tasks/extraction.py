@@ -70,6 +70,9 @@ def run(options: ExtractionOptions) -> None:
     ):
         numbered = enumerate(itertools.chain([first], texts))
         while part := list(itertools.islice(numbered, together)):
+            if not extractor.texts:
+                strings = [[*filter(None, text)] for _, text in part]
+                extractor.tokenizer.warn_of_unknown(input_file, strings)
             with training.explained_errors():
                 tokens, values = extractor.extract([text for _, text in part])
             for row, (index, _) in enumerate(part):
@@ -153,6 +156,7 @@ class Extractor:
     Attributes:
         config: of the model.
         layers: indexes as they are given in the options.
+        tokenizer: of its vocabulary.
         texts: how many were worked on.
         cut: how many of them were too long.
 
@@ -170,7 +174,7 @@ class Extractor:
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.texts = self.cut = 0
         self._lock = threading.Lock()
-        self._tokenizer = BatchTokenizer(tokenizer)
+        self.tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
         self._is_pretokenized = options.pretokenized
         self._is_pooled = options.pooling != "none"
@@ -215,14 +219,14 @@ class Extractor:
                 values[row] = found if self._is_pooled else found[: lengths[row]].copy()
         if self._is_pooled:
             return None, values
-        names = self._tokenizer.reference.inv_vocab
+        names = self.tokenizer.reference.inv_vocab
         pairs = zip(rows["input_ids"].tolist(), lengths.tolist(), strict=True)
         return [[names[number] for number in row[:length]] for row, length in pairs], values
 
     def _encode(self, texts: list[str]) -> TokenIds:
         if not self._is_pretokenized:
-            return self._tokenizer.encode(texts)
-        reference = self._tokenizer.reference
+            return self.tokenizer.encode(texts)
+        reference = self.tokenizer.reference
         pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
         return TokenIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
 
@@ -234,5 +238,5 @@ class Extractor:
         with self._lock:
             self.texts += len(texts)
             self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
-        vocab = self._tokenizer.reference.vocab
+        vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])

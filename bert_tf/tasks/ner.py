@@ -85,6 +85,7 @@ class WordLabels(Task):
     def read_examples(self, split: str) -> Sentences:
         """The sentences of the split's file; there is at least one."""
         file = self._train if split == "train" and self._train else self._read_file(split)
+        self.tokenizer.warn_of_unknown(file.path, file.by_sentence(file.words))
         options = self.options
         windows = WordWindows(
             file.words,

@@ -1,6 +1,7 @@
 """From text files to records for pre-training: what `create_pretraining_data.py` runs."""
 
 import functools
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -26,6 +27,7 @@ from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks import sharded_data
 from bert_tf.tasks.beam_units import do_by_beam
 from bert_tf.tasks.pretraining_records import describing
+from bert_tf.tasks.vocabulary_checks import check_vocabulary
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.
@@ -53,6 +55,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
     for output in outputs:
         file_names.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    check_vocabulary(options.vocab_file or "", options.do_lower_case)
+    for path in paths:
+        lines = [[line] for line in itertools.islice(files.read_lines(path), 2000)]
+        BatchTokenizer(tokenizer).warn_of_unknown(path, lines)
     pieces = Pieces(tokenizer.vocab)
     recipe = Recipe(
         options.max_seq_length,

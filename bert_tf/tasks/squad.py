@@ -111,6 +111,8 @@ class Squad(Task):
                     "are computed by characters, too (--answer_scoring=words: by words only)",
                     path,
                 )
+        texts = [(e.question_text, *e.doc_tokens) for e in examples[:2000]]
+        self.tokenizer.warn_of_unknown(path, texts)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if split == "train" and not len(windows):

@@ -17,7 +17,8 @@ from bert_tf.progress import log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.module_check import require_same_outputs
 from bert_tf.tasks.repeated import run_names
-from bert_tf.tokenization import FullTokenizer, is_cased
+from bert_tf.tasks.vocabulary_checks import check_vocabulary
+from bert_tf.tokenization import FullTokenizer
 
 # Tokens that every input is made of.
 _NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
@@ -72,6 +73,15 @@ def _folders_of_runs(options: Any) -> list[str]:
     return [folder] if count == 1 else [os.path.join(folder, name) for name in run_names(count)]
 
 
+def _sources(options: Any) -> list[Source]:
+    """The checkpoints that weights are read from: the run's own, or else `init_checkpoint`."""
+    folders = _folders_of_runs(options)
+    paths = [*filter(None, map(checkpoint.latest, folders))]
+    if options.init_checkpoint and (not folders or len(paths) < len(folders)):
+        paths.append(options.init_checkpoint)
+    return [find_source(path) for path in paths]
+
+
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     """Holds `do_lower_case` against what a model says; for the original's names do that."""
     lower = source.do_lower_case
@@ -118,18 +128,14 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
             "together. Pass the vocab.txt that came with the model"
         )
-    if options.do_lower_case and is_cased(tokenizer.vocab):
-        log.warning(
-            "%s has many pieces with capitals, and texts are lower-cased, so that they are never "
-            "found: for a cased model pass --do_lower_case=false",
-            options.vocab_file,
-        )
     missing = [token for token in _NEEDED_TOKENS if token not in tokenizer.vocab]
     if missing:
         raise UserError(
             f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
             "BERT's, with one piece on each line"
         )
+    lower_case, sources = options.do_lower_case, _sources(options)
+    check_vocabulary(options.vocab_file or "", lower_case, config.vocab_size, sources)
     return config, tokenizer
 
 

@@ -111,6 +111,8 @@ class TextTask(Task):
             )
         self._training = examples if split == "train" else self._training
         check_split(self.data, split, examples, self._training)
+        texts = [(example.text_a, example.text_b or "") for example in examples]
+        self.tokenizer.warn_of_unknown(self.data.describe(split), texts)
         length, reference = self.options.max_seq_length, self.tokenizer.reference
         log_examples(examples, self.data.labels, length, reference)
         return examples

@@ -38,8 +38,8 @@ def run(options: VocabularyOptions) -> list[str]:
     """Learns a vocabulary and writes it.
 
     Returns:
-        Its tokens, in the order of their ids; exactly `vocab_size` of them, the last ones
-        `[unusedN]` where there were not enough pieces.
+        Its tokens, in the order of their ids; exactly `vocab_size` of them. Where there were not
+        enough pieces, the last ones are missing characters, and then `[unusedN]`.
 
     Raises:
         UserError: options or texts are not right, TensorFlow Text is missing, or the file cannot
@@ -61,6 +61,7 @@ def run(options: VocabularyOptions) -> list[str]:
     )
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
+    tokens += _missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
     unused = options.num_unused_tokens
     while len(tokens) < options.vocab_size:
         tokens.append(f"[unused{unused}]")
@@ -147,6 +148,14 @@ def learn(
     tokens = learner.learn_binary_search(words, lower, upper, params)
     # What is too much are the rarest pieces.
     return tokens[:vocab_size]
+
+
+def _missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
+    """Characters without a token, the most frequent first; inside of words they have `##`."""
+    found: Counter[str] = Counter()
+    for word, count in counts.items():
+        found.update({f"##{char}" if place else char: count for place, char in enumerate(word)})
+    return sorted(found.keys() - set(tokens), key=lambda token: (-found[token], token))
 
 
 def _learner() -> Any:

@@ -6,6 +6,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,65 @@ def test_attention_probabilities_only_when_asked_for():
 def test_names_of_other_programs_are_refused(name):
     with pytest.raises(ValueError, match=f"'{name}' is called"):
         _model()({"input_ids": np.ones((1, 3), "int32"), name: np.ones((1, 3), "int32")})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mask", "input_mask"),
+        ("input_id", "input_ids"),
+        ("imput_mask", "input_mask"),
+        ("segment_id", "segment_ids"),
+        ("token_type_id", "segment_ids"),
+        ("padding_mask", "input_mask"),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda: _model(), lambda: _classifier()])
+def test_names_that_resemble_an_input_are_refused(make, name, meant):
+    ids = np.ones((1, 3), "int32")
+    with pytest.raises(ValueError, match=rf"\A.*'{name}' is called '{meant}' here\Z"):
+        make()({"input_ids": ids, name: ids})
+
+
+@functools.cache
+def _classifier():
+    return BertClassifier(SMALL, 2)
+
+
+def test_other_names_are_ignored():
+    ids = np.ones((2, 3), "int32")
+    names = ["labels", "label_ids", "label_mask", "unique_ids", "is_real_example", "guid"]
+    plain = _model()({"input_ids": ids})["pooled_output"]
+    labelled = _model()({"input_ids": ids, **dict.fromkeys(names, ids)})["pooled_output"]
+    np.testing.assert_array_equal(np.asarray(plain), np.asarray(labelled))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_ids": np.array([[1, -1, 2]])}, "input_ids must be from 0 to 98. Received: -1"),
+        ({"input_ids": tf.constant([[1, 99, 2]])}, "input_ids must be from 0 to 98. Received: 99"),
+        ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be from 0 to 1. Received: 2"),
+        ({"input_ids": np.ones(3)}, r"input_ids must have the shape \[B, S\]. Received: \(3,\)"),
+        (
+            {"input_mask": np.ones((1, 2))},
+            r"input_mask must have the shape of input_ids, \(1, 3\). Received: \(1, 2\)",
+        ),
+        ({"segment_ids": np.ones((1, 3, 1))}, r"segment_ids must .* Received: \(1, 3, 1\)"),
+    ],
+)
+def test_inputs_that_make_no_sense_are_refused(changes, message):
+    with pytest.raises(ValueError, match=rf"\A{message}\Z"):
+        _model()({"input_ids": np.ones((1, 3), "int32"), **changes})
+
+
+def test_shapes_are_checked_while_a_function_is_traced_and_values_are_not():
+    encode = tf.function(lambda **inputs: _model()(inputs)["pooled_output"])
+    ids = tf.ones((1, 3), tf.int32)
+    with pytest.raises(ValueError, match="input_mask must have the shape of input_ids"):
+        encode(input_ids=ids, input_mask=tf.ones((1, 2), tf.int32))
+    graph = encode.get_concrete_function(input_ids=tf.TensorSpec((None, None), tf.int32)).graph
+    assert not {"Max", "Min", "Assert"} & {node.type for node in graph.get_operations()}
 
 
 def test_mixed_precision_gives_float32_logits():

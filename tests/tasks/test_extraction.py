@@ -373,3 +373,16 @@ def test_no_standard_input(tiny, folder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(UserError, match="There is no standard input: pass the name of a file"):
         run(tiny, folder, input_file="-")
+
+
+def test_unknown_words_are_reported_with_the_file(tiny, folder, said):
+    (folder / "in.txt").write_text("ภาษาไทย\n" * 6 + "the film\n", encoding="utf-8")
+    run(tiny, folder)
+    assert f"{folder / 'in.txt'}: 75.0 % of the tokens (6 of 8) are [UNK]" in said.text
+
+
+def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
+    path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
+    given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
+    with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
+        given.check()

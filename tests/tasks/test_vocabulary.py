@@ -76,3 +76,21 @@ def test_what_is_not_right(text):
     with pytest.raises(UserError, match="not one word"):
         vocabulary.run(options(text))
     assert not (text / "vocab.txt").exists()
+
+
+def test_missing_characters_take_the_places_that_are_left(text):
+    # Half of the room is for ideographs; most of the pieces that remain are not needed.
+    common = "".join(chr(0x4E00 + number) for number in range(60))
+    lines = ["walk walked"] * 5 + [common, common[:50], common[:40]]
+    (text / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    tokens = vocabulary.run(options(text, num_unused_tokens=0, vocab_size=70))
+    assert len(tokens) == len(set(tokens)) == 70
+    assert [token for token in tokens if token.startswith("[unused")] == []
+    # The most frequent are there, in any case.
+    assert set(common[:40]) <= set(tokens)
+    smaller = vocabulary.run(options(text, num_unused_tokens=0, vocab_size=40))
+    assert not any(token.startswith("[unused") for token in smaller)
+    # With more room than characters, places are left.
+    larger = vocabulary.run(options(text, num_unused_tokens=0, vocab_size=300))
+    assert set(common) <= set(larger)
+    assert larger[-1].startswith("[unused")
