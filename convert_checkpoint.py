@@ -3,7 +3,7 @@
 `python convert_checkpoint.py --help` lists the flags.
 """
 
-from bert_tf.cli import convert_checkpoint
+from bert_tf.scripts import convert_checkpoint
 
 if __name__ == "__main__":
     convert_checkpoint()

@@ -4,7 +4,7 @@ The command line of the original release: `python create_pretraining_data.py --h
 flags.
 """
 
-from bert_tf.cli import create_pretraining_data
+from bert_tf.scripts import create_pretraining_data
 
 if __name__ == "__main__":
     create_pretraining_data()

@@ -3,7 +3,7 @@
 New: `python export_model.py --help` lists the flags.
 """
 
-from bert_tf.cli import export_model
+from bert_tf.scripts import export_model
 
 if __name__ == "__main__":
     export_model()

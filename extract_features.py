@@ -3,7 +3,7 @@
 The command line of the original release: `python extract_features.py --helpfull` lists the flags.
 """
 
-from bert_tf.cli import extract_features
+from bert_tf.scripts import extract_features
 
 
 def __getattr__(name: str) -> object:

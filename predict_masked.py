@@ -3,7 +3,7 @@
 The original release has no such script: `python predict_masked.py --help` lists the flags.
 """
 
-from bert_tf.cli import predict_masked
+from bert_tf.scripts import predict_masked
 
 if __name__ == "__main__":
     predict_masked()

@@ -3,7 +3,7 @@
 The command line of the original release: `python run_classifier.py --helpfull` lists the flags.
 """
 
-from bert_tf.cli import run_classifier
+from bert_tf.scripts import run_classifier
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,7 @@ The command line of the original release: `python run_classifier_with_tfhub.py -
 the flags.
 """
 
-from bert_tf.cli import run_classifier_with_tfhub
+from bert_tf.scripts import run_classifier_with_tfhub
 
 if __name__ == "__main__":
     run_classifier_with_tfhub()

@@ -4,7 +4,7 @@ Section 5.3 of the paper; the original release has no such script: `python run_n
 lists the flags.
 """
 
-from bert_tf.cli import run_ner
+from bert_tf.scripts import run_ner
 
 if __name__ == "__main__":
     run_ner()

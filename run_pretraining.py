@@ -3,7 +3,7 @@
 The command line of the original release: `python run_pretraining.py --helpfull` lists the flags.
 """
 
-from bert_tf.cli import run_pretraining
+from bert_tf.scripts import run_pretraining
 
 if __name__ == "__main__":
     run_pretraining()

@@ -3,7 +3,7 @@
 The command line of the original release: `python run_squad.py --helpfull` lists the flags.
 """
 
-from bert_tf.cli import run_squad
+from bert_tf.scripts import run_squad
 
 
 def __getattr__(name: str) -> object:

@@ -65,17 +65,17 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "bert-run-classifier = bert_tf.cli:run_classifier",
-            "bert-run-classifier-with-tfhub = bert_tf.cli:run_classifier_with_tfhub",
-            "bert-convert-checkpoint = bert_tf.cli:convert_checkpoint",
-            "bert-create-pretraining-data = bert_tf.cli:create_pretraining_data",
-            "bert-create-vocab = bert_tf.cli:create_vocab",
-            "bert-export-model = bert_tf.cli:export_model",
-            "bert-extract-features = bert_tf.cli:extract_features",
-            "bert-predict-masked = bert_tf.cli:predict_masked",
-            "bert-run-ner = bert_tf.cli:run_ner",
-            "bert-run-pretraining = bert_tf.cli:run_pretraining",
-            "bert-run-squad = bert_tf.cli:run_squad",
+            "bert-run-classifier = bert_tf.scripts:run_classifier",
+            "bert-run-classifier-with-tfhub = bert_tf.scripts:run_classifier_with_tfhub",
+            "bert-convert-checkpoint = bert_tf.scripts:convert_checkpoint",
+            "bert-create-pretraining-data = bert_tf.scripts:create_pretraining_data",
+            "bert-create-vocab = bert_tf.scripts:create_vocab",
+            "bert-export-model = bert_tf.scripts:export_model",
+            "bert-extract-features = bert_tf.scripts:extract_features",
+            "bert-predict-masked = bert_tf.scripts:predict_masked",
+            "bert-run-ner = bert_tf.scripts:run_ner",
+            "bert-run-pretraining = bert_tf.scripts:run_pretraining",
+            "bert-run-squad = bert_tf.scripts:run_squad",
         ]
     },
     classifiers=[

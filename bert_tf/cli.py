@@ -1,168 +1,29 @@
 """The command line: flags from options, errors on one line, TensorFlow's noise kept away.
 
-The only module that imports `absl.flags`. Every script of the project calls one function of it.
+The only module that imports `absl.flags`. `bert_tf.scripts` calls it for every script.
 """
 
+import contextlib
 import dataclasses
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from absl import flags
 
 from bert_tf.errors import Terminated, UserError
-from bert_tf.options import (
-    ClassifierOptions,
-    ConversionOptions,
-    DeviceOptions,
-    ExportOptions,
-    ExtractionOptions,
-    HubClassifierOptions,
-    MaskedWordsOptions,
-    NerOptions,
-    PretrainingDataOptions,
-    PretrainingOptions,
-    SquadOptions,
-    VocabularyOptions,
-)
+from bert_tf.options import DeviceOptions
 from bert_tf.quiet import import_tensorflow
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
-
-
-def run_classifier() -> None:
-    """Fine-tunes, evaluates and predicts classes of texts and of pairs of texts."""
-
-    def run(options: ClassifierOptions) -> None:
-        from bert_tf.tasks import classification
-
-        classification.run(options)
-
-    main(ClassifierOptions, run, sys.argv, run_classifier.__doc__ or "")
-
-
-def run_classifier_with_tfhub() -> None:
-    """Fine-tunes an encoder in the form of TensorFlow Hub on texts and pairs of texts."""
-
-    def run(options: HubClassifierOptions) -> None:
-        from bert_tf.tasks import hub_classification
-
-        hub_classification.run(options)
-
-    main(HubClassifierOptions, run, sys.argv, run_classifier_with_tfhub.__doc__ or "")
-
-
-def run_squad() -> None:
-    """Fine-tunes on questions about texts, answers them, and scores the answers (SQuAD)."""
-
-    def run(options: SquadOptions) -> None:
-        from bert_tf.tasks import squad
-
-        squad.run(options)
-
-    main(SquadOptions, run, sys.argv, run_squad.__doc__ or "")
-
-
-def run_ner() -> None:
-    """Fine-tunes on words with labels, named entities say, and labels words (CoNLL files)."""
-
-    def run(options: NerOptions) -> None:
-        from bert_tf.tasks import ner
-
-        ner.run(options)
-
-    main(NerOptions, run, sys.argv, run_ner.__doc__ or "")
-
-
-def convert_checkpoint() -> None:
-    """Writes a model in another format: the original's, Hugging Face's, or Keras'."""
-
-    # Nothing here runs on a GPU.
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-    def run(options: ConversionOptions) -> None:
-        from bert_tf.tasks import conversion
-
-        conversion.run(options)
-
-    main(ConversionOptions, run, sys.argv, convert_checkpoint.__doc__ or "")
-
-
-def create_pretraining_data() -> None:
-    """Makes records for pre-training, with masked tokens and pairs of segments, from texts."""
-
-    # NumPy's matrix products are not needed; without their threads workers can be copies of this
-    # process (see `do_by_processes`).
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Nothing here runs on a GPU, and each worker would take the memory of all of it.
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-    def run(options: PretrainingDataOptions) -> None:
-        from bert_tf.tasks import pretraining_data
-
-        pretraining_data.run(options)
-
-    main(PretrainingDataOptions, run, sys.argv, create_pretraining_data.__doc__ or "")
-
-
-def create_vocab() -> None:
-    """Learns a WordPiece vocabulary from texts."""
-
-    def run(options: VocabularyOptions) -> None:
-        from bert_tf.tasks import vocabulary
-
-        vocabulary.run(options)
-
-    main(VocabularyOptions, run, sys.argv, create_vocab.__doc__ or "")
-
-
-def run_pretraining() -> None:
-    """Trains a model on masked words and next sentences, and evaluates it."""
-
-    def run(options: PretrainingOptions) -> None:
-        from bert_tf.tasks import pretraining
-
-        pretraining.run(options)
-
-    main(PretrainingOptions, run, sys.argv, run_pretraining.__doc__ or "")
-
-
-def extract_features() -> None:
-    """Writes what a trained encoder makes of texts: vectors of tokens, or of whole texts."""
-
-    def run(options: ExtractionOptions) -> None:
-        from bert_tf.tasks import extraction
-
-        extraction.run(options)
-
-    main(ExtractionOptions, run, sys.argv, extract_features.__doc__ or "")
-
-
-def export_model() -> None:
-    """Writes a trained model as a SavedModel, for TensorFlow Serving and other programs."""
-
-    def run(options: ExportOptions) -> None:
-        from bert_tf.tasks import export_model
-
-        export_model.run(options)
-
-    main(ExportOptions, run, sys.argv, export_model.__doc__ or "")
-
-
-def predict_masked() -> None:
-    """Fills [MASK] in texts with the words that a trained model expects there."""
-
-    def run(options: MaskedWordsOptions) -> None:
-        from bert_tf.tasks import masked_words
-
-        masked_words.run(options)
-
-    main(MaskedWordsOptions, run, sys.argv, predict_masked.__doc__ or "")
 
 
 def main(
@@ -172,8 +33,8 @@ def main(
 
     Exit codes: 0 when all went well; 1 for a mistake of the user's, which is printed on one line
     without a traceback; 75 when another worker of a distributed run is gone; 130 after Ctrl-C and
-    143 after SIGTERM in a training, which is saved first. After 75, 130 and 143 the same command
-    goes on.
+    143 after SIGTERM, before which a training saves a checkpoint and the other scripts remove their
+    temporary files. After 75, 130 and 143 the same command resumes a training.
 
     Args:
         options_class: the script's options; each field becomes a flag.
@@ -192,19 +53,73 @@ def main(
         options = parse(options_class, argv)
         _set_up_logging(getattr(options, "verbose_logging", False))
         options.check()
+        _check_address_space()
         import_tensorflow()
-        run(options)
+        with _signals_raise():
+            run(options)
     except UserError as error:
         # A file name may have a line end in it; an error still is one line.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(error.exit_code)
     except Terminated as end:
-        print("Terminated.", file=sys.stderr)
+        print(f"Terminated. {end}".strip(), file=sys.stderr)
         sys.exit(end.exit_code)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+    except KeyboardInterrupt as end:
+        print(f"Interrupted. {end}".strip(), file=sys.stderr)
         sys.exit(130)
+    except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
+        reason = " ".join(str(error).split())[:200]
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason):
+            raise
+        print(
+            "ERROR: Not enough memory: free some, raise the limit of this process (ulimit -v, a "
+            f"container's), or pass a smaller batch size. ({reason or 'MemoryError'})",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     sys.exit(0)
+
+
+# What Python, the dynamic linker and TensorFlow say.
+_OUT_OF_MEMORY = re.compile(
+    "failed to map segment|cannot allocate memory|can't start new thread|bad_alloc", re.IGNORECASE
+)
+# What TensorFlow needs to start and to compile, with a small model.
+_LEAST_ADDRESS_SPACE = 3e9
+
+
+def _check_address_space() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit.
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _LEAST_ADDRESS_SPACE:  # RLIM_INFINITY is negative or very large.
+        logging.getLogger("bert_tf").warning(
+            "The address space is limited to %.1f GB (ulimit -v), and TensorFlow may crash below "
+            "%.0f GB: raise the limit",
+            limit / 1e9,
+            _LEAST_ADDRESS_SPACE / 1e9,
+        )
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Ctrl-C and SIGTERM become exceptions, so that temporary files are removed."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:

@@ -19,8 +19,11 @@ class WorkerLost(UserError):
     exit_code = 75
 
 
-class Terminated(Exception):
-    """A training was asked to end (SIGTERM); what it had done is saved."""
+class Terminated(BaseException):
+    """SIGTERM ended a script; a training has saved a checkpoint first.
+
+    Like `KeyboardInterrupt`, it passes every `except Exception`.
+    """
 
     # What a shell reports for a program that SIGTERM has ended.
     exit_code = 143

@@ -11,6 +11,7 @@ from tests.oracle import ROOT
 PACKAGE = ROOT / "bert_tf"
 
 ROWS = [
+    ["scripts"],
     ["cli", "compat", "predictor"],
     ["tasks"],
     ["serving"],
@@ -100,6 +101,7 @@ ALLOWED = {
     "files": {"tensorflow"},
     "quiet": {"tensorflow"},
     "backend": {"keras"},
+    "scripts": set(),
     # Inside of a function: an extra.
     "tasks/beam_units": {"apache_beam"},
     "tasks/vocabulary": {"tensorflow_text"},

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf import cli
+from bert_tf import cli, scripts
 from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
@@ -238,6 +238,6 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
 
 def test_console_command_points_into_the_package():
     setup = (ROOT / "setup.py").read_text()
-    assert "bert-run-classifier = bert_tf.cli:run_classifier" in setup
-    assert callable(cli.run_classifier)
+    assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
+    assert callable(scripts.run_classifier)
     assert "py_modules" not in setup

@@ -9,11 +9,11 @@ from tests.oracle import ROOT
 _CODE = """
 import sys
 import tensorflow as tf
-from bert_tf import cli
+from bert_tf import scripts
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-getattr(cli, sys.argv.pop(1))()
+getattr(scripts, sys.argv.pop(1))()
 """
 
 
@@ -21,7 +21,7 @@ def run_on_two_devices(script, options):
     """In a process of its own, as devices are divided before TensorFlow does anything.
 
     Args:
-        script: its function in `bert_tf.cli`.
+        script: its function in `bert_tf.scripts`.
         options: of the script.
     """
     given = dataclasses.replace(options, distribution_strategy="mirrored")

@@ -2,7 +2,7 @@
 
 usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS FIGURES_FILE --flag=value ...
 
-SCRIPT is the name of a function of `bert_tf.cli`. The CPU is split into logical devices. What every
+SCRIPT is the name of a function of `bert_tf.scripts`. The CPU is split into logical devices. What every
 step gives is appended to the file, a JSON line each. The heads' own dropout is off, so that N
 devices equal one, and the classifier's and the span head start from large weights, so that
 gradients are clipped.
@@ -15,7 +15,7 @@ import sys
 def main(script: str, logical_cpus: int, figures_file: str) -> None:
     import tensorflow as tf
 
-    from bert_tf import cli, training
+    from bert_tf import scripts, training
     from bert_tf.modeling import heads
 
     if logical_cpus > 1:
@@ -40,7 +40,7 @@ def main(script: str, logical_cpus: int, figures_file: str) -> None:
         return record
 
     training.make_train_step = recorded
-    getattr(cli, script)()
+    getattr(scripts, script)()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Runs:
     """Runs of a script into folders by name.
 
     Args:
-        script: its function in `bert_tf.cli`.
+        script: its function in `bert_tf.scripts`.
         tiny: the model; what is run has its configuration without dropout.
         folder: where the runs go.
         flags: of the script; its configuration and checkpoint are put to them.
