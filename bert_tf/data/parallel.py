@@ -3,18 +3,23 @@
 import collections
 import multiprocessing
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from types import FrameType
 from typing import TypeVar
 
-from bert_tf.errors import UserError
+from bert_tf.errors import Terminated, UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def map_in_order(
@@ -112,7 +117,7 @@ def _do_by_pool(
         while rest or waiting:
             while rest and len(waiting) < ahead:
                 item = rest.popleft()
-                waiting[pool.submit(function, item)] = item
+                waiting[pool.submit(_do, function, item)] = item
             if rest:
                 # This process begins at the back, at once: the others have to start first.
                 item = rest.pop()
@@ -128,6 +133,11 @@ def _do_by_pool(
             "--num_workers), or could not start: a script of your own has to call this below "
             "if __name__ == '__main__'. The same command goes on with what is missing"
         ) from error
+    except (KeyboardInterrupt, Terminated):
+        # Or shutting down would wait until they have done their items.
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -144,11 +154,29 @@ def _nothing() -> None:
 
 
 def _start_process(start: Callable[[], object]) -> None:
+    # A terminal sends Ctrl-C to all processes: the one that was started tells the user.
+    for number in _SIGNALS:
+        signal.signal(number, _exit_once)
     # Without the one that waits for it, a process would wait for work for ever.
     parent = multiprocessing.parent_process()
     if parent:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     start()
+
+
+def _exit_once(number: int, frame: FrameType | None) -> None:
+    for other in _SIGNALS:
+        # Not SIG_IGN, which has Python complain of a signal that has just come.
+        signal.signal(other, lambda number, frame: None)
+    sys.exit(128 + number)
+
+
+def _do(function: Callable[[Item], object], item: Item) -> None:
+    try:
+        function(item)
+    except SystemExit:
+        # Its temporary files are gone, and the pool must not give this process another item.
+        os._exit(1)
 
 
 def _end_with(sentinel: int) -> None:

@@ -20,7 +20,7 @@ from bert_tf.data.pretraining import (
 )
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.data.word_segments import Segmenter, load_segmenter
-from bert_tf.errors import UserError
+from bert_tf.errors import Terminated, UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
@@ -90,9 +90,12 @@ def run(options: PretrainingDataOptions) -> list[str]:
         )
         folder, workers = f"{outputs[0]}.parts", _workers(options)
         with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
-            units = sharded_data.write_parts(job, paths, folder, workers)
-            with describing(outputs, options, tokenizer.vocab):
-                count = sharded_data.join(units, folder, outputs, workers)
+            try:
+                units = sharded_data.write_parts(job, paths, folder, workers)
+                with describing(outputs, options, tokenizer.vocab):
+                    count = sharded_data.join(units, folder, outputs, workers)
+            except (KeyboardInterrupt, Terminated) as stop:
+                raise type(stop)(f"The same command resumes from {folder}.") from None
         log.info("%s: %d examples", ", ".join(outputs), count)
     else:
         with without_cycle_search():
