@@ -8,13 +8,10 @@ import dataclasses
 import logging
 import os
 import re
-import signal
 import sys
-import threading
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
@@ -55,8 +52,7 @@ def main(
         options.check()
         _check_address_space()
         import_tensorflow()
-        with _signals_raise():
-            run(options)
+        run(options)
     except UserError as error:
         # A file name may have a line end in it; an error still is one line.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
@@ -71,55 +67,29 @@ def main(
         reason = " ".join(str(error).split())[:200]
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason):
             raise
-        print(
-            "ERROR: Not enough memory: free some, raise the limit of this process (ulimit -v, a "
-            f"container's), or pass a smaller batch size. ({reason or 'MemoryError'})",
-            file=sys.stderr,
-        )
+        advice = "free some, raise a limit (ulimit -v), or pass a smaller batch size"
+        print(f"ERROR: Not enough memory: {advice} ({reason or 'MemoryError'})", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
 
 # What Python, the dynamic linker and TensorFlow say.
-_OUT_OF_MEMORY = re.compile(
-    "failed to map segment|cannot allocate memory|can't start new thread|bad_alloc", re.IGNORECASE
-)
-# What TensorFlow needs to start and to compile, with a small model.
+_OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
+# What TensorFlow needs to start and to compile a small model.
 _LEAST_ADDRESS_SPACE = 3e9
 
 
 def _check_address_space() -> None:
-    try:
+    with contextlib.suppress(ImportError):  # Windows has no such limit.
         import resource
-    except ImportError:  # Windows has no such limit.
-        return
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if 0 <= limit < _LEAST_ADDRESS_SPACE:  # RLIM_INFINITY is negative or very large.
-        logging.getLogger("bert_tf").warning(
-            "The address space is limited to %.1f GB (ulimit -v), and TensorFlow may crash below "
-            "%.0f GB: raise the limit",
-            limit / 1e9,
-            _LEAST_ADDRESS_SPACE / 1e9,
-        )
 
-
-@contextlib.contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Ctrl-C and SIGTERM become exceptions, so that temporary files are removed."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
-
-    previous = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                previous[number] = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if 0 <= limit < _LEAST_ADDRESS_SPACE:  # -1 stands for none.
+            logging.getLogger("bert_tf").warning(
+                "The address space is limited to %.1f GB (ulimit -v). TensorFlow may crash with "
+                "less than 3 GB",
+                limit / 1e9,
+            )
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:
@@ -212,6 +182,9 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
+    # TensorFlow and JSON files take no other names; a text comes back as it was.
+    if name != "text" and re.search("[\ud800-\udfff]", value):
+        raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename that file")
     # In --output_dir=~/run the shell leaves the ~ as it is.
     return os.path.expanduser(value) if value.startswith("~/") else value
 

@@ -5,8 +5,10 @@ data preparation work without it.
 """
 
 import contextlib
+import functools
 import glob as glob_module
 import gzip
+import io
 import os
 import shutil
 import sys
@@ -16,6 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from bert_tf.errors import UserError
+
+# Of a line of text, and of a configuration, a vocabulary and the like: text8, a corpus of one line,
+# has 95 MB.
+_MOST_BYTES = 1 << 27
 
 
 def is_remote(path: str) -> bool:
@@ -195,8 +201,12 @@ def describe_absence(path: str) -> str:
     return f"{absent}the folder {folder} has: {shown or 'nothing'}"
 
 
-def open_binary(path: str) -> IO[bytes]:
+def open_binary(path: str, regular: bool = True) -> IO[bytes]:
     """Opens a file for reading bytes.
+
+    Args:
+        path: of the file.
+        regular: refuse pipes and devices, which may have no end.
 
     Raises:
         UserError: when there is no such file (with what lies there instead), when it is a
@@ -206,18 +216,20 @@ def open_binary(path: str) -> IO[bytes]:
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
         raise UserError(f"{path} is a folder, a file was expected")
+    if regular and not is_remote(path) and not os.path.isfile(path):
+        raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
     with explained("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
 @contextlib.contextmanager
-def open_decompressed(path: str) -> Iterator[Any]:
+def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
     """Opens a file for reading bytes; one that is called `.gz` is decompressed.
 
     Raises:
         UserError: as `open_binary`; or it is not a complete gzip file.
     """
-    with open_binary(path) as file, explained("read", path):
+    with open_binary(path, regular) as file, explained("read", path):
         compressed = os.fspath(path).endswith(".gz")
         try:
             with gzip.open(file) if compressed else contextlib.nullcontext(file) as lines:
@@ -226,13 +238,25 @@ def open_decompressed(path: str) -> Iterator[Any]:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
 
-def read_text(path: str) -> str:
-    """The whole of a UTF-8 file.
+def read_text(path: str, most_bytes: int = _MOST_BYTES) -> str:
+    """The whole of a UTF-8 file, as the lines of `read_small_lines`."""
+    return "\n".join(read_small_lines(path, most_bytes))
+
+
+def read_small_lines(path: str, most_bytes: int = _MOST_BYTES) -> list[str]:
+    """The lines of a configuration, a vocabulary or another file of limited size.
 
     Raises:
-        UserError: as `open_binary`; or the file is not UTF-8 (with the line).
+        UserError: as `read_lines`; or it is a pipe or a device, or too large.
     """
-    return "\n".join(read_lines(path))
+    with open_decompressed(path, regular=True) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise UserError(
+            f"{path} has more than {most_bytes >> 20} MB, far too much for a file of its kind: "
+            "pass another one"
+        )
+    return list(decoded(path, io.BytesIO(content)))
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -243,10 +267,33 @@ def read_lines(path: str) -> Iterator[str]:
     like stay in the line.
 
     Raises:
-        UserError: as `open_decompressed`; or a line is not UTF-8 (`train.tsv:12: ...`).
+        UserError: as `open_decompressed`; or a line is not UTF-8 (`train.tsv:12: ...`) or has
+            more than 128 MB.
     """
     with open_decompressed(path) as file:
-        yield from decoded(path, file)
+        yield from decoded(path, raw_lines(path, file))
+
+
+def raw_lines(name: str, file: Any) -> Iterator[bytes]:
+    """Yields the lines of an open file, with their line ends.
+
+    Args:
+        name: of the file, for messages.
+        file: its lines are limited, unless it is on a remote file system.
+
+    Raises:
+        UserError: a line has more than 128 MB.
+    """
+    # TensorFlow's files cannot read a part of a line.
+    limited = (functools.partial(file.readline, _MOST_BYTES + 1), b"")
+    lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _MOST_BYTES:
+            raise UserError(
+                f"{name}:{number}: the line has more than {_MOST_BYTES >> 20} MB. Is it a text "
+                "file? It needs line ends"
+            )
+        yield line
 
 
 def decoded(name: str, lines: Iterable[bytes]) -> Iterator[str]:

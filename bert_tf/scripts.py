@@ -12,49 +12,24 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from bert_tf.errors import Terminated
+
 # The module of `bert_tf.tasks` that does the work, and a description for `--help`.
 _SCRIPTS = {
-    "run_classifier": (
-        "classification",
-        "Fine-tunes, evaluates and predicts classes of texts and of pairs of texts.",
-    ),
-    "run_classifier_with_tfhub": (
-        "hub_classification",
-        "Fine-tunes an encoder in the form of TensorFlow Hub on texts and pairs of texts.",
-    ),
-    "run_squad": (
-        "squad",
-        "Fine-tunes on questions about texts, answers them, and scores the answers (SQuAD).",
-    ),
-    "run_ner": (
-        "ner",
-        "Fine-tunes on words with labels, named entities say, and labels words (CoNLL files).",
-    ),
+    "run_classifier": ("classification", "Fine-tunes and applies classifiers of texts and pairs."),
+    "run_classifier_with_tfhub": ("hub_classification", "Fine-tunes encoders of TensorFlow Hub."),
+    "run_squad": ("squad", "Fine-tunes and applies models that answer questions on texts (SQuAD)."),
+    "run_ner": ("ner", "Fine-tunes and applies models that label words, named entities say."),
     "convert_checkpoint": (
         "conversion",
-        "Writes a model in another format: the original's, Hugging Face's, or Keras'.",
+        "Converts models: the original's, Hugging Face's, Keras'.",
     ),
-    "create_pretraining_data": (
-        "pretraining_data",
-        "Makes records for pre-training, with masked tokens and pairs of segments, from texts.",
-    ),
+    "create_pretraining_data": ("pretraining_data", "Makes records for pre-training from texts."),
     "create_vocab": ("vocabulary", "Learns a WordPiece vocabulary from texts."),
-    "run_pretraining": (
-        "pretraining",
-        "Trains a model on masked words and next sentences, and evaluates it.",
-    ),
-    "extract_features": (
-        "extraction",
-        "Writes what a trained encoder makes of texts: vectors of tokens, or of whole texts.",
-    ),
-    "export_model": (
-        "export_model",
-        "Writes a trained model as a SavedModel, for TensorFlow Serving and other programs.",
-    ),
-    "predict_masked": (
-        "masked_words",
-        "Fills [MASK] in texts with the words that a trained model expects there.",
-    ),
+    "run_pretraining": ("pretraining", "Trains a model on masked words and next sentences."),
+    "extract_features": ("extraction", "Writes an encoder's vectors of tokens or whole texts."),
+    "export_model": ("export_model", "Writes a trained model as a SavedModel, to serve it."),
+    "predict_masked": ("masked_words", "Fills [MASK] in texts with the words a model expects."),
 }
 
 
@@ -65,7 +40,23 @@ def __getattr__(name: str) -> Callable[[], None]:
 
 
 def _run(name: str, task: str, description: str) -> None:
-    _end_on_signals()
+    # Importing TensorFlow redirects file descriptor 2.
+    stderr = os.dup(2)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        # An exception could be swallowed by whatever is being imported.
+        os.write(stderr, b"Interrupted.\n" if number == signal.SIGINT else b"Terminated.\n")
+        os._exit(128 + number)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+    def run(given: Any) -> None:
+        # From here on there are temporary files to remove.
+        _handle_signals(stop)
+        importlib.import_module(f"bert_tf.tasks.{task}").run(given)
+
+    _handle_signals(end)
     if name in ("convert_checkpoint", "create_pretraining_data"):
         # Neither computes on a GPU, and each worker of the second would take all of its memory.
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -75,22 +66,11 @@ def _run(name: str, task: str, description: str) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from bert_tf import cli, options
 
-    def run(given: Any) -> None:
-        importlib.import_module(f"bert_tf.tasks.{task}").run(given)
-
     cli.main(options.SCRIPTS[name], run, sys.argv, description)
 
 
-def _end_on_signals() -> None:
-    # Importing TensorFlow redirects file descriptor 2.
-    stderr = os.dup(2)
-
-    def end(number: int, frame: FrameType | None) -> None:
-        # An exception could be swallowed by whatever is being imported.
-        os.write(stderr, b"Interrupted.\n" if number == signal.SIGINT else b"Terminated.\n")
-        os._exit(128 + number)
-
+def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # A shell has programs in the background ignore Ctrl-C.
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, end)
+            signal.signal(number, handler)

@@ -105,10 +105,10 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
         vocab_file: path of the UTF-8 file.
 
     Raises:
-        UserError: when the file cannot be read or is not UTF-8.
+        UserError: when the file cannot be read, is not UTF-8, is a pipe, or too large.
     """
     vocab: dict[str, int] = {}
-    for index, line in enumerate(files.read_lines(vocab_file)):
+    for index, line in enumerate(files.read_small_lines(vocab_file)):
         vocab[line.strip()] = index
     return vocab
 

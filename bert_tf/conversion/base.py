@@ -118,7 +118,7 @@ def read_labels(path: str | None) -> list[str] | None:
     """
     if path is None:
         return None
-    labels = list(files.read_lines(path))
+    labels = files.read_small_lines(path)
     if not labels or len(set(labels)) < len(labels) or not all(map(str.strip, labels)):
         raise UserError(f"{path} must have a label on each line, and none twice")
     return labels

@@ -26,6 +26,8 @@ _MODULES = ("bert_tf.modeling.bert", "bert_tf.modeling.heads")
 _PART = ("keras", "DTypePolicy")
 # Of a description; a configuration is some thousand characters.
 _MOST_BYTES = 1 << 20
+# What HDF5 adds to the weights, at most.
+_H5_BYTES = 1 << 22
 
 
 class KerasSource(Source):
@@ -98,6 +100,10 @@ def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.nd
     for name, variable in checkpoint.named_variables(model).items():
         variable.assign(weights[name])
     try:
+        if hasattr(os, "posix_fallocate"):
+            # When the disk is full, h5py prints tracebacks and crashes.
+            with open(path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 4 * model.count_params() + _H5_BYTES)
         model.save(path) if path.endswith(WHOLE) else model.save_weights(path)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}") from error

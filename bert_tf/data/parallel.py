@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bert_tf.errors import Terminated, UserError
 
@@ -94,8 +94,11 @@ def do_by_processes(
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(count, context, _start_process, (start,))
     if method == "fork":
-        # The pool makes its processes when it gets its first work, which is nothing.
+        # The pool makes its processes when it gets its first work, which is nothing. Python would
+        # lose a signal that arrives meanwhile.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pool.submit(_nothing)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return _do_by_pool(pool, 2 * count, function, items)
 
 
@@ -155,19 +158,25 @@ def _nothing() -> None:
 
 def _start_process(start: Callable[[], object]) -> None:
     # A terminal sends Ctrl-C to all processes: the one that was started tells the user.
-    for number in _SIGNALS:
-        signal.signal(number, _exit_once)
+    _handle_signals(signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     # Without the one that waits for it, a process would wait for work for ever.
     parent = multiprocessing.parent_process()
     if parent:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     start()
+    _handle_signals(_exit_once)
+
+
+def _handle_signals(handler: Any) -> None:
+    for number in _SIGNALS:
+        signal.signal(number, handler)
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:
-    for other in _SIGNALS:
-        # Not SIG_IGN, which has Python complain of a signal that has just come.
-        signal.signal(other, lambda number, frame: None)
+    # Not SIG_IGN, with which Python complains of a signal that has just arrived.
+    _handle_signals(lambda number, frame: None)
     sys.exit(128 + number)
 
 

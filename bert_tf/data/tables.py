@@ -70,7 +70,7 @@ def read_table(path: str, quoted: str = "auto") -> Table:
     """
     ending = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     with files.open_decompressed(path) as file:
-        lines = _decoded(path, file)
+        lines = _decoded(path, files.raw_lines(path, file))
         if ending in _JSON_ENDINGS:
             return _read_json(path, lines, ending == ".json")
         is_csv = ending == ".csv"

@@ -31,7 +31,7 @@ def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
         UserError: it cannot be read, has no label, has one twice or something else.
     """
     found: list[str] = []
-    for number, line in enumerate(files.read_lines(path), start=1):
+    for number, line in enumerate(files.read_small_lines(path), start=1):
         if not is_label(line):
             problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
         elif line in found:
@@ -138,7 +138,7 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
         UserError: it is another order; nobody would see it by the figures but as bad ones.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
-    found = list(files.read_lines(path)) if files.exists(path) else labels_of_others(options)
+    found = files.read_small_lines(path) if files.exists(path) else labels_of_others(options)
     ours, theirs = ([str(x).casefold() for x in names] for names in (labels, found or []))
     if ours != theirs and sorted(ours) == sorted(theirs):
         raise UserError(
