@@ -133,6 +133,7 @@ _WORDS_OF_ABSL = (
         r"There is no flag --\1. Did you mean --\2? --help lists all",
     ),
     (r"flag --(\w+)=(.*): it must be (.*)", r"--\1 must be \3. Received: \2"),
+    (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
     (r"Unknown command line flag '(.+?)'", r"There is no flag --\1. --help lists all"),
 )
 

@@ -109,7 +109,8 @@ class BertConfig:
             json_object = json.loads(text)
         except json.JSONDecodeError as error:
             raise UserError(
-                f"{json_file}:{error.lineno}: not valid JSON: {error.msg} at position {error.colno}"
+                f"{json_file}:{error.lineno}: not valid JSON: {error.msg} at position "
+                f"{error.colno}. A model configuration such as bert_config.json was expected"
             ) from error
         except (ValueError, RecursionError) as error:  # numbers or nesting without end
             raise UserError(f"{json_file}: not a model configuration: {error}") from error

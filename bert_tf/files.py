@@ -215,7 +215,8 @@ def open_binary(path: str, regular: bool = True) -> IO[bytes]:
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
-        raise UserError(f"{path} is a folder, a file was expected")
+        inside = describe_absence(os.path.join(path, "*"))
+        raise UserError(f"{path} is a folder, a file was expected ({inside})")
     if regular and not is_remote(path) and not os.path.isfile(path):
         raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
     with explained("read", path):
@@ -250,13 +251,12 @@ def read_small_lines(path: str, most_bytes: int = _MOST_BYTES) -> list[str]:
         UserError: as `read_lines`; or it is a pipe or a device, or too large.
     """
     with open_decompressed(path, regular=True) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise UserError(
-            f"{path} has more than {most_bytes >> 20} MB, far too much for a file of its kind: "
-            "pass another one"
-        )
-    return list(decoded(path, io.BytesIO(content)))
+        if size(path) > most_bytes:
+            raise UserError(
+                f"{path} has more than {most_bytes >> 20} MB, far too much for a file of its "
+                "kind: pass another one"
+            )
+        return list(decoded(path, raw_lines(path, file, most_bytes)))
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -274,23 +274,24 @@ def read_lines(path: str) -> Iterator[str]:
         yield from decoded(path, raw_lines(path, file))
 
 
-def raw_lines(name: str, file: Any) -> Iterator[bytes]:
+def raw_lines(name: str, file: Any, most_bytes: int = _MOST_BYTES) -> Iterator[bytes]:
     """Yields the lines of an open file, with their line ends.
 
     Args:
         name: of the file, for messages.
         file: its lines are limited, unless it is on a remote file system.
+        most_bytes: of a line.
 
     Raises:
-        UserError: a line has more than 128 MB.
+        UserError: a line has more.
     """
     # TensorFlow's files cannot read a part of a line.
-    limited = (functools.partial(file.readline, _MOST_BYTES + 1), b"")
+    limited = (functools.partial(file.readline, most_bytes + 1), b"")
     lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
     for number, line in enumerate(lines, start=1):
-        if len(line) > _MOST_BYTES:
+        if len(line) > most_bytes:
             raise UserError(
-                f"{name}:{number}: the line has more than {_MOST_BYTES >> 20} MB. Is it a text "
+                f"{name}:{number}: the line has more than {most_bytes >> 20} MB. Is it a text "
                 "file? It needs line ends"
             )
         yield line

@@ -16,6 +16,7 @@ from bert_tf.options import (
     DeviceOptions,
     ExtractionOptions,
     HubClassifierOptions,
+    MaskedWordsOptions,
     PretrainingDataOptions,
     PretrainingOptions,
     SquadOptions,
@@ -105,6 +106,7 @@ def test_any_text_is_a_value(text):
         (["--do_train", "true"], "Unexpected argument 'true'.*--do_train=true"),
         (["--flagfile=absent/flags.txt"], "^Unable to open flagfile: .*absent/flags.txt"),
         (["--nodo_eval=true"], "nodo_eval"),
+        (["--output_dir"], r"^--output_dir has no value\. Write --output_dir=value"),
         (["--output_dir", "--do_eval"], "--output_dir has no value: --do_eval follows it"),
     ],
 )
@@ -127,6 +129,13 @@ def test_flagfile_that_is_not_utf8(tmp_path):
     (tmp_path / "flags.txt").write_bytes(b"--data_dir=caf\xe9\n")
     with pytest.raises(UserError, match="codec can't decode"):
         cli.parse(ClassifierOptions, ["script", f"--flagfile={tmp_path / 'flags.txt'}"])
+
+
+def test_names_that_are_not_utf8_are_refused():
+    with pytest.raises(UserError, match=r"--output_dir='a\\udcff' has bytes that are not UTF-8"):
+        cli.parse(ClassifierOptions, ["script", "--output_dir=a\udcff"])
+    options = cli.parse(MaskedWordsOptions, ["script", "--text=caf\udce9 [MASK]"])
+    assert options.text == "caf\udce9 [MASK]"
 
 
 def test_flagfile(tmp_path):

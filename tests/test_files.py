@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf import file_names, files
+from bert_tf import file_names, files, tokenization
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -43,6 +46,32 @@ def test_missing_file_and_folder(tmp_path):
         files.open_binary(str(tmp_path / "no" / "such" / "folder.tsv"))
     with pytest.raises(UserError, match="is a folder"):
         files.open_binary(str(tmp_path))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="a device without an end")
+def test_reading_has_bounds(tmp_path):
+    with pytest.raises(UserError, match=r"/dev/zero:1: the line has more than 128 MB"):
+        next(files.read_lines("/dev/zero"))
+    for read in (files.read_text, tokenization.load_vocab, BertConfig.from_json_file):
+        with pytest.raises(UserError, match="/dev/zero is a pipe or a device: write its content"):
+            read("/dev/zero")
+    large = tmp_path / "vocab.txt"
+    with open(large, "wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB, far too much for a fi"):
+        tokenization.load_vocab(str(large))
+    large.write_text("ü" * (1 << 20) + "\nb")
+    assert [len(line) for line in files.read_lines(str(large))] == [1 << 20, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe with a name")
+def test_texts_may_come_from_a_pipe(tmp_path):
+    pipe = str(tmp_path / "texts")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=Path(pipe).write_text, args=("a\nb\n",))
+    writer.start()
+    assert list(files.read_lines(pipe)) == ["a", "b"]
+    writer.join()
 
 
 def test_failed_write_leaves_the_old_file(tmp_path):

@@ -49,7 +49,8 @@ def resolve(path: str) -> str:
             else f"{path} holds no checkpoint ({files.describe_absence(os.path.join(path, '*'))})"
         )
     found = _prefixes_in(os.path.dirname(path) or ".")
-    hint = f"checkpoints there: {', '.join(found)}" if found else files.describe_absence(path)
+    here = f"checkpoints in {os.path.dirname(path) or 'the current folder'}: {', '.join(found)}"
+    hint = here if found else files.describe_absence(path)
     # bert-base-uncased, or google-bert/bert-base-uncased.
     named = not found and not files.exists(path) and _NAME_ON_A_HUB.fullmatch(path)
     raise UserError(

@@ -55,7 +55,7 @@ class Place:
         by_ending = _by_ending(self.output)
         if by_ending is None and to is None:
             raise UserError(
-                f"--output={output} does not say as what to write: pass --to=original or "
+                f"--output={output} does not say which format to write: pass --to=original or "
                 "--to=hugging_face for a folder, or an ending, .ckpt, .keras or .weights.h5"
             )
         if by_ending != to and to is not None and (by_ending or to in _FILE_ENDINGS):

@@ -72,8 +72,8 @@ class Pieces:
         missing = [token for token in _SPECIAL if token not in vocab]
         if missing:
             raise UserError(
-                f"The vocabulary lacks {', '.join(missing)}: it is not one of BERT's. Pre-training "
-                f"needs {', '.join(_SPECIAL)}"
+                f"The vocabulary (--vocab_file) lacks {', '.join(missing)}: it is not one of "
+                f"BERT's. Pre-training needs {', '.join(_SPECIAL)}"
             )
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]

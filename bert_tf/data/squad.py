@@ -140,8 +140,8 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path}:{error.lineno}: not JSON ({error.msg} at position {error.colno}): it may be "
-            "damaged, or not have been downloaded to its end"
+            f"{path}:{error.lineno}: not JSON ({error.msg} at position {error.colno}): a file in "
+            "the format of SQuAD was expected. It may also be damaged, or downloaded in part"
         ) from error
     # Numbers of thousands of digits, thousands of brackets.
     except (ValueError, RecursionError) as error:

@@ -129,6 +129,7 @@ def _description(path: str) -> dict[str, Any]:
 
 
 def _first_record(path: str) -> dict[str, Sequence[int]]:
+    files.open_binary(path).close()  # TensorFlow would wait for a pipe.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     except tf.errors.DataLossError as error:
@@ -139,7 +140,7 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
     except tf.errors.OpError as error:
         raise UserError(f"{path} cannot be read: {error.message}") from error
     if first is None:
-        raise UserError(f"There is not one record in {path}")
+        raise UserError(f"{path} is empty: pass records of create_pretraining_data.py")
     try:
         entries = tf.train.Example.FromString(first.numpy()).features.feature
     except Exception as error:

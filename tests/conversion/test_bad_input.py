@@ -181,7 +181,7 @@ def test_two_heads_are_a_question(tiny, tmp_path):
     [
         ({"output": "there", "to": "original"}, "has files already .*config"),
         ({"output": "there/config.json", "to": "hugging_face"}, "is there already"),
-        ({"output": "x", "to": None}, "does not say as what to write"),
+        ({"output": "x", "to": None}, "does not say which format to write"),
         ({"output": "x", "to": "keras"}, r"has to end in \.keras"),
         ({"output": "x.keras", "to": "original"}, "has to be a folder"),
         ({"output": "there/config.json/x", "to": "original"}, "is a file, and no folder"),

@@ -160,4 +160,4 @@ def test_command_line(models, tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
-    assert "does not say as what to write" in line
+    assert "does not say which format to write" in line

@@ -158,10 +158,10 @@ def test_files_that_are_no_records(tiny, records):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
     refused("No file matches", "absent*")
-    refused("not one record", "empty", b"")
+    refused("empty is empty: pass records of create_pre", "empty", b"")
     refused("is not a TFRecord file", "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    refused("not one record", "empty", b"")
+    refused("empty is empty: pass records of create_pre", "empty", b"")
     lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
     (records / "a.tfr.json").write_text(json.dumps(lie))
     refused(r"a\.tfr\.json is not of the records in", "a.tfr")
