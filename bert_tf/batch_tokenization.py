@@ -1,10 +1,9 @@
-"""Ids of the tokens of many texts at once: the reference's ids, at the speed of compiled code.
+"""Tokenizes many texts at once: the reference's ids, at the speed of compiled code.
 
-`tokenization.FullTokenizer` is the reference. Texts of an `Alphabet`, which is most of the English,
-go to a `WordTable`. Others are cleaned by NumPy and cut, as the words that are new to the table, by
-TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece Tokenization"). A
-text with something that these would not do in the same way is found and handed to the reference.
-Where TensorFlow Text is not installed, all texts are.
+`tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
+characters, and TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece
+Tokenization") splits them into word pieces. Texts that these would tokenize differently are
+detected and go to the reference. Without TensorFlow Text, all texts do.
 """
 
 import functools
@@ -18,31 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.alphabet import BETWEEN, Alphabet
 from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
-from bert_tf.fast_wordpiece import LONGEST_WORD, TOO_LONG, UNKNOWN, fast_wordpiece, ids_of, lines_of
+from bert_tf.fast_wordpiece import LONGEST_WORD, UNKNOWN, fast_wordpiece, ids_of, lines_of
 from bert_tf.token_ids import TokenIds
 from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
-from bert_tf.word_table import WordTable
 
 _logger = logging.getLogger(__name__)
+
 # For the warning of unknown tokens.
 _SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
 
-# Characters and texts that are worked on together, but for a longer text: they fit into the caches.
-_TEXTS_TOGETHER = 4096
-_CHARS_TOGETHER = 1 << 19
+# Limits of a batch of texts, unless a single text is longer. Its arrays fit into the CPU's caches.
+_MAX_BATCH_TEXTS = 4096
+_MAX_BATCH_CHARS = 1 << 19
 
-# A portion that has more new words, and more than one for so many characters: it is faster to cut
-# all, so the next portions, of whatever text, pass the word table.
-_MANY_NEW_WORDS, _CHARS_OF_A_NEW_WORD = 4096, 25
-_PORTIONS_PASSED = 16
-
-# About what the compiled code takes to be made, and the reference for a character of a text, with
-# spans, and for a new word, by the square of its length: all in nanoseconds.
-_TIME_TO_COMPILE = 300_000_000
-_TIME_OF_CHARACTER, _TIME_OF_CHARACTER_WITH_SPANS, _TIME_OF_WORD = 200, 2000, 75
+# Estimates in nanoseconds: building the compiled tokenizer, and the reference's time for a
+# character, without and with spans.
+_COMPILE_TIME = 300_000_000
+_TIME_PER_CHAR, _TIME_PER_CHAR_WITH_SPANS = 200, 2000
 
 
 @dataclass(frozen=True)
@@ -51,10 +44,10 @@ class _Cleaned:
 
     Attributes:
         strings: the texts.
-        is_odd: bool [B]; these the reference has to do.
-        codes: uint32 [M]; the characters of all texts, one text after the other.
-        counts: uint8 [N]; how many of them each character of the given texts gave.
-        borders: int64 [B + 1]; where the given texts begin and end in `counts`.
+        is_odd: bool [B]; whether only the reference can tokenize a text.
+        codes: uint32 [M]; the code points of all texts, concatenated.
+        counts: uint8 [N]; how many of them each character of the original texts became.
+        borders: int64 [B + 1]; where each original text begins and ends in `counts`.
     """
 
     strings: list[Any]
@@ -65,59 +58,49 @@ class _Cleaned:
 
 
 class BatchTokenizer:
-    """Turns texts into ids as a `FullTokenizer` does, many at once.
+    """Converts many texts to ids exactly as a `FullTokenizer` does.
 
-    The compiled code is made when the reference has worked for about as long as that takes, so for
-    few texts never. TensorFlow is not imported before: it must not compute anything before a script
-    has chosen its devices.
+    The compiled tokenizer is built once the reference has worked for about as long as building
+    takes, so never for a few texts. TensorFlow is not imported earlier: it must not compute
+    anything before a script has chosen its devices. Several threads may share a tokenizer.
 
     Args:
-        tokenizer: the reference; its vocabulary must not change any more.
+        tokenizer: the reference; its vocabulary must not change afterwards.
 
     Attributes:
-        texts: how many were turned into ids.
-        handed_back: how many of them by the reference.
-        warned: files with many unknown tokens.
+        texts: number of texts tokenized.
+        handed_back: how many of them the reference tokenized.
+        warned: files that have many unknown tokens.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         self.reference = tokenizer
         self.texts = self.handed_back = 0
         self.warned: set[str] = set()
-        # Of counters, clock, compiled code and character table; word tables and the alphabet have
-        # ways of their own.
+        # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
-        self._portions_to_pass = 0
-        # That the reference has worked, in nanoseconds.
         self._time = 0
-        # None where words may have no id.
-        self._alphabet: Alphabet | None = None
-        if UNKNOWN in tokenizer.vocab:
-            self._alphabet = Alphabet(tokenizer.basic_tokenizer, self._encode_words)
-        # Those that no thread uses now.
-        self._word_tables: list[WordTable] = []
 
     def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> TokenIds:
-        """Ids of the tokens of each text, without special tokens.
+        """Returns the ids of each text's tokens, without special tokens.
 
         Args:
             texts: any texts.
-            with_spans: whether to say which characters each token comes from; takes one and a half
-                times the time, in English seven times.
+            with_spans: whether to return the characters that each token comes from. Takes about
+                one and a half times as long.
 
         Raises:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
-        # A list of our own, as the caller's may change meanwhile.
+        # A copy, as the caller may change the list meanwhile.
         strings: list[Any] = list(texts)
         if not strings:
             return TokenIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-        parts = self._encode_any if with_spans or not self._alphabet else self._encode_simple
         return TokenIds.concatenate(
-            [parts(texts, joined, with_spans) for texts, joined in _portions(strings)]
+            [self._encode_batch(batch, with_spans) for batch in _batches(strings)]
         )
 
     def warn_of_unknown(self, name: str, examples: Sequence[Sequence[str]]) -> None:
@@ -138,15 +121,9 @@ class BatchTokenizer:
 
     @functools.cached_property
     def _fast(self) -> Any:
-        """From normalized texts to ids; None where the reference has to do everything."""
+        """The compiled tokenizer for normalized texts; None if there is none."""
         vocab = self.reference.vocab
         return fast_wordpiece(lines_of(vocab)) if UNKNOWN in vocab else None
-
-    def _is_compiled(self, time: int) -> bool:
-        """Whether compiled code is to do what would take the reference so many nanoseconds."""
-        with self._lock:
-            self._time += time
-            return self._time >= _TIME_TO_COMPILE and self._fast is not None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -155,60 +132,12 @@ class BatchTokenizer:
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    def _encode_simple(self, texts: list[str], joined: str, with_spans: bool = False) -> TokenIds:
-        """Ids of texts, by a word table where they are of its alphabet."""
-        alphabet = self._alphabet
-        if not alphabet or self._passes_the_table():
-            return self._encode_any(texts, joined, with_spans)
-        simple, others = alphabet.encode(joined)
-        if len(others) == len(texts):
-            return self._encode_any(texts, joined, with_spans)
-        try:
-            table = self._word_tables.pop()
-        except IndexError:
-            size = max(self.reference.vocab.values()) + 1
-            table = WordTable(
-                alphabet.sign_ids, lambda words: self._encode_words(alphabet.decode(words)), size
-            )
-        found = table.encode(simple)
-        if table.new_words > max(_MANY_NEW_WORDS, len(simple) // _CHARS_OF_A_NEW_WORD):
-            with self._lock:
-                self._portions_to_pass = _PORTIONS_PASSED
-        self._word_tables.append(table)
-        if len(found) != len(texts):
-            # A text has a NUL, and is taken for several. The tokenizer drops it.
-            texts = [text.replace(BETWEEN, "") for text in texts]
-            return self._encode_simple(texts, BETWEEN.join(texts))
-        if not others:
-            return found
-        rest = [texts[row] for row in others]
-        return _put(found, others, self._encode_any(rest, BETWEEN.join(rest)))
-
-    def _passes_the_table(self) -> bool:
+    def _encode_batch(self, texts: list[str], with_spans: bool) -> TokenIds:
+        time_per_char = _TIME_PER_CHAR_WITH_SPANS if with_spans else _TIME_PER_CHAR
         with self._lock:
-            passed = self._portions_to_pass > 0
-            self._portions_to_pass -= passed
-        return passed
-
-    def _encode_words(self, words: list[str]) -> TokenIds:
-        if not self._is_compiled(0):
-            work = sum(len(word) ** 2 for word in words if len(word) <= LONGEST_WORD)
-            if not self._is_compiled(_TIME_OF_WORD * work):
-                return self._cut(words)
-        cut = [word if len(word) <= LONGEST_WORD else TOO_LONG for word in words]
-        # What are letters beyond ASCII, the compiled code sees in its own way.
-        rest = [row for row, word in enumerate(words) if not word.isascii()]
-        for row in rest:
-            cut[row] = ""
-        return _put(ids_of(self._fast, cut), rest, self._cut([words[row] for row in rest]))
-
-    def _cut(self, words: list[str]) -> TokenIds:
-        vocab, cut = self.reference.vocab, self.reference.wordpiece_tokenizer.cut
-        return TokenIds.from_lists([[vocab[piece] for piece in cut(word)] for word in words])
-
-    def _encode_any(self, texts: list[str], joined: str, with_spans: bool = False) -> TokenIds:
-        of_one = _TIME_OF_CHARACTER_WITH_SPANS if with_spans else _TIME_OF_CHARACTER
-        if not self._is_compiled(of_one * len(joined)):
+            self._time += time_per_char * sum(map(len, texts))
+            is_compiled = self._time >= _COMPILE_TIME and self._fast is not None
+        if not is_compiled:
             return self._by_reference(texts, with_spans)
         return self._encode_with_spans(texts) if with_spans else self._encode(texts)
 
@@ -227,7 +156,7 @@ class BatchTokenizer:
         return self._hand_back(ids, texts, cleaned.is_odd)
 
     def _hand_back(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
-        """Has the reference do what is left to it."""
+        """Fills in the texts that only the reference can tokenize."""
         rows = np.flatnonzero(is_odd).tolist()
         if not rows:
             return ids
@@ -318,18 +247,13 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
     return spans.astype(np.int32)
 
 
-def _portions(texts: list[Any]) -> Iterator[tuple[list[str], str]]:
-    """Some texts after the other, and the same joined."""
-    for first in range(0, len(texts), _TEXTS_TOGETHER):
-        waiting = [texts[first : first + _TEXTS_TOGETHER]]
-        while waiting:
-            part = waiting.pop()
-            try:
-                joined = BETWEEN.join(part)
-            except TypeError:  # Not all are str.
-                part = [*map(convert_to_unicode, part)]
-                joined = BETWEEN.join(part)
-            if len(joined) > _CHARS_TOGETHER and len(part) > 1:
-                waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+def _batches(texts: list[Any]) -> Iterator[list[str]]:
+    for first in range(0, len(texts), _MAX_BATCH_TEXTS):
+        remaining = [[*map(convert_to_unicode, texts[first : first + _MAX_BATCH_TEXTS])]]
+        while remaining:
+            batch = remaining.pop()
+            if len(batch) > 1 and sum(map(len, batch)) > _MAX_BATCH_CHARS:
+                half = len(batch) // 2
+                remaining += [batch[half:], batch[:half]]
             else:
-                yield part, joined
+                yield batch

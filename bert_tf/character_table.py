@@ -88,8 +88,8 @@ class CharacterTable:
             chosen.append(form.strip() if bare == expected[index] else form)
             is_odd = (
                 expected[index] not in (bare, spaced)
-                or is_surrogate(code)
-                or depends_on_neighbours(self._reference, code)
+                or _is_surrogate(code)
+                or _depends_on_context(self._reference, code)
             )
             breaks = expected[index][0] == 1 and expected[index][-1] == 2
             kinds.append(ODD * is_odd | BREAKS * breaks | CHANGES * (chosen[-1] != chr(code)))
@@ -104,14 +104,14 @@ class CharacterTable:
         self._kinds[rows] = kinds
 
     def _normalized(self, code: int) -> str:
-        return "" if is_surrogate(code) else self._reference.normalize(chr(code))
+        return "" if _is_surrogate(code) else self._reference.normalize(chr(code))
 
     def _words(self, code: int) -> list[int]:
         words = self._reference.tokenize(f"a{chr(code)}b")
         return [{"a": 1, "b": 2}.get(word, 0) for word in words]
 
 
-def depends_on_neighbours(reference: BasicTokenizer, code: int) -> bool:
+def _depends_on_context(reference: BasicTokenizer, code: int) -> bool:
     """Whether what a character becomes is not known without its text.
 
     Lower case depends on the neighbours for one letter only, and canonical order (of what is left,
@@ -122,6 +122,6 @@ def depends_on_neighbours(reference: BasicTokenizer, code: int) -> bool:
     )
 
 
-def is_surrogate(code: int) -> bool:
+def _is_surrogate(code: int) -> bool:
     """Whether it is half a character; no UTF-8 exists for it."""
     return 0xD800 <= code <= 0xDFFF

@@ -27,7 +27,7 @@ VOCABULARIES = ["uncased", "cased", "chinese"]
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch):
-    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", 0)
+    monkeypatch.setattr(batch_tokenization, "_COMPILE_TIME", 0)
 
 
 @cache
@@ -115,16 +115,6 @@ def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
 @given(st.lists(st.text(max_size=40), max_size=8))
 def test_any_batch_has_the_ids_of_the_reference(strings):
     tokenizer = compiled("uncased", True)
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
-
-
-@pytest.mark.parametrize("time", [0, 10**12])
-def test_new_words_are_cut_alike_by_the_reference_and_by_compiled_code(monkeypatch, time):
-    monkeypatch.setattr(batch_tokenization, "_TIME_TO_COMPILE", time)
-    tokenizer = BatchTokenizer(reference("uncased", True))
-    rng = random.Random(7)
-    words = [word.removeprefix("##") for word in tokenizer.reference.vocab] + ["x" * 200, "x" * 201]
-    strings = ["".join(rng.choices(words, k=rng.randint(1, 3))) for _ in range(2000)]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
 
 
@@ -238,8 +228,7 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
     found = tokenizer.encode(strings, with_spans=True)
     assert found.spans[-1, 1] == len(strings[-1])
-    # Without spans, a word table does the first.
-    assert (tokenizer.handed_back, tokenizer.texts) == (3, 4)
+    assert (tokenizer.handed_back, tokenizer.texts) == (4, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()
     said = [record for record in caplog.records if "TensorFlow Text" in record.message]
@@ -275,7 +264,7 @@ tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
     found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
     assert len(found) == 3
-assert tokenizer.handed_back == 4
+assert tokenizer.handed_back == 6
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

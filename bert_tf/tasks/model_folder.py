@@ -64,8 +64,9 @@ def contents(options: Any, goes_on: bool, data: str, assets: Mapping[str, str]) 
         # Of lines at the end that are empty the copy has one less.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
-                f"{path} is not the same as {sources.get(name, 'the labels of the training data')}, and "
-                "a training keeps a copy there. Choose another --output_dir, or the file that its "
+                f"{path} is not the same as "
+                f"{sources.get(name, 'the labels of the training data')}, and a training keeps a "
+                "copy there. Choose another --output_dir, or the file that its "
                 "training began with, or remove this one"
             )
     return {**assets, **found}
