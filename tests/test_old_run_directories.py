@@ -1,0 +1,111 @@
+"""What earlier versions wrote stays usable: run directories, Keras files and records."""
+
+import csv
+import json
+import shutil
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint, cli
+from bert_tf.modeling import BertClassifier
+from bert_tf.predictor import Predictor
+from tests.oracle import golden
+
+TASKS = ["run_classifier", "run_classifier_tsv", "run_squad", "run_ner", "run_pretraining"]
+QUESTION = ("what was good", "the good film was not slow it was a fast story the bad plot")
+
+
+@pytest.fixture
+def old(tmp_path, monkeypatch):
+    """A copy of the old directories, which is also the working directory."""
+    folder = shutil.copytree(golden("run_directories"), tmp_path / "old")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run_script(monkeypatch, script, *flags):
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", *flags])
+    with pytest.raises(SystemExit) as end:
+        getattr(cli, script)()
+    assert end.value.code == 0
+
+
+def model_flags(name):
+    flags = [
+        "--max_seq_length=24",
+        f"--output_dir={name}",
+        f"--bert_config_file={name}/bert_config.json",
+    ]
+    return flags if name == "run_pretraining" else [*flags, f"--vocab_file={name}/vocab.txt"]
+
+
+def script_of(name):
+    return name.removesuffix("_tsv")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_training_resumes_as_in_the_old_version(old, monkeypatch, name):
+    expected = json.loads((old / "resumed.json").read_text())[name]
+    flags = ["--train_batch_size=4", "--learning_rate=1e-3", "--do_train", "--do_eval"]
+    run_script(monkeypatch, script_of(name), *expected["flags"], *model_flags(name), *flags)
+    found = json.loads((old / name / "eval_results.json").read_text())
+    for metric, value in expected["metrics"].items():
+        assert found[metric] == pytest.approx(value, abs=1e-4), metric
+    prefix = f"{name}/model.ckpt-{expected['last_step']}"
+    norms = {
+        key: np.linalg.norm(value)
+        for key, value in checkpoint.read(prefix, checkpoint.shapes(prefix))
+    }
+    for variable, norm in expected["weight_norms"].items():
+        assert norms[variable] == pytest.approx(norm, rel=1e-4, abs=1e-5), variable
+
+
+def test_classifier_predicts_as_in_the_old_version(old, monkeypatch):
+    name = "run_classifier"
+    before = np.loadtxt(old / name / "test_results.tsv", delimiter="\t")
+    (old / name / "test_results.tsv").unlink()
+    flags = ["--task_name=MRPC", "--data_dir=data/mrpc", "--do_predict"]
+    run_script(monkeypatch, name, *flags, *model_flags(name))
+    after = np.loadtxt(old / name / "test_results.tsv", delimiter="\t")
+    np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def test_predictor_answers_as_in_the_old_version(old):
+    with open(old / "run_classifier_tsv" / "test_predictions.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    answers = Predictor.from_output_dir("run_classifier_tsv")([row["text"] for row in rows])
+    for row, answer in zip(rows, answers, strict=True):
+        for label, probability in answer.probabilities.items():
+            assert probability == pytest.approx(float(row[f"probability_{label}"]), abs=1e-5)
+    assert Predictor.from_output_dir("run_squad")(QUESTION).text == "fast story"
+    assert Predictor.from_output_dir("run_ner")("the good film").words == ["the", "good", "film"]
+    candidates = Predictor.from_output_dir("run_pretraining", vocab_file="run_ner/vocab.txt")(
+        "the [MASK] film"
+    )
+    assert len(candidates) == 1
+
+
+def test_model_is_exported(old, monkeypatch):
+    run_script(
+        monkeypatch, "export_model", "--model_dir=run_classifier_tsv", "--export_dir=exported"
+    )
+    folder = next((old / "exported").rglob("saved_model.pb")).parent
+    assert "serving_default" in tf.saved_model.load(str(folder)).signatures
+
+
+def test_keras_files_hold_the_weights_of_the_checkpoint(old):
+    expected = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
+    ((_, weights),) = expected
+    model = keras.saving.load_model("classifier.keras")
+    assert isinstance(model, BertClassifier)
+    named = checkpoint.named_variables(model)
+    np.testing.assert_array_equal(named["output_weights"].numpy(), weights)
+    other = BertClassifier(model.config, 2)
+    other.load_weights("classifier.weights.h5")
+    np.testing.assert_array_equal(
+        checkpoint.named_variables(other)["output_weights"].numpy(), weights
+    )
