@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint, cli
+from bert_tf import checkpoint, scripts
 from bert_tf.modeling import BertClassifier
 from bert_tf.predictor import Predictor
 from tests.oracle import golden
@@ -30,7 +30,7 @@ def old(tmp_path, monkeypatch):
 def run_script(monkeypatch, script, *flags):
     monkeypatch.setattr(sys, "argv", [f"{script}.py", *flags])
     with pytest.raises(SystemExit) as end:
-        getattr(cli, script)()
+        getattr(scripts, script)()
     assert end.value.code == 0
 
 
