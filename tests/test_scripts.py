@@ -115,7 +115,7 @@ def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all
         "--max_predictions_per_seq=20",
         start_new_session=True,
     )
-    _wait_for(tmp_path / "out.parts" / "*.tmp")
+    _wait_for(tmp_path / "out.parts" / "*.tfrecord*.tmp")
     # A terminal sends Ctrl-C to all processes, `kill` SIGTERM to one.
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT if to_all else signal.SIGTERM)
     _, errors = process.communicate()

@@ -322,7 +322,7 @@ def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
     lines = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines(keepends=True)
     (folder / "dev.tsv").write_text("".join(lines[1:]))
     classification.run(options(tiny, tmp_path, data_dir=str(folder), do_eval=True))
-    assert "its label is '0'. Does the file lack its header?" in caplog.text
+    assert "'0' in it is no name of a column. Does the file lack its header?" in caplog.text
 
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
@@ -343,7 +343,7 @@ def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
 def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
     """What only evaluates may use it meanwhile; when the other was killed, trainings may, too."""
     process = hold(tmp_path / "out" / ".lock")
-    training = options(tiny, tmp_path, do_train=True, num_train_epochs=1, num_runs=num_runs)
+    training = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=num_runs)
     with pytest.raises(UserError, match=f"out is in use, process {process.pid} on .* writes to it"):
         classification.run(training)
     assert os.listdir(tmp_path / "out") == [".lock"]
