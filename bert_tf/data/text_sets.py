@@ -96,7 +96,8 @@ def check_split(
         return
     path, count = data.describe(split), len(examples)
     if 1 < count == sum(example.label == examples[0].label for example in examples):
-        _logger.warning("%s: all %d rows have the label %r", path, count, examples[0].label)
+        message = "%s: all %d rows have the label %r. Check the column of the labels"
+        _logger.warning(message, path, count, examples[0].label)
     if split == "train":
         folded = ["".join(label.split()).casefold() for label in data.labels]
         alike = [x for x, y in zip(data.labels, folded, strict=True) if folded.count(y) > 1]

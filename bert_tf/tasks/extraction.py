@@ -72,7 +72,7 @@ def run(options: ExtractionOptions) -> None:
         while part := list(itertools.islice(numbered, together)):
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in part]
-                extractor.tokenizer.warn_of_unknown(input_file, strings)
+                extractor.tokenizer.warn_of_unknown(shown(input_file), strings)
             with training.explained_errors():
                 tokens, values = extractor.extract([text for _, text in part])
             for row, (index, _) in enumerate(part):

@@ -124,13 +124,15 @@ def _run(
     kept: dict[str, str] = {}
     num_train_steps, trainer, validation, row_loss = 0, None, None, task.loss
     if options.do_train:
-        kept = model_folder.contents(options, bool(restored), data, task.assets())
+        kept = {**task.assets(), **model_folder.contents(options, bool(restored), data)}
         row_loss = task.training_loss(examples["train"])
         num_rows = task.num_rows(examples["train"])
         num_train_steps = _num_train_steps(num_rows, options)
         every = options.steps_between_evaluations(num_rows / options.train_batch_size)
         validation = Validation(runner, every, global_step, kept)
         trainer = _make_trainer(runner, validation, num_train_steps, restored)
+    for name, text in task.assets().items() if restored else ():
+        model_folder.require_same(output_dir, name, text, "the labels of the data")
     if engine.devices.is_chief:
         for folder in {records_dir, output_dir}:
             prepare_output_dir(folder, *_written(task, kept))

@@ -42,34 +42,39 @@ _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
 _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 
 
-def contents(options: Any, goes_on: bool, data: str, assets: Mapping[str, str]) -> dict[str, str]:
+def contents(options: Any, goes_on: bool, data: str) -> dict[str, str]:
     """The files of a training, by their names.
 
     Args:
         options: of the training.
         goes_on: whether it goes on with what is in `output_dir`.
         data: from `run_directory.describe_data`.
-        assets: of the task.
 
     Raises:
         UserError: `output_dir` has other files under these names.
     """
     begun = hint(options.output_dir, "begun_from") if goes_on else options.init_checkpoint
-    copies = contents_of(options, begun_from=begun, training_data=data)
-    sources = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
-    sources = {name: f"--{flag}={getattr(options, flag, '')}" for name, flag in sources.items()}
-    found = {**(assets if goes_on else {}), **copies}
-    for name in found.keys() - {RUN}:
-        path, text = os.path.join(options.output_dir, name), found[name]
-        # Of lines at the end that are empty the copy has one less.
-        if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
-            raise UserError(
-                f"{path} is not the same as "
-                f"{sources.get(name, 'the labels of the training data')}, and a training keeps a "
-                "copy there. Choose another --output_dir, or the file that its "
-                "training began with, or remove this one"
-            )
-    return {**assets, **found}
+    found = contents_of(options, begun_from=begun, training_data=data)
+    flags = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
+    for name in found.keys() & flags.keys():
+        source = f"--{flags[name]}={getattr(options, flags[name])}"
+        require_same(options.output_dir, name, found[name], source)
+    return found
+
+
+def require_same(folder: str, name: str, text: str, source: str) -> None:
+    """Refuses a file that differs from the copy that a training keeps of it.
+
+    Raises:
+        UserError: it does.
+    """
+    path = os.path.join(folder, name)
+    # Of lines at the end that are empty the copy has one less.
+    if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
+        raise UserError(
+            f"{path} is not the same as {source}, and a training keeps a copy of that there. "
+            "Choose another --output_dir, or what its training began with, or remove this file"
+        )
 
 
 def write(output_dir: str, kept: Mapping[str, str]) -> None:

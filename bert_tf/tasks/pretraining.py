@@ -90,7 +90,7 @@ def _run(
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
-    kept = model_folder.contents(options, bool(restored), data, {}) if options.do_train else {}
+    kept = model_folder.contents(options, bool(restored), data) if options.do_train else {}
     if engine.devices.is_chief:
         prepare_output_dir(output_dir, kept)
     require_same(engine.devices, step, "step that it goes on from", "--output_dir")

@@ -56,10 +56,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
         file_names.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     check_vocabulary(options.vocab_file or "", options.do_lower_case)
+    pieces = Pieces(tokenizer.vocab)
     for path in paths:
         lines = [[line] for line in itertools.islice(files.read_lines(path), 2000)]
         BatchTokenizer(tokenizer).warn_of_unknown(path, lines)
-    pieces = Pieces(tokenizer.vocab)
     recipe = Recipe(
         options.max_seq_length,
         options.max_predictions_per_seq,

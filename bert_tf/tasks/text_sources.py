@@ -46,7 +46,10 @@ def of_checkpoint(options: ClassifierOptions) -> TextSet:
         # The file need not be there any more.
         problem_type = _trained_type(options)
         names = [] if problem_type == REGRESSION else labels.of_checkpoint(options)
-        return OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
+        data = OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
+        # The module may not be there any more to say it.
+        data.has_pairs = None
+        return data
     return _own_set(options, {}) if options.is_own_tables else _other(options)
 
 

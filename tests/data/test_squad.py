@@ -94,7 +94,7 @@ def question(**changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON .*at position 1\): it may be damaged"),
+        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON .*at position 1\): a file in the format"),
         ("[]", r'squad\.json has no "data"'),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
         ('{"data": [{"paragraphs": [{"context": 1}]}]}', r"paragraphs\[0\] has a \"context\" that"),

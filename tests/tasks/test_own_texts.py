@@ -126,7 +126,11 @@ def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
         write(tmp_path / "data", name, rows)
     with caplog.at_level(logging.INFO, logger="bert_tf"):
         classification.run(own(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0))
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    warnings = [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelname == "WARNING" and each.name.startswith("bert_tf")
+    ]
     assert len(warnings) == 1
     assert "dev.tsv: 20 of 20 rows to evaluate on (100.0 %) have the text of a t" in warnings[0]
 

@@ -172,7 +172,8 @@ def test_rows_with_one_label(tiny, tmp_path, said):
     path = tmp_path / "data" / "train.tsv"
     path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
     classification.run(options(tiny, tmp_path, **TRAINING, data_dir=str(tmp_path / "data")))
-    assert warnings(said) == [f"All 18 training rows have the label 1: check the labels in {path}"]
+    (warning,) = warnings(said)
+    assert warning.startswith(f"{path}: all 18 rows have the label '1'")
 
 
 @pytest.mark.parametrize(

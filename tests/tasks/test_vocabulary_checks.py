@@ -96,6 +96,7 @@ def test_the_casing_of_the_vocabulary(opened):
     assert warning.endswith("for a cased model pass --do_lower_case=false")
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_vocabularies_are_not_questioned(opened, name):
     path = data(f"vocab/{name}_vocab.txt")
