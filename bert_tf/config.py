@@ -1,6 +1,7 @@
 """The model configuration: `bert_config.json` of the original release."""
 
 import copy
+import difflib
 import json
 import math
 from collections.abc import Callable
@@ -22,6 +23,8 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+# A key that is at least so similar to one that is missing is a typo of it.
+_SIMILARITY = 0.9
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -92,6 +95,12 @@ class BertConfig:
         for key, value in json_object.items():
             if hasattr(cls, key):
                 raise UserError(f"The model configuration may not have a key {key!r}")
+            similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
+            if similar and similar[0] not in json_object:
+                raise UserError(
+                    f"The model configuration has the key {key!r}, and lacks {similar[0]!r}: "
+                    "correct its name"
+                )
             setattr(config, key, copy.deepcopy(value))
         config._check()
         return config

@@ -179,6 +179,13 @@ def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
         checkpoint.resolve(str(tmp_path))
 
 
+def test_restoring_takes_what_resolve_takes(tmp_path):
+    path = golden("checkpoints/main/bert_model.ckpt.index")
+    assert checkpoint.restore(BertModel(config()), str(path)).restored
+    with pytest.raises(UserError, match=r"No checkpoint .*: there is no file nothing\.index"):
+        checkpoint.restore(BertModel(config()), str(tmp_path / "nothing"))
+
+
 def test_resolve_says_what_is_there_instead(tmp_path):
     (tmp_path / "readme.txt").write_text("")
     with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
@@ -186,7 +193,7 @@ def test_resolve_says_what_is_there_instead(tmp_path):
     with pytest.raises(UserError, match=r"holds no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
     checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
-    with pytest.raises(UserError, match=r"checkpoints there: model\.ckpt-3"):
+    with pytest.raises(UserError, match=r": model\.ckpt-3"):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
 
 

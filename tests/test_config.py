@@ -110,3 +110,10 @@ def test_bad_files_are_named(tmp_path, text, message):
         BertConfig.from_json_file(str(tmp_path / "config.json"))
     with pytest.raises(UserError, match=r"No such file: .*other\.json .*has: config\.json"):
         BertConfig.from_json_file(str(tmp_path / "other.json"))
+
+
+def test_a_misspelt_key_is_refused_and_other_keys_are_kept():
+    with pytest.raises(UserError, match="has the key 'hiden_size', and lacks 'hidden_size'"):
+        BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
+    given = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "pooler_type": "x"}
+    assert BertConfig.from_dict(given).to_dict().items() >= given.items()

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 
-from bert_tf import files
 from bert_tf.checkpoint.folder import add_newest, latest, remove, resolve
 from bert_tf.checkpoint.tensors import (
     GLOBAL_STEP,
@@ -79,7 +78,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 
     Args:
         model: takes the values.
-        prefix: of the checkpoint, or the folder that it lies in; a name for messages, with
+        prefix: of the checkpoint, one of its files, or its folder; a name for messages, with
             `tensors`.
         tensors: where they come from instead.
 
@@ -87,7 +86,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
         UserError: the checkpoint does not fit (with both lists and both shapes) or cannot be
             read.
     """
-    if tensors is None and files.is_dir(prefix):
+    if tensors is None:
         prefix = resolve(prefix)
     variables = named_variables(model)
     stored = {

@@ -41,6 +41,11 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
             raise ValueError(f"The input {name!r} is called {_NAMES[similar]!r} here")
     shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
     for name, shape in zip(_INPUTS, shapes, strict=True):
+        value = inputs.get(name)
+        is_float = "float" in str(getattr(value, "dtype", "")) and name == "input_ids"
+        if is_float or (value is not None and shape is None):
+            kind = value.dtype if is_float else type(value).__name__
+            raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
         if shape is None or getattr(shape, "rank", 2) is None:
             continue
         # Dimensions of symbolic tensors may be None or symbols.
@@ -48,7 +53,8 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         if len(shape) != 2 or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
             expected = "[B, S]" if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
             raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
-    for name, size in (("input_ids", config.vocab_size), ("segment_ids", config.type_vocab_size)):
+    sizes = (config.vocab_size, 2, config.type_vocab_size)
+    for name, size in zip(_INPUTS, sizes, strict=True):
         for value in _extremes(inputs.get(name)):
             if not 0 <= value < size:
                 raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {value}")
@@ -89,6 +95,11 @@ class ConfiguredModel(keras.Model):
     ) -> None:
         if "is_training" in kwargs or "input_ids" in kwargs:
             replaced("modeling")["BertModel(config, is_training, ...)"]()
+        if not isinstance(config, BertConfig):
+            raise ValueError(
+                f"config must be a BertConfig. Received: {type(config).__name__}. Use "
+                "BertConfig.from_json_file(path) or BertConfig.from_dict(dictionary)"
+            )
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self._encoder_config = copy.deepcopy(config)

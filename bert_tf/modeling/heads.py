@@ -139,6 +139,8 @@ class _LabelModel(_EncoderWithHead):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
+        if not isinstance(num_labels, int) or num_labels < 1:
+            raise ValueError(f"num_labels must be a whole number above 0. Received: {num_labels!r}")
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)

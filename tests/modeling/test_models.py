@@ -169,8 +169,20 @@ def test_other_names_are_ignored():
     [
         ({"input_ids": np.array([[1, -1, 2]])}, "input_ids must be from 0 to 98. Received: -1"),
         ({"input_ids": tf.constant([[1, 99, 2]])}, "input_ids must be from 0 to 98. Received: 99"),
+        ({"input_mask": np.full((1, 3), 2)}, "input_mask must be from 0 to 1. Received: 2"),
+        (
+            {"input_ids": np.ones((1, 3), "float32")},
+            "input_ids must be an array or a tensor of integers. Received: float32",
+        ),
+        (
+            {"input_ids": [[1, 2, 3]]},
+            "input_ids must be an array or a tensor of integers. Received: list",
+        ),
         ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be from 0 to 1. Received: 2"),
-        ({"input_ids": np.ones(3)}, r"input_ids must have the shape \[B, S\]. Received: \(3,\)"),
+        (
+            {"input_ids": np.ones(3, int)},
+            r"input_ids must have the shape \[B, S\]. Received: \(3,\)",
+        ),
         (
             {"input_mask": np.ones((1, 2))},
             r"input_mask must have the shape of input_ids, \(1, 3\). Received: \(1, 2\)",
@@ -181,6 +193,18 @@ def test_other_names_are_ignored():
 def test_inputs_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(ValueError, match=rf"\A{message}\Z"):
         _model()({"input_ids": np.ones((1, 3), "int32"), **changes})
+
+
+@pytest.mark.parametrize("num_labels", [0, -1, ["yes", "no"], None])
+def test_num_labels_that_make_no_sense_are_refused(num_labels):
+    with pytest.raises(ValueError, match="num_labels must be a whole number above 0"):
+        BertClassifier(SMALL, num_labels)
+
+
+@pytest.mark.parametrize("config", [SMALL.to_dict(), "bert_config.json", None])
+def test_a_config_of_another_type_is_refused(config):
+    with pytest.raises(ValueError, match=r"config must be a BertConfig\. Received: "):
+        BertModel(config)
 
 
 def test_shapes_are_checked_while_a_function_is_traced_and_values_are_not():
