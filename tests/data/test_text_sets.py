@@ -49,9 +49,13 @@ def test_a_set_that_is_right(said):
 
 
 def test_one_label_only(said):
-    expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the column of the labels")]
+    expected = [
+        ("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the column of the labels")
+    ]
     assert said(Set(["a", "b"]), "train", rows("a", "a", "a"), []) == expected
-    expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the column of the labels")]
+    expected = [
+        ("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the column of the labels")
+    ]
     assert said(Set([], REGRESSION), "eval", rows("1.5", "1.5"), []) == expected
     assert said(Set(["a", "b"]), "eval", rows("a"), []) == []
 
