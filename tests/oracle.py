@@ -34,3 +34,10 @@ def data(relative: str) -> Path:
     if not path.exists():
         pytest.skip(f"public data {relative} is not in ../shared/data")
     return path
+
+
+def vocabulary(name: str) -> Path:
+    """A vocabulary of the release; the multilingual one is public data, the others are goldens."""
+    if name == "multilingual":
+        return data("vocab/multi_cased_vocab.txt")
+    return golden(f"vocab/{name}.txt")

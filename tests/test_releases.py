@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import re
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -22,18 +21,11 @@ from bert_tf.releases import RELEASES, Release, named
 from bert_tf.tasks import extraction
 from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 from tests.modeling.helpers import config as golden_config
-from tests.oracle import ROOT, data, golden
+from tests.oracle import ROOT, golden, vocabulary
 
 SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
 EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
 DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
-
-
-def vocabulary(name: str) -> Path:
-    if name == "multilingual":
-        return data("vocab/multi_cased_vocab.txt")
-    return golden(f"vocab/{name}.txt")
-
 
 # ---- What the table says ---------------------------------------------------------------------
 

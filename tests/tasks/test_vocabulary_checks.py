@@ -6,12 +6,11 @@ from bert_tf.config import BertConfig
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks.start import load_config_and_tokenizer
 from bert_tf.tokenization import load_vocab
-from tests.oracle import data
+from tests.oracle import vocabulary
 
 LETTERS = [f"{a}{b}" for a in "abcdefghij" for b in "abcdefghij"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ENTRIES = [*SPECIAL, *(f"[unused{number}]" for number in range(9)), *LETTERS]
-PUBLISHED = {"uncased_en": False, "cased_en": True, "multi_cased": True, "chinese": False}
 
 
 @pytest.fixture
@@ -96,11 +95,18 @@ def test_the_casing_of_the_vocabulary(opened):
     assert warning.endswith("for a cased model pass --do_lower_case=false")
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_vocabularies_are_not_questioned(opened, name):
-    path = data(f"vocab/{name}_vocab.txt")
+@pytest.mark.parametrize(
+    ("name", "cased"),
+    [
+        ("uncased", False),
+        ("cased", True),
+        ("chinese", False),
+        pytest.param("multilingual", True, marks=pytest.mark.shared),
+    ],
+)
+def test_published_vocabularies_are_not_questioned(opened, name, cased):
+    path = vocabulary(name)
     entries = path.read_bytes().decode().rstrip("\n").split("\n")
-    assert opened(entries, lower=not PUBLISHED[name]) == []
-    assert len(opened(entries, lower=PUBLISHED[name])) == 1
+    assert opened(entries, lower=not cased) == []
+    assert len(opened(entries, lower=cased)) == 1
     assert len(entries) == max(load_vocab(str(path)).values()) + 1
