@@ -19,8 +19,8 @@ AUTO = "auto"
 PROBLEM_TYPES = (AUTO, CLASSIFICATION, MULTILABEL, REGRESSION)
 
 _SHOWN_LABELS = 10
-# As many labels that mostly occur once are hardly classes.
-_MANY_LABELS = 50
+# More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
+_MANY_LABELS, _FEW_LABELS = 50, 8
 # Not what float() takes: "1_0" and digits of other scripts are names.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 # What programs and people write where a number is missing.
@@ -241,7 +241,8 @@ def _require_something_to_learn(
         found = f"every row has the label {_some(labels)}" if labels else "no row has a label"
         raise UserError(f"{path}: {found}, so there is nothing to learn. Is --label_column right?")
     once = sum(counts[label] == 1 for label in labels)
-    if len(labels) > _MANY_LABELS and once > len(labels) / 2:
+    many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))
+    if many and once > len(labels) / 2:
         _logger.warning(
             "%s: %s of %s labels occur once only. Is --label_column right, or are they numbers "
             "(--problem_type=regression)?",

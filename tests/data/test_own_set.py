@@ -333,6 +333,9 @@ def test_what_is_found_is_logged(make, caplog):
 def test_labels_that_are_hardly_classes(make, caplog):
     make(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
     assert "59 of 60 labels occur once only. Is --label_column right" in caplog.text
+    # In a small file, too: text and label were swapped.
+    make(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
+    assert "20 of 20 labels occur once only" in caplog.text
 
 
 def test_texts_without_words_are_counted(make, caplog):
