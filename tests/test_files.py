@@ -1,5 +1,6 @@
 """Reading as the TensorFlow file API does, and writing that leaves no half file."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -188,32 +189,45 @@ WRITERS = {
 }
 
 
+@contextlib.contextmanager
+def reader_of(pipe, copy):
+    """Another process copies a new pipe into a file; it is killed where nobody writes to it."""
+    os.mkfifo(pipe)
+    process = subprocess.Popen(["dd", f"if={pipe}", f"of={copy}"], stderr=subprocess.DEVNULL)
+    try:
+        yield
+        assert pipe.is_fifo()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_pipe_gets_what_a_file_gets(tmp_path, kind):
-    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    file, pipe, copy = (tmp_path / name for name in ("file", "pipe", "copy"))
     WRITERS[kind](str(file))
-    os.mkfifo(pipe)
-    copy = str(tmp_path / "copy")
-    with subprocess.Popen(["dd", f"if={pipe}", f"of={copy}", "status=none"]):
+    with reader_of(pipe, copy):
         file_names.require_writable(str(pipe))
         WRITERS[kind](str(pipe))
-    assert (tmp_path / "copy").read_bytes() == file.read_bytes()
-    assert pipe.is_fifo()
+    assert copy.read_bytes() == file.read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["copy", "file", "pipe"]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="names of descriptors, on Linux")
 def test_devices_are_written_to(tmp_path):
-    for writer in WRITERS.values():
-        writer("/dev/null")
-    assert not os.path.isfile("/dev/null")
-    script = "from bert_tf import files; files.write_text('/dev/stdout', 'text')"
-    command = [sys.executable, "-c", script]
+    """By links of this test: code that replaces its output would replace the device for everybody,
+    where the tests run as root."""
+    (tmp_path / "link").symlink_to("/proc/self/fd/1")
+    script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
+    command = [sys.executable, "-c", script, str(tmp_path / "link")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("text", "")
+    assert (tmp_path / "link").is_symlink()
     with open(tmp_path / "removed", "w+") as file:
         os.remove(file.name)
         subprocess.run(command, cwd=ROOT, stdout=file, check=True)
         assert file.read() == "text"
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["link"]
+    assert files.is_stream("/dev/null")

@@ -21,6 +21,7 @@ from bert_tf.tasks import extraction
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import ROOT
 from tests.tasks.two_devices import run_on_two_devices
+from tests.test_files import reader_of
 
 LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
 
@@ -328,13 +329,12 @@ def test_texts_that_are_tokens(tiny, folder):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
 def test_a_pipe_as_output(tiny, folder):
     expected = run(tiny, folder).read_bytes()
-    os.mkfifo(folder / "pipe")
-    with subprocess.Popen(["cat", str(folder / "pipe")], stdout=subprocess.PIPE) as reader:
+    with reader_of(folder / "pipe", folder / "copy"):
         run(tiny, folder, output_file=str(folder / "pipe"))
-        assert reader.stdout.read() == expected
+    assert (folder / "copy").read_bytes() == expected
     with pytest.raises(UserError, match=r"pipe is a pipe or a device, and an \.npz cannot"):
         run(tiny, folder, output_file=str(folder / "pipe"), output_format="npz")
-    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out", "pipe"]
+    assert sorted(path.name for path in folder.iterdir()) == ["copy", "in.txt", "out", "pipe"]
 
 
 def test_input_that_would_be_written_over(tiny, folder):

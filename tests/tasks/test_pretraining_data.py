@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks import pretraining_data, sharded_data
+from tests.test_files import reader_of
 
 WORDS = [
     "a",
@@ -218,15 +218,13 @@ def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
 def test_a_pipe_as_output(tiny, corpus):
     pretraining_data.run(options(tiny, corpus))
-    pipe = corpus / "pipe"
-    os.mkfifo(pipe)
-    before = sorted(os.listdir(corpus))
-    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+    pipe, before = corpus / "pipe", os.listdir(corpus)
+    with reader_of(pipe, corpus / "copy"):
         pretraining_data.run(options(tiny, corpus, output_file=str(pipe)))
-        assert reader.stdout.read() == (corpus / "out.tfrecord").read_bytes()
+    assert (corpus / "copy").read_bytes() == (corpus / "out.tfrecord").read_bytes()
     with pytest.raises(UserError, match="pipe is not a file, and shards are kept beside it"):
         pretraining_data.run(options(tiny, corpus, output_file=str(pipe), num_workers=1))
-    assert sorted(os.listdir(corpus)) == before
+    assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
 
 
 def test_a_description_does_not_outlive_its_records(tiny, corpus, monkeypatch):
