@@ -1,5 +1,6 @@
 """Warnings about a vocabulary: not the model's, damaged, or of the other casing than the texts."""
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 
@@ -8,8 +9,8 @@ from bert_tf.conversion import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
-# A model's vocab_size may be rounded up, to a multiple of 64 for instance.
-_MOST_SPARE_ROWS = 64
+# A model's vocab_size may be rounded up, to a multiple of 64 for instance, but of 8 at least.
+_MOST_SPARE_ROWS, _ROUNDED_TO = 64, 8
 _CONSECUTIVE = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -23,7 +24,8 @@ def check_vocabulary(
     """
     entries = _entries(path)
     own = next((source.vocab_file for source in sources if source.vocab_file), None)
-    problems = _difference(entries, own) if own else _unusual(entries, vocab_size)
+    is_other = own and os.path.realpath(own) != os.path.realpath(path)
+    problems = _difference(entries, own) if is_other else _unusual(entries, vocab_size)
     if problem := next(problems, None):
         log.warning("%s %s. Check that --vocab_file is the model's own", path, problem)
     # A training with the same flag has had this warning.
@@ -66,5 +68,5 @@ def _unusual(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
     found = [lines[token] for token in _CONSECUTIVE if token in lines]
     if any(after - before != 1 for before, after in pairwise(found)):
         yield f"has {', '.join(_CONSECUTIVE)} in lines {found}, not one after the other"
-    if vocab_size - len(entries) > _MOST_SPARE_ROWS:
+    if vocab_size - len(entries) > (0 if vocab_size % _ROUNDED_TO else _MOST_SPARE_ROWS):
         yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"

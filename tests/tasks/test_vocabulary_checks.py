@@ -79,8 +79,18 @@ def test_a_vocabulary_that_is_unusual_in_itself(opened, entries, message):
     assert message in warning
 
 
+def test_a_vocabulary_that_was_changed_in_the_model_s_own_folder(opened, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "other.txt").symlink_to(tmp_path / "model" / "vocab.txt")
+    (warning,) = opened(sorted(ENTRIES), ENTRIES)
+    assert "instead of '[PAD]'" in warning
+
+
 def test_a_vocabulary_that_is_smaller_than_the_model(opened):
-    assert opened(ENTRIES, vocab_size=len(ENTRIES) + 64) == []
+    # Rounded up, to a multiple of 64 here, and to one of 8 at least.
+    assert opened(ENTRIES, vocab_size=128) == []
+    (warning,) = opened(ENTRIES[:-1], vocab_size=len(ENTRIES))
+    assert "has 113 entries, but the model's vocab_size is 114" in warning
     (warning,) = opened(ENTRIES, vocab_size=len(ENTRIES) + 65)
     assert "has 114 entries, but the model's vocab_size is 179" in warning
 
