@@ -9,6 +9,7 @@ from bert_tf.conversion.sources import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
+from bert_tf.tasks.model_folder import hint
 
 LABELS = "labels.txt"
 
@@ -39,8 +40,9 @@ def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
         else:
             found.append(line)
             continue
+        by = f" by {script}" if (script := hint(os.path.dirname(path), "script")) else ""
         raise UserError(
-            f"{path}:{number}: {problem}. The training writes this file, with a label on each "
+            f"{path}:{number}: {problem}. The training{by} writes this file, with a label on each "
             "line; take it as it was, or train again"
         )
     if not found:

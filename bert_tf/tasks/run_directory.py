@@ -51,7 +51,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     now["script"], before["script"] = script_of(type(options)), script
     before[_DATA] = hint(folder, "training_data") or training_data
     before["task"] = (options.do_train and other_task(folder, asked)) or asked
-    for name in ("task", "script", "problem_type"):
+    for name in ("script", "task", "problem_type"):
         if before.get(name, "auto") not in ("auto", now.get(name)):
             raise UserError(
                 f"--output_dir={folder} holds a training with the {name} {before[name]}, and this "

@@ -168,6 +168,12 @@ def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
     restored = checkpoint.restore(model, source.path, tensors)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
+    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if deeper:
+        log.warning(
+            "The checkpoint has more layers than the configuration asks for; not used: %s",
+            checkpoint.summarize(deeper),
+        )
     return restored
 
 
@@ -217,13 +223,13 @@ def restore_weights(
         )
         return None
     restored = restore_from(model, init_checkpoint)
-    log.info("%s", restored.describe())
-    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
-    if deeper:
+    if do_train and _is_same_path(os.path.dirname(restored.prefix), output_dir):
         log.warning(
-            "The checkpoint has more layers than the configuration asks for; not used: %s",
-            checkpoint.summarize(deeper),
+            "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
+            "trained now, and no longer for that model. Choose another --output_dir",
+            output_dir,
         )
+    log.info("%s", restored.describe())
     if restored.new and not do_train:
         log.warning(
             "Random, because not in %s: %s. Without --do_train=true the results are those of "

@@ -26,6 +26,9 @@ def test_list_of_labels(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             labels.read(str(path), conll.is_label)
+    (tmp_path / "run.json").write_text('{"script": "run_classifier"}')
+    with pytest.raises(UserError, match="The training by run_classifier writes this file"):
+        labels.read(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
     assert labels.read(str(path)) == ["not at all", "{}"]
     assert labels.contents(["not at all", "{}"]) == {"labels.txt": path.read_text()}

@@ -205,3 +205,21 @@ def test_runs_that_all_predict_one_label(tmp_path, said):
         write_summary(str(tmp_path), runs, [1, 2], 0)
         assert len(warnings(said)) == warned
         assert ("In all 2 runs eval_matthews is 0" in said.text) == warned
+
+
+def test_a_training_by_another_script_is_refused_by_its_name(tiny, out, tmp_path):
+    run = PretrainingOptions(
+        output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
+    )
+    message = "the script run_classifier, and this run has run_pretraining"
+    with pytest.raises(UserError, match=message):
+        run_directory.check_resumed(run, "")
+
+
+def test_a_training_in_the_folder_of_the_model_that_it_begins_from(tiny, tmp_path, said):
+    (tmp_path / "out").mkdir()
+    for path in tiny.folder.glob("bert_model.ckpt*"):
+        shutil.copy(path, tmp_path / "out")
+    begun = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
+    classification.run(options(tiny, tmp_path, **TRAINING, **begun))
+    assert "out has the model of --init_checkpoint" in said.text
