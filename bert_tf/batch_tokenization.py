@@ -103,16 +103,22 @@ class BatchTokenizer:
             [self._encode_batch(batch, with_spans) for batch in _batches(strings)]
         )
 
-    def warn_of_unknown(self, name: str, examples: Sequence[Sequence[str]]) -> None:
+    def warn_of_unknown(
+        self, name: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
+    ) -> None:
         """Warns once of a file where more than 5 % of the tokens are `[UNK]`, by a sample of its
         examples, each of which is texts or words."""
         sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
         ids, reference = self.encode(sample).ids, self.reference
+        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
+        if is_pretokenized:
+            split = str.split
+            pieces = [piece for text in sample for word in split(text) for piece in cut(word)]
+            ids = np.array(reference.convert_tokens_to_ids(pieces))
         unknown = int((ids == reference.vocab.get(UNKNOWN)).sum())
         if unknown < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * len(ids)) or name in self.warned:
             return
         self.warned.add(name)
-        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
         words = Counter(word for text in sample for word in split(text) if cut(word) == [UNKNOWN])
         named = ", ".join(f"{word:.30}" for word, _ in words.most_common(_WORDS_SHOWN))
         share = f"{100 * unknown / len(ids):.1f} % of the tokens ({unknown} of {len(ids)})"

@@ -68,7 +68,7 @@ def _column(name: str, header: TsvRow | None, path: str) -> int:
     if name not in names:
         raise UserError(
             f"{path}:1: there is no column {name!r}. The first row has: {', '.join(names)}. Give "
-            "one of these names, or the number of the column"
+            "one of these names, or the number of the column; columns are separated by tabs"
         )
     return names.index(name)
 

@@ -38,7 +38,8 @@ _MANY_BATCHES = 16
 # So many win back the half second that XLA compiles; of a larger model fewer would.
 _TEXTS_TO_COMPILE_FOR = 4096
 # What a line has, in files of these kinds, that has more than one column.
-_SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{"}
+_OTHER_ENDINGS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+_SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
@@ -57,6 +58,9 @@ def run(options: ExtractionOptions) -> None:
     first = next(texts, None)
     if first is None:
         raise UserError(f"{shown(input_file)} contains no text")
+    if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_ENDINGS):
+        message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
+        log.warning(message, output_file)
     extractor = Extractor(options, total)
     bytes_of_row = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
@@ -72,7 +76,9 @@ def run(options: ExtractionOptions) -> None:
         while part := list(itertools.islice(numbered, together)):
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in part]
-                extractor.tokenizer.warn_of_unknown(shown(input_file), strings)
+                extractor.tokenizer.warn_of_unknown(
+                    shown(input_file), strings, options.pretokenized
+                )
             with training.explained_errors():
                 tokens, values = extractor.extract([text for _, text in part])
             for row, (index, _) in enumerate(part):
@@ -100,11 +106,11 @@ def _batches_per_core(options: ExtractionOptions, total: int) -> float:
 def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
-        kind = re.search(r"\.(tsv|csv|jsonl)(\.gz)?$", path)
+        kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
         if kind and _SIGNS_OF_COLUMNS[kind[1]] in next(iter(files.read_lines(path)), ""):
             log.warning(
                 "%s: each line is taken for one text, with all its columns. --text_column takes "
-                "the text from one of them",
+                "the text from one of them, if tabs separate them",
                 path,
             )
         return read_lines(path)

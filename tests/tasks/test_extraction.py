@@ -386,3 +386,31 @@ def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
     given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
     with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
         given.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "said_of_it"),
+    [
+        ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
+        ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
+        ({"output_file": "out.npy"}, "good\n", "out.npy is written as lines of JSON"),
+        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is taken for one text"),
+    ],
+)
+def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):
+    (folder / "in.txt").write_text(content)
+    (folder / "rows.json").write_text(content)
+    changes = dict(changes)
+    if layers := changes.pop("num_layers", None):
+        config = {**tiny.config.to_dict(), "num_hidden_layers": layers}
+        (folder / "small.json").write_text(json.dumps(config))
+        changes["bert_config_file"] = str(folder / "small.json")
+    changes = {k: str(folder / v) if k[-5:] == "_file" else v for k, v in changes.items()}
+    run(tiny, folder, **changes)
+    assert said_of_it in said.text
+
+
+def test_columns_that_no_tab_separates(tiny, folder):
+    (folder / "in.txt").write_text("id,text\n1,good\n")
+    with pytest.raises(UserError, match="columns are separated by tabs"):
+        run(tiny, folder, text_column="text")
