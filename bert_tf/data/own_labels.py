@@ -142,9 +142,14 @@ def discover(
     reader = LabelReader(problem_type, tuple(labels), separator)
     read = reader.read if labels else reader.names
     counts: Counter[str] = Counter()
+    most = 0
     for place, value in cells:
         names = read(value, place)
         counts.update([names] if isinstance(names, str) else names)
+        most = max(most, 1 if isinstance(names, str) else len(names))
+    if problem_type == MULTILABEL and most < 2:
+        message = "%s: multilabel, but no row has two labels. Is --label_separator=%s right?"
+        _logger.warning(message, path, separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         kinds = f"numbers from {min(numbers):g} to {max(numbers):g}"

@@ -102,6 +102,8 @@ class WordLabels(Task):
             len(file.words),
             f", {len(windows)} windows" if len(windows) > count else "",
         )
+        if count == 1 and len(windows) > 1:
+            log.warning("%s: all words are one sentence, because no line is blank", file.path)
         if options.doc_context and not file.marks:
             log.warning(
                 "--doc_context: no line of %s is %s, all of it counts as one document",

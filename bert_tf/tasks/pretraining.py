@@ -11,7 +11,8 @@ import tensorflow as tf
 from bert_tf import checkpoint, file_names, files, training
 from bert_tf.config import BertConfig
 from bert_tf.data.pretraining import Recipe
-from bert_tf.data.records import Feature
+from bert_tf.data.records import Feature, count_records
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.options import PretrainingOptions
@@ -55,7 +56,13 @@ def run(options: PretrainingOptions) -> Results:
             config,
             _vocab_beside(options.init_checkpoint or ""),
         )
-        return _run(options, config, paths, engine)
+        try:
+            return _run(options, config, paths, engine)
+        except (tf.errors.DataLossError, UserError) as error:
+            if tf.errors.DataLossError in (type(error), type(error.__cause__)):
+                for path in paths:
+                    count_records(path)  # Names the file that is damaged.
+            raise
 
 
 def _vocab_beside(init_checkpoint: str) -> str:

@@ -127,7 +127,7 @@ def _write_as_the_original(
     )
     if not documents:
         raise UserError(f"There is not one token in {', '.join(paths[:5])}: nothing to train on")
-    _warn_of_one_document(documents, paths)
+    _warn_of_documents(documents, paths)
     draws = Draws(random.Random(options.random_seed))
     total = len(documents) * options.dupe_factor
     with bar(total, "documents") as shown:
@@ -179,12 +179,18 @@ def _compare_predictions(options: PretrainingDataOptions) -> None:
     log.warning("%s", message)
 
 
-def _warn_of_one_document(documents: Sequence, paths: Sequence[str]) -> None:
+def _warn_of_documents(documents: Sequence, paths: Sequence[str]) -> None:
     sentences = max(map(len, documents))
     if len(documents) == 1 and sentences > 1:
         log.warning(
             "%s: all lines are one document, because no line is blank. The random next sentence "
             "then comes from the same text: put a blank line between documents",
+            ", ".join(paths[:5]),
+        )
+    elif len(documents) > 1 and sentences == 1:
+        log.warning(
+            "%s: each document is a single line, of which only the beginning is used, and no next "
+            "sentence is the real one: put each sentence on a line of its own",
             ", ".join(paths[:5]),
         )
 

@@ -305,6 +305,15 @@ def test_several_labels_in_json(make, caplog):
     assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
 
 
+def test_several_labels_with_another_separator(make, caplog):
+    flags = BY_NUMBER | ALL | {"problem_type": "multilabel"}
+    make(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
+    assert "no row has two labels. Is --label_separator=, right?" in caplog.text
+    caplog.clear()
+    make(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
+    assert "no row has two labels" not in caplog.text
+
+
 def test_several_labels_in_a_cell(make):
     flags = BY_NUMBER | {"problem_type": "multilabel", "labels": "b,a"}
     made = make(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")

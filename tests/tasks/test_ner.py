@@ -429,3 +429,11 @@ def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
                 # Word and label; all of them but marks of documents.
                 if not theirs.startswith("-DOCSTART-"):
                     assert ours.split()[:2] == theirs.split()[::3]
+
+
+def test_a_file_without_blank_lines(tiny, folder, said):
+    lines = (folder / "test.txt").read_text().splitlines()
+    words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
+    (folder / "test.txt").write_text(words + "\n")
+    task(tiny, folder).read_examples("predict")
+    assert "test.txt: all words are one sentence, because no line is blank" in said.text

@@ -359,3 +359,10 @@ def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     pretraining_data.run(options(tiny, corpus, input_file=text))
     assert "all lines are one document" in caplog.text
+
+
+def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
+    pretraining_data.run(options(tiny, corpus, input_file=text))
+    assert "each document is a single line" in caplog.text
