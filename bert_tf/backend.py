@@ -41,10 +41,10 @@ def require_runtime(starts: bool = False) -> None:
             'multiprocessing.get_context("spawn")'
         )
     if not tf.executing_eagerly():
-        graph = "tf.Graph or after tf.compat.v1.disable_eager_execution()"
-        where = "tf.function or Dataset.map" if tf.inside_function() else graph
+        graph = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
+        where = "in a tf.function or Dataset.map" if tf.inside_function() else graph
         raise UserError(
-            f"A model is loaded or called inside a {where}, but needs eager execution: use it in "
+            f"A model is loaded or called {where}, but needs eager execution: use it in "
             "plain Python code"
         )
     if starts and tf.distribute.has_strategy():

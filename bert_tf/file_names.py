@@ -68,6 +68,12 @@ def require_writable(path: str) -> None:
         if not os.access(path, os.W_OK):
             raise UserError(f"Cannot write {path}: Permission denied")
         return
+    if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        # Replacing the file would lose what is in it already, and what the shell adds later.
+        raise UserError(
+            f"{path} is redirected to a file: pass the name of that file, or redirect with "
+            f"| cat > FILE"
+        )
     folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")

@@ -70,10 +70,10 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("place", "use", "message"),
     [
-        (_in_function, _ask, r"inside a tf\.function or Dataset\.map, but needs eager"),
-        (_in_function, _load, r"inside a tf\.function or Dataset\.map, but needs eager"),
-        (_in_graph, _ask, r"inside a tf\.Graph or after tf\.compat\.v1\.disable_eager_execution"),
-        (_in_graph, _load, r"inside a tf\.Graph or after tf\.compat\.v1\.disable_eager_execution"),
+        (_in_function, _ask, r"in a tf\.function or Dataset\.map, but needs eager"),
+        (_in_function, _load, r"in a tf\.function or Dataset\.map, but needs eager"),
+        (_in_graph, _ask, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
+        (_in_graph, _load, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (
             _in_scope,
             _load,

@@ -1,11 +1,14 @@
 """Names in flags: lists, patterns, folders; places to write to, which nobody reads from."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from bert_tf import file_names
 from bert_tf.errors import UserError
+from tests.oracle import ROOT
 
 
 def test_lists_patterns_and_folders(tmp_path):
@@ -73,3 +76,14 @@ def test_nobody_writes_over_what_is_read(tmp_path):
     for outputs in ([text], [link], [other, other]):
         with pytest.raises(UserError, match="among the input files too, or named twice"):
             file_names.require_others(outputs, [text])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")
+def test_the_standard_output_is_not_replaced_where_it_is_a_file(tmp_path):
+    """The second output would replace the first one, and `>>` lose what was there."""
+    code = "from bert_tf.file_names import require_writable as r; r('/dev/stdout')"
+    command = [sys.executable, "-c", code]
+    with open(tmp_path / "all", "w") as file:
+        done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
+    assert "/dev/stdout is redirected to a file: pass the name of that file" in done.stderr
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)

@@ -114,7 +114,7 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
     ):
         pass
     records = [record for record in caplog.records if record.name.startswith("bert_tf")]
-    assert [record.levelname for record in records] == ["INFO", "INFO"]
+    assert {record.levelname for record in records} == {"INFO"}
     assert "--output_dir=ram://out: nothing is locked there" in caplog.text
 
     def fails(*args):

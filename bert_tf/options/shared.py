@@ -145,10 +145,15 @@ class TrainingOptions:
             found.append(
                 f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
             )
-        for warm_up, whole in (("num_warmup_steps", "num_train_steps"), ("warmup_proportion", "")):
-            if getattr(self, warm_up, 0) >= getattr(self, whole, 1):
-                shown = f"--{warm_up}={getattr(self, warm_up)} is not shorter than the training"
-                found.append(f"{shown}: the learning rate never reaches its peak. Lower it")
+        for flag, whole in (
+            ("num_warmup_steps", getattr(self, "num_train_steps", 1)),
+            ("warmup_proportion", 1),
+        ):
+            if getattr(self, flag, 0) >= whole:
+                found.append(
+                    f"--{flag}={getattr(self, flag)} is not shorter than the training: the "
+                    "learning rate never reaches its peak. Lower it"
+                )
         return found
 
     def profiled_steps(self) -> tuple[int, int] | None:

@@ -52,8 +52,9 @@ def run(options: ExtractionOptions) -> None:
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_others([output_file], [input_file])
     file_names.require_writable(output_file)
-    # What cannot be read is to be found before the work; of the standard input it cannot be.
-    total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
+    # Reads the input once beforehand to find errors in it; a pipe can be read only once.
+    is_read_once = input_file == STDIN or files.is_stream(input_file)
+    total = 0 if is_read_once else sum(1 for _ in _read(options))
     texts = _read(options)
     first = next(texts, None)
     if first is None:

@@ -54,8 +54,8 @@ def check_resumed(options: Any, training_data: str) -> bool:
     for name in ("script", "task", "problem_type"):
         if before.get(name, "auto") not in ("auto", now.get(name)):
             raise UserError(
-                f"--output_dir={folder} holds a training with the {name} {before[name]}, and this "
-                f"run has {now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
+                f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
+                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
                 "begins a new training from those weights"
             )
     names = [name for name in _COMPARED if options.do_train and name in before]

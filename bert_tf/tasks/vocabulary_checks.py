@@ -34,9 +34,9 @@ def check_vocabulary(
     lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case == is_cased(entries) and (lower or lower_case):
         found = f"{lower} lower-case pieces and {count_capitals(entries)} with capitals"
-        effect = "are never found: for a " if lower_case else "become [UNK]: for an un"
+        effect = "are never found. For a " if lower_case else "become [UNK]. For an un"
         flag = f"--do_lower_case={str(not lower_case).lower()}"
-        log.warning("%s has %s, capitals %scased model pass %s", path, found, effect, flag)
+        log.warning("%s has %s; capitals %scased model pass %s", path, found, effect, flag)
 
 
 def _entries(path: str) -> list[str]:

@@ -157,7 +157,7 @@ def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
         load_config_and_tokenizer(
             options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=lower)
         )
-        assert ("for a cased model pass --do_lower_case=false" in said.text) == lower
+        assert ("For a cased model pass --do_lower_case=false" in said.text) == lower
 
 
 def test_what_is_not_there_is_named(tiny, tmp_path, places):

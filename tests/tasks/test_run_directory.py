@@ -36,7 +36,12 @@ def contents(folder):
 
 
 def warnings(said):
-    return [record.getMessage() for record in said.records if record.levelname == "WARNING"]
+    return [
+        record.getMessage()
+        for record in said.records
+        # TensorFlow warns of functions that are traced often.
+        if record.levelname == "WARNING" and record.name.startswith("bert_tf")
+    ]
 
 
 def test_a_skipped_training_warns_of_differences_and_writes_nothing(tiny, out, tmp_path, said):

@@ -97,12 +97,12 @@ def test_a_vocabulary_that_is_smaller_than_the_model(opened):
 
 def test_the_casing_of_the_vocabulary(opened):
     (warning,) = opened(ENTRIES, lower=False)
-    assert "has 100 lower-case pieces and 0 with capitals, capitals become [UNK]" in warning
-    assert warning.endswith("for an uncased model pass --do_lower_case=true")
+    assert "has 100 lower-case pieces and 0 with capitals; capitals become [UNK]" in warning
+    assert warning.endswith("For an uncased model pass --do_lower_case=true")
     # Without lower-case letters nothing can be said.
     assert opened([*SPECIAL, "京", "ก", "##า"], lower=False) == []
     (warning,) = opened([*ENTRIES, "The", "Film"])
-    assert warning.endswith("for a cased model pass --do_lower_case=false")
+    assert warning.endswith("For a cased model pass --do_lower_case=false")
 
 
 @pytest.mark.parametrize(
