@@ -86,7 +86,7 @@ def test_more_epochs_are_no_warning(tiny, out, tmp_path, said):
 
 def test_a_training_of_another_task_is_refused(tiny, out, tmp_path):
     before = contents(out)
-    message = "the task MRPC, and this run has CoLA. Choose another .*--init_checkpoint="
+    message = "task=MRPC, and this run has task=CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
     assert contents(out) == before
@@ -101,7 +101,7 @@ def test_another_kind_of_output_is_refused(tiny, out, tmp_path, name, was):
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        with pytest.raises(UserError, match=f"holds a training with the {name} {was}"):
+        with pytest.raises(UserError, match=f"holds a training with {name}={was}"):
             classification.run(options(tiny, tmp_path, **steps))
 
 
@@ -216,7 +216,7 @@ def test_a_training_by_another_script_is_refused_by_its_name(tiny, out, tmp_path
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
-    message = "the script run_classifier, and this run has run_pretraining"
+    message = "script=run_classifier, and this run has script=run_pretraining"
     with pytest.raises(UserError, match=message):
         run_directory.check_resumed(run, "")
 
