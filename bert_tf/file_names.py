@@ -70,10 +70,7 @@ def require_writable(path: str) -> None:
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
         # Replacing the file would lose what is in it already, and what the shell adds later.
-        raise UserError(
-            f"{path} is redirected to a file: pass the name of that file, or redirect with "
-            f"| cat > FILE"
-        )
+        raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")

@@ -96,10 +96,8 @@ class ConfiguredModel(keras.Model):
         if "is_training" in kwargs or "input_ids" in kwargs:
             replaced("modeling")["BertModel(config, is_training, ...)"]()
         if not isinstance(config, BertConfig):
-            raise ValueError(
-                f"config must be a BertConfig. Received: {type(config).__name__}. Use "
-                "BertConfig.from_json_file(path) or BertConfig.from_dict(dictionary)"
-            )
+            received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
+            raise ValueError(f"config must be a BertConfig. {received}")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self._encoder_config = copy.deepcopy(config)

@@ -145,15 +145,11 @@ class TrainingOptions:
             found.append(
                 f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
             )
-        for flag, whole in (
-            ("num_warmup_steps", getattr(self, "num_train_steps", 1)),
-            ("warmup_proportion", 1),
-        ):
+        pairs = {"num_warmup_steps": getattr(self, "num_train_steps", 1), "warmup_proportion": 1}
+        for flag, whole in pairs.items():
             if getattr(self, flag, 0) >= whole:
-                found.append(
-                    f"--{flag}={getattr(self, flag)} is not shorter than the training: the "
-                    "learning rate never reaches its peak. Lower it"
-                )
+                shown = f"--{flag}={getattr(self, flag)} is not shorter than the training"
+                found.append(f"{shown}: the learning rate never reaches its peak. Lower it")
         return found
 
     def profiled_steps(self) -> tuple[int, int] | None:
