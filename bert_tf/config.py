@@ -23,7 +23,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# A key that is at least so similar to one that is missing is a typo of it.
+# A key that is at least so similar to one that is missing, from its first letter, is a typo of it.
 _SIMILARITY = 0.9
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -96,7 +96,7 @@ class BertConfig:
             if hasattr(cls, key):
                 raise UserError(f"The model configuration may not have a key {key!r}")
             similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
-            if similar and similar[0] not in json_object:
+            if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
                 raise UserError(
                     f"The model configuration has the key {key!r}, and lacks {similar[0]!r}: "
                     "correct its name"
