@@ -15,8 +15,8 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
-def speak_only_of_trouble() -> None:
-    """For a process that only helps: no bars, and no messages below warnings."""
+def warnings_only() -> None:
+    """Hides progress bars and messages below warnings, for workers other than the chief."""
     log.setLevel(logging.WARNING)
 
 

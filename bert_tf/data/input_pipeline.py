@@ -1,7 +1,7 @@
-"""From record files to batches: order, shares of replicas, lengths (tf.data).
+"""Batches of records for training: order, parts of replicas, lengths (tf.data).
 
-B batch, S max_seq_length. Batches hold serialized records until all is decided; then one call
-parses what a replica gets.
+B batch, S max_seq_length. Batches hold serialized records until their rows are decided; then one
+call parses the part of a replica.
 """
 
 from collections.abc import Sequence
@@ -13,41 +13,32 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature, count_records, parse, require_files
 from bert_tf.errors import UserError
 
-# Lengths of batches are multiples of this: GPUs like it, and fewer shapes are met.
+# Lengths of batches are multiples of this, which suits GPUs and gives fewer shapes.
 LENGTH_MULTIPLE = 8
-# Rows among which batches of similar length are formed; where they are shuffled, the batches
-# from whose rows they are formed: fewer, for the order to stay random.
-_WINDOW = 4096
-_SHUFFLED_BATCHES = 50
-# Files that are read in turn, where order is random.
+# Batches of similar length are formed from the rows of so many batches; more would make the order
+# less random.
+_GROUPED_BATCHES = 50
+# Files that a shuffled data set reads in turn.
 _FILES_AT_ONCE = 16
-# The number of a row in the files, in batches that ask for it.
-ROW_NUMBER = "row_number"
-
-# Serialized records [B], and their numbers in the files [B].
-_Batch = tuple[tf.Tensor, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """The copies of a model that a process feeds: `count` of `total`, from number `first` on."""
+    """The replicas that a process feeds: `count` of `total`, from number `first` on."""
 
     first: int = 0
     count: int = 1
     total: int = 1
 
     def bounds(self, batch_size: int) -> list[tuple[int, int]]:
-        """First row, and the row after the last, of each replica's part of a batch.
-
-        Parts differ by one row at most.
-        """
+        """Start and end of each replica's part of a batch; parts differ by at most one row."""
         replicas = range(self.first, self.first + self.count)
         return [
             (batch_size * r // self.total, batch_size * (r + 1) // self.total) for r in replicas
         ]
 
 
-# None of the functions below branches on a tensor: to look for that takes half a second.
+# AutoGraph would spend half a second on functions that do not branch on tensors.
 @tf.autograph.experimental.do_not_convert
 def read_dataset(
     path_or_paths: str | Sequence[str],
@@ -58,58 +49,49 @@ def read_dataset(
     num_records: int | None = None,
     repeat: bool = False,
     drop_remainder: bool = False,
-    pad_to: int | None = None,
     skip_batches: int = 0,
-    take_records: int | None = None,
     replicas: Replicas | None = None,
     shard_files: bool = False,
     cut_padding: bool = False,
     group_by_length: bool = False,
-    row_numbers: bool = False,
 ) -> tf.data.Dataset:
-    """Batches of parsed records: shuffled, repeated, batched, in this order.
+    """Returns batches of parsed records: shuffled, repeated, batched, in this order.
 
-    Batches of a repeated set cross the borders of its epochs, as in the original release. The
-    original shuffles in a window of 100 records only, so a file sorted by label is seen almost
-    in its order; here the whole set is shuffled anew for each epoch. The order is a function of
-    (shuffle_seed, epoch) and of `tf.random.set_seed`, if that was called, and not of how
-    often the dataset was iterated: `skip_batches` goes on where a run of so many batches ended.
+    Batches of a repeated data set cross the borders of its epochs, as in the original. The original
+    shuffles in a window of only 100 records, so that a file sorted by label is seen almost in
+    its order; here every epoch shuffles the whole set. The order is a function of
+    (shuffle_seed, epoch) and of `tf.random.set_seed`, if that was called, not of how often the
+    data set was iterated: `skip_batches` resumes a run after so many batches.
 
-    With `replicas`, an element is the part of a batch that one replica gets, and the parts of a
-    batch follow each other. All processes read all records in the same order and parse only what
-    is theirs, so the batches are those of one device. With `shard_files`, where there are at
-    least as many files as processes and the set is repeated, each process reads only files of its
-    own, and the batches are others.
+    With `replicas`, an element is the part of a batch for one replica, and the parts of a batch
+    follow each other. All processes read all records in the same order and parse only their own,
+    so the batches equal those of one device. With `shard_files`, if the set is repeated and has
+    at least as many files as there are processes, each process reads only its own files, and the
+    batches differ.
 
     Args:
-        path_or_paths: the file, or the files in the order to read them.
-        features: the declaration they were written with.
+        path_or_paths: the file, or the files in reading order.
+        features: the declaration that the files were written with.
         batch_size: records per batch, over all replicas.
         shuffle_seed: None for the order of the files.
-        num_records: how many records there are, when the caller knows; counted otherwise. With
-            a number that is too small the shuffle is not complete. Only used for shuffling:
-            that many serialized records are held in memory.
-        repeat: without end, or once.
-        drop_remainder: leave out a last batch that is not full; gives static shapes.
-        pad_to: fill up every batch to so many records, with copies of its last one; gives static
-            shapes.
-        skip_batches: leave out so many batches, before anything is parsed.
-        take_records: end after so many records.
-        replicas: whose parts of the batches to give; None for whole batches.
+        num_records: number of records to hold in memory for shuffling; by default all, which are
+            counted first. A smaller number shuffles less.
+        repeat: whether the data set never ends.
+        drop_remainder: drop a last batch that is not full; gives static shapes.
+        skip_batches: skip so many batches before anything is parsed.
+        replicas: the replicas that this process feeds; None for whole batches.
         shard_files: see above.
-        cut_padding: cut what stands behind the longest text of an element, by `input_mask`, from
-            all features that are `per_token`; lengths are then multiples of 8.
-        group_by_length: form batches of texts of similar length. In a set that is shuffled, the
-            batches of 50 are formed anew from their rows and come in random order; otherwise
-            those of some thousand rows, the longest first.
-        row_numbers: add `row_number`, int64 [B], which counts the records from 0.
+        cut_padding: cut features that are `per_token` after the longest text of an element, at a
+            multiple of 8.
+        group_by_length: form batches of texts of similar length: the rows of 50 batches are
+            regrouped, and the batches come in random order.
 
     Returns:
-        A dataset of dicts as of `records.parse`.
+        A data set of dicts as `records.parse` returns them.
 
     Raises:
         UserError: a file is missing, there is nothing to shuffle, or a batch cannot be split over
-            processes with files of their own.
+            processes that read their own files.
         ValueError: there are no paths.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
@@ -131,63 +113,43 @@ def read_dataset(
         records = _shuffled(paths, buffer_size, shuffle_seed, repeat)
     else:
         records = tf.data.TFRecordDataset(paths).repeat(None if repeat else 1)
-    if take_records is not None:
-        records = records.take(take_records)
     if group_by_length:
         (mask,) = (feature for feature in features if feature.name == "input_mask")
-        batches = _grouped(records, mask, batch_size, drop_remainder, shuffle_seed, skip_batches)
+        seed = shuffle_seed or 0
+        batches = _grouped(records, mask, batch_size, drop_remainder, seed, skip_batches)
     else:
-        batches = _numbered(records, batch_size, drop_remainder).skip(skip_batches)
-    if pad_to:
-        batches = batches.map(lambda *batch: _padded(batch, pad_to))
+        batches = records.batch(batch_size, drop_remainder=drop_remainder).skip(skip_batches)
     if replicas:
-        full = drop_remainder or bool(pad_to)
-        batches = _parts(batches, replicas.bounds(pad_to or batch_size), full)
+        batches = _parts(batches, replicas.bounds(batch_size), drop_remainder)
     parse_batch = parse(features)
 
-    def finish(serialized: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        # One call parses a whole batch.
+    def finish(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = parse_batch(serialized)
-        if cut_padding:
-            batch = _without_padding(batch, features)
-        return {**batch, ROW_NUMBER: numbers} if row_numbers else batch
+        return _cut_padding(batch, features) if cut_padding else batch
 
     found = batches.map(finish, num_parallel_calls=num_cores()).prefetch(2)
     options = tf.data.Options()
-    # The thread that tunes a pipeline is woken before it is told to end. When it looks in between,
-    # whoever drops the iterator waits for its next turn, which may be a minute away.
+    # The tuning thread may miss its cancellation and sleep on, and whoever drops the iterator then
+    # waits for up to a minute.
     options.autotune.enabled = False
     return found.with_options(options)
 
 
 def _lengths(input_mask: tf.Tensor) -> tf.Tensor:
-    """Places up to the last one that is not padding: [B, S] -> [B]."""
-    places = tf.range(1, tf.shape(input_mask)[1] + 1)
-    return tf.reduce_max(tf.where(input_mask != 0, places, 0), axis=1)
+    """Position after the last token of each row: [B, .., S] -> [B]."""
+    positions = tf.range(1, tf.shape(input_mask)[-1] + 1)
+    rows = tf.reshape(tf.where(input_mask != 0, positions, 0), [tf.shape(input_mask)[0], -1])
+    return tf.reduce_max(rows, axis=1)
 
 
-def _without_padding(
-    batch: dict[str, tf.Tensor], features: Sequence[Feature]
-) -> dict[str, tf.Tensor]:
+def _cut_padding(batch: dict[str, tf.Tensor], features: Sequence[Feature]) -> dict[str, tf.Tensor]:
     longest = tf.reduce_max(_lengths(batch["input_mask"]))
     multiples = tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
-    cut = {feature.name for feature in features if feature.per_token}
+    per_token = {feature.name for feature in features if feature.per_token}
     return {
-        name: value[:, : multiples * LENGTH_MULTIPLE] if name in cut else value
+        name: value[..., : multiples * LENGTH_MULTIPLE] if name in per_token else value
         for name, value in batch.items()
     }
-
-
-def _numbered(records: tf.data.Dataset, size: int, drop_remainder: bool) -> tf.data.Dataset:
-    """Batches of records and of their numbers in the set.
-
-    The numbers are made once per batch: one by one, they cost more than reading and parsing.
-    """
-
-    def numbers(index: tf.Tensor, batch: tf.Tensor) -> _Batch:
-        return batch, index * size + tf.range(tf.size(batch, tf.int64))
-
-    return records.batch(size, drop_remainder=drop_remainder).enumerate().map(numbers)
 
 
 def _grouped(
@@ -195,64 +157,48 @@ def _grouped(
     mask: Feature,
     batch_size: int,
     drop_remainder: bool,
-    shuffle_seed: int | None,
+    shuffle_seed: int,
     skip_batches: int,
 ) -> tf.data.Dataset:
-    """Batches of serialized records of similar length, formed in windows of the data set."""
-    per_window = _SHUFFLED_BATCHES if shuffle_seed is not None else max(1, _WINDOW // batch_size)
+    """Forms batches of serialized records of similar length, window by window."""
     parse_mask = parse([mask])
 
-    def form(window: tf.Tensor, batch: _Batch) -> tf.data.Dataset:
-        serialized, numbers = batch
+    def form(window: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
         lengths = _lengths(parse_mask(serialized)[mask.name])
-        # The longest first: what does not fit into the memory fails at once.
         ordered = tf.argsort(lengths, direction="DESCENDING", stable=True)
         rows = tf.size(ordered)
         count = rows // batch_size if drop_remainder else (rows + batch_size - 1) // batch_size
-        order = tf.range(count)
-        if shuffle_seed is not None:
-            address = tf.stack([tf.constant(shuffle_seed, tf.int64), window])
-            order = tf.argsort(tf.random.stateless_uniform([count], address))
+        address = tf.stack([tf.constant(shuffle_seed, tf.int64), window])
+        order = tf.argsort(tf.random.stateless_uniform([count], address))
 
-        def one(index: tf.Tensor) -> _Batch:
+        def one(index: tf.Tensor) -> tf.Tensor:
             chosen = ordered[index * batch_size : (index + 1) * batch_size]
             if drop_remainder:
                 chosen = tf.ensure_shape(chosen, [batch_size])
-            return tf.gather(serialized, chosen), tf.gather(numbers, chosen)
+            return tf.gather(serialized, chosen)
 
         return tf.data.Dataset.from_tensor_slices(order).map(one)
 
-    windows: Any = _numbered(records, per_window * batch_size, drop_remainder=False).enumerate()
-    formed = windows.skip(skip_batches // per_window).flat_map(form)
-    return formed.skip(skip_batches % per_window)
-
-
-def _padded(batch: _Batch, rows: int) -> _Batch:
-    def padded(values: tf.Tensor) -> tf.Tensor:
-        missing = rows - tf.shape(values)[0]
-        full = tf.concat([values, tf.repeat(values[-1:], missing)], axis=0)
-        return tf.ensure_shape(full, [rows])
-
-    serialized, numbers = batch
-    return padded(serialized), padded(numbers)
+    windows: Any = records.batch(_GROUPED_BATCHES * batch_size).enumerate()
+    formed = windows.skip(skip_batches // _GROUPED_BATCHES).flat_map(form)
+    return formed.skip(skip_batches % _GROUPED_BATCHES)
 
 
 def _parts(
     batches: tf.data.Dataset, bounds: Sequence[tuple[int, int]], full: bool
 ) -> tf.data.Dataset:
-    """A data set of the parts of batches of serialized records."""
+    """Splits batches of serialized records into the parts of replicas."""
     sizes = {stop - start for start, stop in bounds}
     size = sizes.pop() if full and len(sizes) == 1 else None
     starts, stops = (tf.constant(side) for side in zip(*bounds, strict=True))
 
-    def part(values: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
-        rows = values[start:stop]
-        # Parts of the same size have a shape that is known.
-        return tf.ensure_shape(rows, [size]) if size else rows
+    def split(batch: tf.Tensor) -> tf.data.Dataset:
+        def part(start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+            rows = batch[start:stop]
+            # Parts of equal size have a static shape.
+            return tf.ensure_shape(rows, [size]) if size else rows
 
-    def split(*batch: tf.Tensor) -> tf.data.Dataset:
-        limits = tf.data.Dataset.from_tensor_slices((starts, stops))
-        return limits.map(lambda *limit: tuple(part(values, *limit) for values in batch))
+        return tf.data.Dataset.from_tensor_slices((starts, stops)).map(part)
 
     return batches.flat_map(split)
 
@@ -265,7 +211,7 @@ def _shuffled(paths: Sequence[str], buffer_size: int, seed: int, repeat: bool) -
         epoch_seed: Any = tf.random.stateless_uniform([], address, 0, 2**62, tf.int64)
         names = tf.data.Dataset.from_tensor_slices(list(paths))
         names = names.shuffle(len(paths), seed=epoch_seed, reshuffle_each_iteration=False)
-        # Of several files in turn: what does not fit into the buffer is mixed by that.
+        # Reading several files in turn mixes what does not fit into the buffer.
         records = names.interleave(
             tf.data.TFRecordDataset, cycle_length=min(len(paths), _FILES_AT_ONCE)
         )

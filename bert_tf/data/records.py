@@ -1,6 +1,6 @@
 """TFRecord files: features are declared once, and the declaration writes and parses them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,18 +20,18 @@ class Feature:
 
     Attributes:
         name: its key.
-        length: how many numbers; None or () for a single one.
-        dtype: "int64" or "float32", as stored; integers are parsed to int32, as the original
-            release does, because TPUs have no other.
-        per_token: whether it has a number for each token of the padded text, so that what stands
-            behind the longest text of a batch can be cut off.
+        length: how many numbers, or a shape such as (texts, max_seq_length); None for one number.
+        dtype: "int64" or "float32", as stored; integers are parsed to int32, as in the original,
+            because TPUs support nothing else.
+        per_token: whether the last axis has a number for each token of a padded text, so that a
+            batch can be cut to its longest text.
 
     Raises:
-        ValueError: the length is not positive, or there is no such dtype.
+        ValueError: a length is not positive, or the dtype is unknown.
     """
 
     name: str
-    length: int | tuple[()] | None = None
+    length: int | tuple[int, ...] | None = None
     dtype: Literal["int64", "float32"] = "int64"
     per_token: bool = False
 
@@ -40,7 +40,7 @@ class Feature:
             raise ValueError(
                 f"dtype must be 'int64' or 'float32'. Received: {self.dtype!r} for {self.name!r}"
             )
-        if isinstance(self.length, int) and self.length < 1:
+        if any(length < 1 for length in self.shape):
             raise ValueError(
                 f"length must be positive, or None for a single number. "
                 f"Received: {self.length} for {self.name!r}"
@@ -48,20 +48,15 @@ class Feature:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one parsed value: () or (length,)."""
-        return (self.length,) if isinstance(self.length, int) else ()
-
-    @property
-    def size(self) -> int:
-        """How many numbers a record has for it."""
-        return self.shape[0] if self.shape else 1
+        """Shape of a parsed value."""
+        return (self.length,) if isinstance(self.length, int) else self.length or ()
 
 
-def sequence_features(max_seq_length: int) -> tuple[Feature, ...]:
-    """The three inputs of the encoder, each int64[max_seq_length]."""
+def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> tuple[Feature, ...]:
+    """Declares the encoder's inputs: int64 [max_seq_length], or [texts_per_row, max_seq_length]."""
+    shape = max_seq_length if texts_per_row is None else (texts_per_row, max_seq_length)
     return tuple(
-        Feature(name, max_seq_length, per_token=True)
-        for name in ("input_ids", "input_mask", "segment_ids")
+        Feature(name, shape, per_token=True) for name in ("input_ids", "input_mask", "segment_ids")
     )
 
 
@@ -77,7 +72,7 @@ def write_records(
         path: the file; an old one is replaced.
         features: the declaration.
         batches: mappings from the name of a feature to an array with one row per record: [n] for
-            a single number, else [n, length].
+            a single number, else [n, *shape].
 
     Returns:
         The number of records.
@@ -145,7 +140,7 @@ def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Ten
 
     Returns:
         A function from serialized records, string [B], to a dict with a tensor of each feature:
-        int32 or float32, [B] for a single number, else [B, length]. It raises
+        int32 or float32, [B] for a single number, else [B, *shape]. It raises
         `tf.errors.InvalidArgumentError` when a record is no `tf.train.Example`, lacks a feature
         or has another length or type of it.
     """
@@ -162,6 +157,19 @@ def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Ten
         }
 
     return parse_batch
+
+
+def read_chunks(
+    paths: str | Sequence[str], features: Sequence[Feature], size: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the records of files in order, `size` at a time, as arrays [n, *shape].
+
+    Raises:
+        UserError: a file is missing.
+    """
+    paths = [paths] if isinstance(paths, str) else list(paths)
+    require_files(paths)
+    yield from tf.data.TFRecordDataset(paths).batch(size).map(parse(features)).as_numpy_iterator()
 
 
 def count_records(path: str) -> int:

@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.embeddings import BertEmbeddings
 from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
-from bert_tf.modeling.rows import PaddedRows, TokenRows
+from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
 from bert_tf.replaced import replaced
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -90,7 +90,7 @@ class ConfiguredModel(keras.Model):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
-        blank_encoder: bool = False,
+        zero_init_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
         if "is_training" in kwargs or "input_ids" in kwargs:
@@ -101,7 +101,7 @@ class ConfiguredModel(keras.Model):
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self._encoder_config = copy.deepcopy(config)
-        if blank_encoder:
+        if zero_init_encoder:
             self._encoder_config.initializer_range = 0.0
         self.use_one_hot_embeddings = use_one_hot_embeddings
         self.recompute_layers = recompute_layers
@@ -177,15 +177,11 @@ class BertModel(ConfiguredModel):
         use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
         recompute_layers: in training, compute the inside of each layer a second time rather than
             keep it.
-        blank_encoder: start from zeros, which is faster than from random values, for weights that
+        zero_init_encoder: start from zeros, which is faster than from random values, for weights that
             are about to be loaded.
         name: scope of the variables.
-
-    Attributes:
-        padded_rows: the form in which batches are computed that have no `token_positions`.
     """
 
-    padded_rows: type[PaddedRows] = PaddedRows
     locals().update(replaced("BertModel"))
 
     def __init__(
@@ -193,12 +189,12 @@ class BertModel(ConfiguredModel):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
-        blank_encoder: bool = False,
+        zero_init_encoder: bool = False,
         name: str = "bert",
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            config, use_one_hot_embeddings, recompute_layers, blank_encoder, name=name, **kwargs
+            config, use_one_hot_embeddings, recompute_layers, zero_init_encoder, name=name, **kwargs
         )
         start, dtype = self._encoder_config, self.dtype_policy
         self.embeddings = BertEmbeddings(start, use_one_hot_embeddings, dtype=dtype)
@@ -227,9 +223,9 @@ class BertModel(ConfiguredModel):
         Args:
             inputs: `input_ids` [B, S], ids of word pieces; optional `input_mask` [B, S], 1 for
                 tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
-                default zeros; optional `token_positions` int32 [T], see `TokenRows`: the encoder
-                then computes nothing for other positions, whose outputs are 0. Other keys are
-                ignored, labels for instance.
+                default zeros; optional `token_positions` int32 [T], see `UnpaddedLayout`: the
+                encoder then computes nothing for other positions, whose outputs are 0. Other keys,
+                such as labels, are ignored.
             training: whether dropout is on.
             dropout_seed: int32 [2], which decides what is dropped; by default the model draws one.
             return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
@@ -249,19 +245,19 @@ class BertModel(ConfiguredModel):
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
         heads = self.config.num_attention_heads
         if "token_positions" in inputs:
-            rows = TokenRows(input_mask, heads, inputs["token_positions"])
+            layout = UnpaddedLayout(input_mask, heads, inputs["token_positions"])
         else:
-            rows = self.padded_rows(input_mask, heads)
+            layout = PaddedLayout(input_mask, heads)
         layers, attention_probs = self.encoder(
-            rows.strip(embedding_output),
+            layout.unpad(embedding_output),
             attention_mask,
             seeds[1],
-            rows=rows,
+            layout=layout,
             training=training,
             return_attention_probs=return_attention_probs,
         )
-        # Of a compiled function only what is used is computed.
-        layers = [rows.pad(layer) for layer in layers]
+        # A compiled function computes only the layers that are used.
+        layers = [layout.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,
             "all_encoder_layers": layers,

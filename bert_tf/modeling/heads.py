@@ -108,11 +108,11 @@ class _EncoderWithHead(ConfiguredModel):
         config: BertConfig,
         use_one_hot_embeddings: bool = False,
         recompute_layers: bool = False,
-        blank_encoder: bool = False,
+        zero_init_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
-        args = (use_one_hot_embeddings, recompute_layers, blank_encoder)
+        args = (use_one_hot_embeddings, recompute_layers, zero_init_encoder)
+        super().__init__(config, *args, **kwargs)
         self.bert = BertModel(self.config, *args, dtype=self.dtype_policy)
         self.bert.pooler.trainable = self.trains_pooler
         self._add_heads()
@@ -129,16 +129,8 @@ class _EncoderWithHead(ConfiguredModel):
 class _LabelModel(_EncoderWithHead):
     """A model with one linear head of `num_labels`, at the root."""
 
-    def __init__(
-        self,
-        config: BertConfig,
-        num_labels: int,
-        use_one_hot_embeddings: bool = False,
-        recompute_layers: bool = False,
-        blank_encoder: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, use_one_hot_embeddings, recompute_layers, blank_encoder, **kwargs)
+    def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
         if not isinstance(num_labels, int) or num_labels < 1:
             raise ValueError(f"num_labels must be a whole number above 0. Received: {num_labels!r}")
         self.num_labels = num_labels

@@ -10,11 +10,11 @@ Shapes are written with these letters, here and in the other files of the model:
     I  intermediate width of the feed-forward layer
     V  vocabulary   rows of the word embedding table
     P  predictions  masked positions in a row
-    T  tokens       of a batch that are computed, see `rows.py`
+    T  tokens       tokens of a batch that are computed, see `token_layout.py`
 
-A layer carries the name of the original's variable scope, so that a variable's path is its name
-in `bert_model.ckpt`. Every layer builds its children in `build`: a child that is built only by its
-first call comes back from a `.keras` file with random weights.
+Layers are named after the original's variable scopes, so that a variable's path is its name in
+`bert_model.ckpt`. Every layer builds its children in `build`: Keras would load a child that only
+its first call builds from a `.keras` file with random weights, without a warning.
 """
 
 import functools
@@ -28,10 +28,10 @@ from keras import ops
 from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
-from bert_tf.modeling.rows import PaddedRows
+from bert_tf.modeling.token_layout import PaddedLayout
 
-# What the mask adds to the scores of padding. Not minus infinity: a row that is all padding
-# then has the unmasked distribution, as in the original.
+# The mask adds this to the scores of padding. It is not minus infinity, so that a row that is all
+# padding has the unmasked distribution, as in the original.
 MASKED_SCORE = -10000.0
 LAYER_NORM_EPSILON = 1e-12
 
@@ -45,16 +45,15 @@ def gelu(x: Any) -> Any:
 
 
 def gelu_erf(x: Any) -> Any:
-    """Gaussian error linear unit as it is defined, x P(X <= x): what Hugging Face calls `gelu`.
+    """Gaussian error linear unit, x P(X <= x); Hugging Face calls it `gelu`.
 
-    It differs from the tanh form by less than 0.0005. Only models of other programs were trained
-    with it.
+    It differs from the tanh form by less than 0.0005. Only models of other programs use it.
     """
     return keras.activations.gelu(x, approximate=False)
 
 
 def get_activation(activation: str | Callable | None) -> Callable | None:
-    """The function of a `hidden_act`; None when there is none to apply.
+    """Returns the function of a `hidden_act`; None for `linear`.
 
     Args:
         activation: `linear`, `relu`, `gelu`, `tanh`, `gelu_erf` in any case, "" or None for
@@ -80,47 +79,33 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
 
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
-    """Normal distribution cut off at two deviations, which all weight matrices start from.
+    """Returns a normal distribution truncated at two standard deviations; zeros for a range of 0.
 
-    With a deviation of 0 they start from zeros, which takes no time.
+    The original initializes all weight matrices like this.
     """
-    # Each draws a seed when it is made: what follows it starts from the same values either way.
+    # Every initializer draws a seed: construct it for zeros, too, so that later layers start from
+    # the same values either way.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
 
-def _gelu_of_sum(product: Any, bias: Any) -> Any:
-    """[T, I] and [I] -> [T, I]."""
-    return gelu(product + bias)
-
-
-def _norm_of_sum(product: Any, bias: Any, residual: Any, gamma: Any, beta: Any) -> Any:
-    """[T, H], [H], [T, H], [H] and [H] -> [T, H]."""
-    total = product + bias + residual
-    return ops.layer_normalization(total, gamma, beta, axis=-1, epsilon=LAYER_NORM_EPSILON)
-
-
 class FlatDense(keras.layers.Dense):
-    """A dense layer that computes with two dimensions, whatever its input has.
+    """A dense layer that computes in two dimensions, whatever its input has.
 
-    Product, bias and activation then follow each other; after a product of more dimensions
-    TensorFlow reshapes first. On a CPU that is up to a third of the time of an encoder.
+    TensorFlow can then fuse product, bias and activation; with more dimensions it reshapes between
+    them. On a CPU that takes up to a third of an encoder's time.
     """
 
-    def call(
-        self, inputs: Any, training: bool | None = None, rows: PaddedRows | None = None
-    ) -> Any:
-        """[.., in] -> [.., units]; [T, in] with the rows that these tokens are of."""
-        if rows and rows.compute and not training and self.activation is gelu:
-            return rows.compute(_gelu_of_sum, ops.matmul(inputs, self.kernel), self.bias)
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[.., in] -> [.., units]."""
         is_flat = len(inputs.shape) == 2
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         product = ops.matmul(flat, self.kernel)
-        # TensorFlow computes with the product what follows it by `ops.add`. A training has to keep
-        # what is between; gelu in float32 gained 3 % by AVX-512, but lost 2 % by AVX2.
+        # TensorFlow fuses `ops.add` with the product. Training must keep what is in between; gelu
+        # in float32 gained 3 % with AVX-512, but lost 2 % with AVX2.
         apart = training or (self.activation is gelu and self.compute_dtype == "float32")
         total = product + self.bias if apart else ops.add(product, self.bias)
-        # What has no gradient to keep is faster by the tanh that gelu is defined with.
+        # Without a gradient to keep, gelu by its definition is faster.
         activation = gradients.gelu if training and self.activation is gelu else self.activation
         outputs = activation(total)
         return outputs if is_flat else ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
@@ -165,15 +150,14 @@ def layer_norm_layer(dtype: Any) -> LayerNorm:
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:
-    """What is added to attention scores: 0 at tokens, -10000 at padding.
+    """Returns the mask to add to attention scores: 0 at tokens, -10000 at padding.
 
     Args:
         input_mask: [B, S], 1 for tokens and 0 for padding.
         dtype: float type of the scores.
 
     Returns:
-        [B, 1, 1, S]; it broadcasts over heads and queries, since padding positions also act as
-        queries.
+        [B, 1, 1, S]; broadcasts over heads and queries, as padding positions are queries, too.
     """
     return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASKED_SCORE
 
@@ -202,19 +186,19 @@ class SelfAttention(keras.layers.Layer):
         attention_mask: Any,
         dropout_seed: Any = None,
         *,
-        rows: PaddedRows,
+        layout: PaddedLayout,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> Any:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
         # Scaling the queries instead of the scores: the same product, S / D times less work.
-        query = rows.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
-        key = rows.split_heads(self.key(hidden))  # [B, N, S, D]
-        value = rows.split_heads(self.value(hidden))  # [B, N, S, D]
+        query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
+        key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
+        value = layout.split_heads(self.value(hidden))  # [B, N, S, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_mask
         probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
         context = ops.matmul(self.dropout(probabilities, dropout_seed, training=training), value)
-        context = rows.merge_heads(context)
+        context = layout.merge_heads(context)
         return (context, probabilities) if return_attention_probs else context
 
 
@@ -238,14 +222,9 @@ class ResidualOutput(keras.layers.Layer):
         residual: Any,
         dropout_seed: Any = None,
         *,
-        rows: PaddedRows | None = None,
         training: bool | None = None,
     ) -> Any:
         """[T, input width] and [T, H] -> [T, H]."""
-        if rows and rows.compute and not training:
-            dense, norm = self.dense, self.layer_norm
-            product = ops.matmul(x, dense.kernel)
-            return rows.compute(_norm_of_sum, product, dense.bias, residual, norm.gamma, norm.beta)
         dropped = self.dropout(self.dense(x), dropout_seed, training=training)
         return self.layer_norm(dropped + residual, training=training)
 
@@ -282,7 +261,7 @@ class TransformerLayer(keras.layers.Layer):
         attention_mask: Any,
         dropout_seed: Any = None,
         *,
-        rows: PaddedRows,
+        layout: PaddedLayout,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> Any:
@@ -292,20 +271,16 @@ class TransformerLayer(keras.layers.Layer):
             hidden,
             attention_mask,
             seeds[0],
-            rows=rows,
+            layout=layout,
             training=training,
             return_attention_probs=return_attention_probs,
         )
         probabilities = None
         if return_attention_probs:
             context, probabilities = context
-        attended = self.attention_output(
-            context, hidden, seeds[1], rows=rows, training=training
-        )  # [T, H]
-        intermediate = self.intermediate(attended, training=training, rows=rows)  # [T, I]
-        output = self.feed_forward_output(
-            intermediate, attended, seeds[2], rows=rows, training=training
-        )
+        attended = self.attention_output(context, hidden, seeds[1], training=training)  # [T, H]
+        intermediate = self.intermediate(attended, training=training)  # [T, I]
+        output = self.feed_forward_output(intermediate, attended, seeds[2], training=training)
         return (output, probabilities) if return_attention_probs else output
 
 
@@ -314,9 +289,9 @@ class Encoder(keras.layers.Layer):
 
     Args:
         config: sizes and rates.
-        recompute_layers: in training, keep only what goes into a layer, and compute what is inside
-            of it a second time for its gradient (Chen et al. 2016): about a third more time, and
-            memory for one layer instead of all of them.
+        recompute_layers: in training, keep only the input of each layer, and compute the inside
+            again for its gradient (Chen et al. 2016): about a third more time, and memory for one
+            layer instead of all of them.
     """
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
@@ -338,7 +313,7 @@ class Encoder(keras.layers.Layer):
         attention_mask: Any,
         dropout_seed: Any = None,
         *,
-        rows: PaddedRows,
+        layout: PaddedLayout,
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> tuple[list[Any], list[Any]]:
@@ -347,7 +322,7 @@ class Encoder(keras.layers.Layer):
         for index, layer in enumerate(self.transformer_layers):
             run = functools.partial(
                 layer,
-                rows=rows,
+                layout=layout,
                 attention_mask=attention_mask,
                 dropout_seed=None if dropout_seed is None else fold_in(dropout_seed, index),
                 training=training,

@@ -1,5 +1,6 @@
-"""Training, evaluation and prediction on one device or many."""
+"""Training and inference on one device or many."""
 
+<<<<<<< HEAD
 import bert_tf.backend  # noqa: F401
 from bert_tf.training.compiled_rows import compiled_rows
 from bert_tf.training.inference import make_inference_step, run_batches
@@ -9,25 +10,41 @@ from bert_tf.training.precision import LossScale, cast_once, set_precision
 from bert_tf.training.rows import BATCHES_AT_ONCE, RowRunner
 from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
 from bert_tf.training.strategy import Devices, choose_devices
+=======
+from bert_tf.training.build import (
+    build_model,
+    check_training,
+    create_train_state,
+    step_options,
+    training_batches,
+)
+from bert_tf.training.callbacks import Callback, Profiler
+from bert_tf.training.devices import Devices, open_devices
+from bert_tf.training.evaluation import EvalCallback
+from bert_tf.training.explained_errors import explained_errors
+from bert_tf.training.inference import Inference
+from bert_tf.training.loop import LoopOptions, train
+from bert_tf.training.step import Loss, StepOptions, TrainState, make_train_step, mean_loss
+>>>>>>> 95039d4 (WIP: new training package)
 
 __all__ = [
-    "BATCHES_AT_ONCE",
+    "Callback",
     "Devices",
+    "EvalCallback",
+    "Inference",
     "LoopOptions",
     "Loss",
-    "LossScale",
-    "Observer",
-    "RowRunner",
+    "Profiler",
     "StepOptions",
-    "cast_once",
-    "choose_devices",
-    "compiled_rows",
-    "estimate_training_bytes",
+    "TrainState",
+    "build_model",
+    "check_training",
+    "create_train_state",
     "explained_errors",
-    "make_inference_step",
     "make_train_step",
     "mean_loss",
-    "run_batches",
-    "set_precision",
+    "open_devices",
+    "step_options",
     "train",
+    "training_batches",
 ]

@@ -1,4 +1,4 @@
-"""One training step, on any number of replicas: loss, gradients, their sum, clipping, update."""
+"""A training step on any number of replicas: loss, gradients, their sum, clipping, update."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.optimization import AdamWeightDecay
+from bert_tf.training.fused_adam import update_variable
 from bert_tf.training.precision import LossScale
-from bert_tf.training.update import update_variable
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -19,10 +19,11 @@ SUM = tf.distribute.ReduceOp.SUM
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """The loss of a batch that may lie on several replicas, and in several pieces on each.
+    """The loss of a batch that is spread over replicas and micro-batches.
 
-    Each piece has its share of the loss, and the shares add up to it; so N replicas give what one
-    gives. A share needs to know figures of the whole batch: the totals.
+    Each micro-batch computes its share of the loss, and the shares add up. So N replicas and any
+    number of micro-batches equal one device even if their parts differ in size; a mean of means
+    would not. A share needs figures of the whole batch, the totals.
 
     Attributes:
         totals: batch -> scalars by name, of a replica's rows; they are summed over all replicas.
@@ -34,7 +35,7 @@ class Loss:
 
 
 def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
-    """The mean over rows: (outputs, batch) -> [B] becomes a loss."""
+    """Returns the mean over rows of a loss (outputs, batch) -> [B]."""
     return Loss(
         totals=lambda batch: {},
         share=lambda outputs, batch, totals: (
@@ -45,19 +46,17 @@ def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """How a step is computed.
-
-    Compilation and pieces do not change the result, seed and `clip_per_replica` do.
+    """How to compute a step. Only `seed` and `clip_per_replica` change the result.
 
     Attributes:
-        seed: of dropout.
-        jit_compile: by XLA.
-        skip_padding: nothing is computed for padding; not with `jit_compile`, for each number of
+        seed: seed of dropout.
+        jit_compile: whether XLA compiles the step.
+        skip_padding: compute nothing for padding; not with `jit_compile`, since every number of
             tokens is a shape of its own.
-        accumulation_steps: pieces that a replica's part of the batch is computed in, one after the
-            other; must divide its rows, whose number must be known.
+        accumulation_steps: micro-batches of a replica's part of the batch, computed one after the
+            other; must divide its rows, whose number must be static.
         clip_per_replica: each replica clips its own gradient, as on the original's TPUs, instead
-            of the gradient of the batch being clipped.
+            of clipping the gradient of the batch.
     """
 
     seed: int = 0
@@ -67,76 +66,99 @@ class StepOptions:
     clip_per_replica: bool = False
 
 
-def make_train_step(
-    model: keras.Model,
-    optimizer: AdamWeightDecay,
-    loss: Loss,
-    strategy: tf.distribute.Strategy,
-    options: StepOptions,
-    loss_scale: LossScale | None = None,
-    element_spec: Any = None,
-) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
-    """The compiled function that takes a batch and updates the model.
+class TrainState:
+    """A model in training and its optimizer.
 
     Args:
         model: takes a batch, `training` and `dropout_seed`.
         optimizer: built on the variables that are trained.
-        loss: of the batch.
-        strategy: where it runs; model, optimizer and scale were made in its scope.
-        options: see there.
         loss_scale: for float16.
-        element_spec: of the batches, for a function that is traced once; by default it is traced
-            for each shape that comes. A training that is not compiled by XLA and is to be
-            repeatable bit for bit needs batches with a number of rows that is not known: where
-            all shapes are, TensorFlow's memory optimizer (one of the graph optimizers, "Grappler")
-            turns the sum of three gradients or more into additions to a variable, in the order in
-            which the gradients happen to be ready.
-
-    Returns:
-        (batch, stop) -> figures, scalars that are the same in all replicas: `loss` of the batch,
-        before the update; the `learning_rate` of the update; `gradient_norm` before clipping
-        (with `clip_per_replica` after it); the `loss_scale` it was computed with, 1 without one;
-        `sequences` and `tokens` of the batch, padding not counted; `stop`, the sum of all
-        processes' stop flags. The batch is one of a distributed data set, `stop` an int32 scalar.
     """
-    replica = _Replica(model, optimizer, loss, strategy, options, loss_scale)
-    # XLA compiles for one device: with several, what each of them computes by itself.
-    whole = options.jit_compile and strategy.num_replicas_in_sync == 1
-    if options.jit_compile and not whole:
-        replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
-
-    signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
-
-    # Nothing here needs AutoGraph; short runs of a tiny model take a fifth less without it.
-    @tf.function(jit_compile=whole, input_signature=signature, autograph=False)
-    def step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
-        figures = strategy.run(replica.step, args=(batch, stop))
-        return {
-            name: strategy.experimental_local_results(value)[0] for name, value in figures.items()
-        }
-
-    return step
-
-
-class _Replica:
-    """What each replica does in a step."""
 
     def __init__(
         self,
         model: keras.Model,
         optimizer: AdamWeightDecay,
-        loss: Loss,
-        strategy: tf.distribute.Strategy,
-        options: StepOptions,
-        loss_scale: LossScale | None,
+        loss_scale: LossScale | None = None,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
+        self.loss_scale = loss_scale
+
+    @property
+    def step(self) -> int:
+        """Number of updates so far."""
+        return int(self.optimizer.iterations.numpy())
+
+    @property
+    def extra_variables(self) -> dict[str, keras.Variable]:
+        """What a checkpoint stores beside the model and the optimizer, by name."""
+        return self.loss_scale.variables if self.loss_scale else {}
+
+
+def make_train_step(
+    state: TrainState,
+    loss: Loss,
+    strategy: tf.distribute.Strategy,
+    options: StepOptions,
+    element_spec: Any = None,
+) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
+    """Compiles the function that takes a batch and updates the model.
+
+    Args:
+        state: made in the scope of `strategy`.
+        loss: the loss of a batch.
+        strategy: where to run.
+        options: how to compute.
+        element_spec: specification of the batches, to trace the function once; by default it is
+            traced for each new shape. A training that is to be repeatable bit for bit needs
+            batches whose number of rows is not static, unless XLA compiles: with static shapes
+            TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
+            additions to a variable, in the order in which the gradients happen to be ready, and no
+            option turns only that off.
+
+    Returns:
+        (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
+        update; the `learning_rate` of the update; `gradient_norm` before clipping (with
+        `clip_per_replica` after it); `loss_scale`, 1 without one; `sequences` and `tokens` of the
+        batch, without padding; `stop`, the sum of all processes' stop flags. The batch is an
+        element of a distributed data set, `stop` an int32 scalar.
+    """
+    replica = _Replica(state, loss, strategy, options)
+    # With several replicas XLA compiles what each of them computes by itself.
+    whole = options.jit_compile and strategy.num_replicas_in_sync == 1
+    if options.jit_compile and not whole:
+        replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
+    signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
+
+    # Nothing here needs AutoGraph; short runs of a tiny model take a fifth less time without it.
+    @tf.function(jit_compile=whole, input_signature=signature, autograph=False)
+    def train_step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
+        results = strategy.run(replica.step, args=(batch, stop))
+        return {
+            name: strategy.experimental_local_results(value)[0] for name, value in results.items()
+        }
+
+    return train_step
+
+
+class _Replica:
+    """The part of a step that each replica computes."""
+
+    def __init__(
+        self,
+        state: TrainState,
+        loss: Loss,
+        strategy: tf.distribute.Strategy,
+        options: StepOptions,
+    ) -> None:
+        self.model, self.optimizer = state.model, state.optimizer
+        self.loss_scale = state.loss_scale
         self.loss = loss
         self.replicas = strategy.num_replicas_in_sync
         self.options = options
-        self.loss_scale = loss_scale
-        self.variables = [variable.value for variable, _ in optimizer.slots()]
+        self.variables = [variable.value for variable, _ in self.optimizer.slots()]
+        # Variables that the loss does not depend on; known after tracing.
         self.untouched = [False] * len(self.variables)
 
     def step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -145,15 +167,18 @@ class _Replica:
         learning_rate = tf.identity(self.optimizer.learning_rate)
         scale = tf.identity(self.loss_scale.value.value if self.loss_scale else 1.0)
         seed = self._seed(context.replica_id_in_sync_group)
-        share, gradients = self.gradients(batch, totals, seed, scale)
+        if self.options.accumulation_steps == 1:
+            share, gradients = self.gradients(batch, totals, fold_in(seed, 0), scale)
+        else:
+            share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.clip_per_replica:
-            # A replica's own mean is over its own rows: so many times its share.
+            # The mean over a replica's own rows is so many times its share.
             own = [gradient * float(self.replicas) for gradient in gradients]
-            gradients, _ = self.optimizer.clip(own)
-            gradients = self._sum(gradients)
+            gradients = self._sum(self.optimizer.clip(own)[0])
             norm = tf.linalg.global_norm(gradients)
         else:
             gradients, norm = self.optimizer.clip(self._sum(gradients))
+        # Not `optimizer.apply`: it would clip a replica's gradients before they are summed.
         context.merge_call(self._update, args=(gradients, learning_rate, norm))
         self.optimizer.iterations.assign_add(1)
         if self.loss_scale:
@@ -165,38 +190,14 @@ class _Replica:
             "loss_scale": scale,
             "sequences": totals["sequences"],
             "tokens": totals["tokens"],
-            # A copy on this replica: what comes from outside cannot be summed.
+            # A copy on this replica, because inputs cannot be summed.
             "stop": self._sum(tf.identity(stop)),
         }
 
     def gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Share of the loss of this replica's rows, and its gradients, dense."""
-        pieces = self.options.accumulation_steps
-        if pieces == 1:
-            return self._piece(batch, totals, fold_in(seed, 0), scale)
-        split = {name: _split(value, pieces) for name, value in batch.items()}
-
-        def add_piece(index: Any, share: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
-            piece = {name: value[index] for name, value in split.items()}
-            more, gradients = self._piece(piece, totals, fold_in(seed, index), scale)
-            return index + 1, share + more, [a + b for a, b in zip(sums, gradients, strict=True)]
-
-        zeros = [tf.zeros(variable.shape, tf.float32) for variable in self.variables]
-        # One after the other: pieces side by side would need the memory of the whole.
-        _, share, gradients = tf.while_loop(
-            lambda index, *_: index < pieces,
-            add_piece,
-            (tf.constant(0), tf.constant(0.0), zeros),
-            parallel_iterations=1,
-            maximum_iterations=pieces,
-        )
-        return share, gradients
-
-    def _piece(
-        self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
-    ) -> tuple[Any, list[Any]]:
+        """Computes the share of the loss of a micro-batch and its dense gradients."""
         if self.options.skip_padding:
             batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
@@ -205,11 +206,34 @@ class _Replica:
             scaled = share * scale
         gradients = tape.gradient(scaled, self.variables)
         self.untouched = [gradient is None for gradient in gradients]
-        # Gradients of look-ups come as slices that are not summed up yet.
+        # Gradients of look-ups are slices that are not summed yet, and have another norm.
         return share, [
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient) / scale
             for variable, gradient in zip(self.variables, gradients, strict=True)
         ]
+
+    def _accumulate(
+        self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
+    ) -> tuple[Any, list[Any]]:
+        """Sums `gradients` over micro-batches."""
+        count = self.options.accumulation_steps
+        split = {name: _split(value, count) for name, value in batch.items()}
+
+        def add(index: Any, share: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
+            micro_batch = {name: value[index] for name, value in split.items()}
+            more, gradients = self.gradients(micro_batch, totals, fold_in(seed, index), scale)
+            return index + 1, share + more, [a + b for a, b in zip(sums, gradients, strict=True)]
+
+        zeros = [tf.zeros(variable.shape, tf.float32) for variable in self.variables]
+        _, share, gradients = tf.while_loop(
+            lambda index, *_: index < count,
+            add,
+            (tf.constant(0), tf.constant(0.0), zeros),
+            # Parallel iterations would need the memory of the whole batch.
+            parallel_iterations=1,
+            maximum_iterations=count,
+        )
+        return share, gradients
 
     def _totals(self, batch: Batch) -> dict[str, Any]:
         return {
@@ -245,23 +269,23 @@ class _Replica:
         for variable, gradient, untouched in zip(
             self.variables, gradients, self.untouched, strict=True
         ):
-            # What the loss does not depend on is not changed, by weight decay neither.
+            # As in the original, weight decay does not change such variables either.
             if not untouched:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 
 
 def with_token_positions(batch: Batch) -> Batch:
-    """A batch with `token_positions`, for the encoder to compute nothing for padding."""
+    """Adds `token_positions` to a batch, so that the encoder computes nothing for padding."""
     mask = tf.reshape(batch["input_mask"], [-1])
-    # A batch that is all padding, for one of several devices say, still has a token.
+    # A part of a batch that is all padding must still have a token.
     is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
     return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}
 
 
-def _split(value: tf.Tensor, pieces: int) -> tf.Tensor:
-    """[B, ..] -> [pieces, B / pieces, ..]."""
-    if value.shape.is_fully_defined():  # On TPUs it must stay so.
+def _split(value: tf.Tensor, count: int) -> tf.Tensor:
+    """[B, ..] -> [count, B / count, ..]."""
+    if value.shape.is_fully_defined():  # TPUs need static shapes.
         sizes: Any = value.shape.as_list()
-        return tf.reshape(value, [pieces, sizes[0] // pieces, *sizes[1:]])
+        return tf.reshape(value, [count, sizes[0] // count, *sizes[1:]])
     sizes = tf.shape(value)
-    return tf.reshape(value, tf.concat([[pieces, sizes[0] // pieces], sizes[1:]], axis=0))
+    return tf.reshape(value, tf.concat([[count, sizes[0] // count], sizes[1:]], axis=0))

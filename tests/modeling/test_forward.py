@@ -8,7 +8,7 @@ from keras import ops
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler, gelu
 from bert_tf.modeling.layers import FlatDense, create_attention_mask, layer_norm_layer
 from bert_tf.modeling.losses import cross_entropy, masked_lm_loss, span_loss
-from bert_tf.modeling.rows import PaddedRows
+from bert_tf.modeling.token_layout import PaddedLayout
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 
@@ -81,9 +81,9 @@ def test_intermediate_layer_equals_the_original():
     model = load(BertPretrainer(config())).bert
     layer = model.encoder.transformer_layers[0]
     mask = create_attention_mask(case["input_mask"], "float32")
-    rows = PaddedRows(case["input_mask"], 4)
-    hidden = rows.strip(case["embedding_output"])
-    context = layer.attention(hidden, mask, rows=rows)
+    layout = PaddedLayout(case["input_mask"], 4)
+    hidden = layout.unpad(case["embedding_output"])
+    context = layer.attention(hidden, mask, layout=layout)
     attended = layer.attention_output(context, hidden)
     intermediate = np.asarray(layer.intermediate(attended)).reshape(-1, 128)
     np.testing.assert_allclose(intermediate, case["intermediate_layer_0"], atol=TOLERANCE, rtol=0)

@@ -284,11 +284,11 @@ def test_callable_activation_cannot_be_saved(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_a_blank_encoder_has_zeros_and_a_head_as_ever():
+def test_a_zero_init_encoder_has_zeros_and_a_head_as_ever():
     found = []
     for blank in (False, True):
         keras.utils.set_random_seed(5)
-        model = BertClassifier(SMALL, 2, blank_encoder=blank)
+        model = BertClassifier(SMALL, 2, zero_init_encoder=blank)
         found.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
         assert model.config.initializer_range == model.bert.config.initializer_range == 0.02
     plain, blank = found

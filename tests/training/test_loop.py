@@ -27,7 +27,17 @@ def _case():
     return np.load(golden("training/classifier_10steps.npz"))
 
 
-def _train(folder, batches, *, model=None, loss_fn=classifier_loss, steps=10, every=5, **changes):
+def _train(
+    folder,
+    batches,
+    *,
+    model=None,
+    loss_fn=classifier_loss,
+    steps=10,
+    every=5,
+    profile_steps=None,
+    **changes,
+):
     """A training in a folder, which goes on where an earlier one ended."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
@@ -36,14 +46,14 @@ def _train(folder, batches, *, model=None, loss_fn=classifier_loss, steps=10, ev
         checkpoint.restore(model, newest)
         checkpoint.restore_optimizer(optimizer, newest)
     done = int(optimizer.iterations.numpy())
+    state = training.TrainState(model, optimizer)
+    profiler = training.Profiler(str(folder), profile_steps, steps) if profile_steps else None
     training.train(
-        training.make_train_step(
-            model, optimizer, as_loss(loss_fn), STRATEGY, training.StepOptions()
-        ),
-        model,
-        optimizer,
+        training.make_train_step(state, as_loss(loss_fn), STRATEGY, training.StepOptions()),
+        state,
         batches[done:] if isinstance(batches, list) else batches,
         training.LoopOptions(str(folder), steps, every, **changes),
+        [profiler] if profiler else [],
     )
 
 
@@ -122,7 +132,7 @@ def test_another_workers_stop_ends_this_one_too(tmp_path):
 
     options = training.LoopOptions(str(tmp_path), 10, 5, workers=2)
     with pytest.raises(Terminated):
-        training.train(step, model, optimizer, iter(range(10)), options)
+        training.train(step, training.TrainState(model, optimizer), iter(range(10)), options)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-2"]
 
 
@@ -179,7 +189,7 @@ def test_profile(tmp_path):
 
 
 def test_only_the_chief_writes(tmp_path):
-    _train(tmp_path, batches_of(_case()), steps=3, is_chief=False, profile_steps=(1, 2))
+    _train(tmp_path, batches_of(_case()), steps=3, is_chief=False)
     assert list(tmp_path.iterdir()) == []
 
 

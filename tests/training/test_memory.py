@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.training import estimate_training_bytes
+from bert_tf.training.memory import estimate_training_bytes
 from tests.oracle import ROOT
 
 PARAMETERS = 109_483_778

@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.training.precision import LossScale, cast_once, set_precision
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -23,12 +24,12 @@ from tests.training.helpers import (
 @pytest.fixture(autouse=True)
 def _float32_afterwards():
     yield
-    training.set_precision("float32")
+    set_precision("float32")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_models_compute_in_it_and_keep_float32_weights(precision):
-    training.set_precision(precision)
+    set_precision(precision)
     model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
     assert keras.backend.standardize_dtype(outputs["sequence_output"].dtype) == precision
@@ -39,15 +40,14 @@ def test_models_compute_in_it_and_keep_float32_weights(precision):
 
 
 def _float16_step(loss_fn=classifier_loss):
-    training.set_precision("float16")
+    set_precision("float16")
     batches = batches_of(np.load(golden("training/classifier_10steps.npz")))
     model = load(BertClassifier(config(), 2))
     set_head(model, "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 0)
-    scale = training.LossScale()
-    step = training.make_train_step(
-        model, optimizer, as_loss(loss_fn), STRATEGY, training.StepOptions(), scale
-    )
+    scale = LossScale()
+    state = training.TrainState(model, optimizer, scale)
+    step = training.make_train_step(state, as_loss(loss_fn), STRATEGY, training.StepOptions())
     return lambda: step(batches[0], NO_STOP), model, optimizer, scale
 
 
@@ -88,16 +88,14 @@ def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
     def overflow(x):
         return x, lambda upstream: upstream * float("nan")
 
-    training.set_precision("float16")
-    model, scale = BertClassifier(config(), 2), training.LossScale()
+    set_precision("float16")
+    model, scale = BertClassifier(config(), 2), LossScale()
     optimizer = make_optimizer(model, 1e-3, 100, 0)
     step = training.make_train_step(
-        model,
-        optimizer,
+        training.TrainState(model, optimizer, scale),
         as_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
         STRATEGY,
         training.StepOptions(),
-        scale,
     )
     batches = batches_of(np.load(golden("training/classifier_10steps.npz"))) * 10
     options = training.LoopOptions(str(tmp_path), 100, 50)
@@ -116,11 +114,11 @@ def test_the_scale_changes_no_gradient():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_weights_that_are_cast_once_give_the_same_bits(precision):
-    training.set_precision(precision)
+    set_precision(precision)
     model = load(BertClassifier(config(), 2))
-    copy = training.cast_once(model, precision)
+    copy = cast_once(model, precision)
     dtypes = {"LayerNorm" in v.path: v.dtype for v in copy.trainable_variables}
     assert dtypes == {True: "float32", False: precision}
     inputs = {"input_ids": np.arange(20).reshape(2, 10)}
     np.testing.assert_array_equal(copy(inputs)["logits"], model(inputs)["logits"])
-    assert training.cast_once(model, "float32") is model
+    assert cast_once(model, "float32") is model

@@ -6,9 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from bert_tf import progress, training
+from bert_tf import training
 from bert_tf.data import records
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.modeling import BertClassifier
@@ -67,8 +66,7 @@ def test_training_step_compiles_from_static_shapes(path, pieces):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=pieces > 1)
     optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
-        model,
-        optimizer,
+        training.TrainState(model, optimizer),
         training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
         STRATEGY,
         training.StepOptions(jit_compile=True, accumulation_steps=pieces),
@@ -84,49 +82,30 @@ def test_training_step_compiles_from_static_shapes(path, pieces):
     assert_static(concrete)
 
 
-def test_evaluation_compiles_from_static_shapes_with_a_last_batch_that_is_not_full(path):
+def test_inference_compiles_from_static_shapes(path):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True)
-    dataset = _distributed(path, pad_to=4, row_numbers=True)
 
-    def outputs_fn(outputs, batch):
+    def fetch(outputs, batch):
         return {"probabilities": outputs["probabilities"], "label_ids": batch["label_ids"]}
 
-    step = training.make_inference_step(model, outputs_fn, dataset.element_spec, STRATEGY, True)
-    assert_static(step.get_concrete_function())
-    run = {"num_examples": 11, "what": "eval"}
-    compiled = training.run_batches(step, dataset, **run)
-    grouped = _distributed(path, row_numbers=True, cut_padding=True, group_by_length=True)
-    step = training.make_inference_step(model, outputs_fn, grouped.element_spec, STRATEGY)
-    plain = training.run_batches(step, grouped, **run)
-    for results in (compiled, plain):
-        np.testing.assert_array_equal(results["label_ids"], np.arange(11) % 2)
-    np.testing.assert_allclose(compiled["probabilities"], plain["probabilities"], atol=1e-6)
+    compiled = training.Devices(STRATEGY, "one_device", "", jit_compile=True, fixed_shapes=True)
+    results = []
+    for devices in (compiled, training.Devices(STRATEGY, "one_device", "")):
+        inference = training.Inference(model, fetch, FEATURES, devices, 4)
+        if devices is compiled:
+            assert_static(inference.step)
+        # The last batch is not full.
+        results.append(inference.predict_records(path, 11, "eval"))
+        np.testing.assert_array_equal(results[-1]["label_ids"], np.arange(11) % 2)
+    np.testing.assert_allclose(results[0]["probabilities"], results[1]["probabilities"], atol=1e-6)
 
 
-def test_progress_counts_rows_that_come_twice_once(monkeypatch):
-    shown = []
-    begin = progress.bar
-    monkeypatch.setattr(
-        "bert_tf.training.inference.bar",
-        lambda *named: shown.append(begin(*named)) or shown[0],
-    )
-    batches = [tf.constant(rows) for rows in ([3, 1], [0, 2], [4, 4], [1, 1])]
-    found = training.run_batches(
-        lambda rows: {"row_number": rows, "found": rows * 10},
-        batches,
-        num_examples=5,
-        what="predict",
-    )
-    assert found["found"].tolist() == [0, 10, 20, 30, 40]
-    assert (shown[0].n, shown[0].total) == (5, 5)
-
-
-def test_a_dimension_that_is_not_known_is_noticed(path):
+def test_a_dynamic_dimension_is_noticed():
+    devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
-    spec = _distributed(path).element_spec
-    step = training.make_inference_step(model, lambda outputs, _: outputs, spec, STRATEGY)
+    inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
     with pytest.raises(AssertionError):
-        assert_static(step.get_concrete_function())
+        assert_static(inference.step)
 
 
 REPLICAS = """
@@ -156,7 +135,10 @@ def spy(self, x, seed=None, training=None):
     return y
 type(model.dropout).call = spy
 step = training.make_train_step(
-    model, optimizer, training.Loss(lambda batch: {}, loss), strategy, training.StepOptions(seed=5)
+    training.TrainState(model, optimizer),
+    training.Loss(lambda batch: {}, loss),
+    strategy,
+    training.StepOptions(seed=5),
 )
 ones = tf.ones([64, 8], tf.int32)
 rows = {"input_ids": ones, "input_mask": ones, "segment_ids": ones * 0}

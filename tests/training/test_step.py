@@ -33,7 +33,9 @@ def _steps(
     options=training.StepOptions(),  # noqa: B008
 ):
     """Losses and learning rates of some steps."""
-    step = training.make_train_step(model, optimizer, as_loss(loss_fn), STRATEGY, options)
+    step = training.make_train_step(
+        training.TrainState(model, optimizer), as_loss(loss_fn), STRATEGY, options
+    )
     figures = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
     return [[float(figure[name]) for figure in figures] for name in ("loss", "learning_rate")]
 
@@ -209,7 +211,9 @@ def test_pieces_and_xla_give_what_the_plain_step_gives(options):
     ):
         model = load(Pretrainer(config()))
         optimizer = make_optimizer(model, 1e-3, 5, 2)
-        step = training.make_train_step(model, optimizer, loss, STRATEGY, step_options)
+        step = training.make_train_step(
+            training.TrainState(model, optimizer), loss, STRATEGY, step_options
+        )
         figures = [step(batches[index], NO_STOP) for index in range(3)]
         losses.append([float(figure["loss"]) for figure in figures])
         norms.append([float(figure["gradient_norm"]) for figure in figures])
@@ -222,7 +226,7 @@ def test_figures_count_sequences_and_tokens_without_padding():
     model = load(Classifier(config(), 2))
     loss, options = as_loss(classifier_loss), training.StepOptions()
     step = training.make_train_step(
-        model, make_optimizer(model, 1e-3, 5, 2), loss, STRATEGY, options
+        training.TrainState(model, make_optimizer(model, 1e-3, 5, 2)), loss, STRATEGY, options
     )
     figures = step(batch, tf.constant(3))
     assert figures["sequences"] == len(batch["input_ids"])

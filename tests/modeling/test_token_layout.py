@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_tf.modeling import BertClassifier, BertConfig, BertTokenClassifier
-from bert_tf.modeling.rows import TokenRows
+from bert_tf.modeling.token_layout import UnpaddedLayout
 from bert_tf.training.step import with_token_positions
 
 SMALL = BertConfig(
@@ -26,12 +26,12 @@ MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 1, 0]], "int32
 
 def _rows(mask, heads=2):
     positions = with_token_positions({"input_mask": tf.constant(mask)})["token_positions"]
-    return TokenRows(tf.constant(mask), heads, positions)
+    return UnpaddedLayout(tf.constant(mask), heads, positions)
 
 
 def test_there_and_back():
     rows, x = _rows(MASK), np.random.default_rng(1).normal(size=(4, 4, 6)).astype("float32")
-    stripped = rows.strip(tf.constant(x))
+    stripped = rows.unpad(tf.constant(x))
     np.testing.assert_array_equal(stripped, x[MASK == 1])
     np.testing.assert_array_equal(rows.pad(stripped), x * MASK[:, :, None])
     heads = np.asarray(rows.split_heads(stripped))
@@ -44,7 +44,7 @@ def test_there_and_back():
 def test_a_batch_without_tokens_has_one():
     rows = _rows(np.zeros((2, 3), "int32"))
     assert np.asarray(rows.positions).tolist() == [0]
-    assert rows.strip(tf.zeros((2, 3, 4))).shape == (1, 4)
+    assert rows.unpad(tf.zeros((2, 3, 4))).shape == (1, 4)
 
 
 @functools.cache

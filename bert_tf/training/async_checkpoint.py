@@ -1,4 +1,4 @@
-"""Checkpoints written beside the training, by a thread: the next steps do not wait for the disk."""
+"""Writes checkpoints in a thread, so that training does not wait for the disk."""
 
 import concurrent.futures
 
@@ -7,11 +7,14 @@ from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 
-class BackgroundSaver:
-    """Writes checkpoints in their order, one at a time.
+class AsyncSaver:
+    """Writes checkpoints in order, one at a time.
+
+    A snapshot costs nothing until the next update: TensorFlow copies a value that is still in use
+    when it changes the variable.
 
     Args:
-        folder: the training's.
+        folder: the output directory.
     """
 
     def __init__(self, folder: str) -> None:
@@ -20,29 +23,29 @@ class BackgroundSaver:
         self._writing: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: checkpoint.Snapshot) -> None:
-        """Begins to write; the one before is finished first.
+        """Starts to write a checkpoint, after the one before is finished.
 
         Raises:
-            UserError: neither the one before nor this one could be written.
+            UserError: neither of the two could be written.
         """
         earlier = self._finish()
         self._writing = self._thread.submit(checkpoint.save_snapshot, self._folder, snapshot)
         if earlier:
-            # There may be space again.
+            # The disk may have space again.
             self.wait()
             log.warning("%s", earlier)
 
     def check(self) -> None:
-        """Says at once that what was begun has failed; waits for nothing.
+        """Reports a failure without waiting.
 
         Raises:
-            UserError: it could not be written.
+            UserError: the checkpoint could not be written.
         """
         if self._writing and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
-        """Returns when what was begun is on the disk.
+        """Waits until the checkpoint is on disk.
 
         Raises:
             UserError: it could not be written.
@@ -52,7 +55,7 @@ class BackgroundSaver:
             raise error
 
     def close(self) -> None:
-        """Finishes what was begun; an error that ends the training is not hidden by another one."""
+        """Finishes writing; a failure does not hide the error that ends the training."""
         self._finish()
         self._thread.shutdown()
 

@@ -1,8 +1,7 @@
-"""The update of a variable in as few passes over its memory as TensorFlow can do it in.
+"""Adam's update by TensorFlow's fused operation.
 
-Written out as an optimizer of Keras, Adam is some fifteen operations for each of the variables,
-each of which reads and writes them all; on a CPU that was an eighth of a step of BERT-base with
-256 tokens, and the operations were a fifth of the graph.
+A Keras optimizer takes some fifteen operations per variable, each of which reads and writes all of
+it. On a CPU that was an eighth of a BERT-base step with 256 tokens, and a fifth of the graph.
 """
 
 from typing import Any
@@ -16,9 +15,9 @@ from bert_tf.optimization import AdamWeightDecay
 def update_variable(
     optimizer: AdamWeightDecay, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
 ) -> None:
-    """What `optimizer.update_step` does, by TensorFlow's own operation where that can do it.
+    """Does what `optimizer.update_step` does, by the fused operation if that applies.
 
-    To be called where a variable is on one device: in `strategy.extended.update`.
+    Call it where a variable is on one device: in `strategy.extended.update`.
 
     Args:
         optimizer: built.
@@ -31,8 +30,8 @@ def update_variable(
         optimizer.update_step(gradient, variable, learning_rate)
         return
     m, v = slots
-    # TensorFlow takes 1 - beta_2 in float32, where it is 0.000999987; the original, and Keras,
-    # 0.001. All of v is smaller by that share, and so its root is made up for here.
+    # TensorFlow computes 1 - beta_2 in float32 (0.000999987), the original and Keras use 0.001, so
+    # v is too small by that factor. Scaling learning rate and epsilon by its root makes up for it.
     root = float(np.sqrt(_complement(optimizer.beta_2) / (1.0 - optimizer.beta_2)))
     decay = optimizer.decay_rate(variable)
     if decay:
@@ -41,7 +40,7 @@ def update_variable(
         var=variable.handle,
         m=m.value.handle,
         v=v.value.handle,
-        # Powers of 0 leave out the correction of the bias, as the original does.
+        # Powers of 0 turn bias correction off, as in the original.
         beta1_power=0.0,
         beta2_power=0.0,
         lr=learning_rate * root,

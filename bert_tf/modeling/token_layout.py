@@ -1,11 +1,10 @@
-"""The rows of a batch one behind the other: the form that the encoder computes in.
+"""The layout of a batch's tokens inside the encoder: [T, H], with padding or without.
 
-Everything in it but attention sees one token at a time, and what is computed for padding is read by
-nobody: `TokenRows` leave it out. Rows of MRPC have 53 tokens on average, the longest of 32 has 80
-or so. `T` stands for the number of tokens that are computed (the other letters: see `layers.py`).
+Attention needs sequences; everything else computes each token by itself, so that padding can be
+left out. In MRPC, sequences have 53 tokens on average, and the longest of 32 has about 80. Shape
+letters: see `layers.py`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -13,25 +12,19 @@ from keras import ops
 from bert_tf.modeling.gradients import upstream_of
 
 
-class PaddedRows:
+class PaddedLayout:
     """All tokens of a batch, padding included: T is B S.
 
     Args:
         input_mask: [B, S].
         num_heads: N.
-
-    Attributes:
-        compute: what gives a function of [T, ..] and weights, the same one in all layers, where
-            nothing is trained; None where layers are to compute it operation by operation.
     """
-
-    compute: Callable[..., Any] | None = None
 
     def __init__(self, input_mask: Any, num_heads: int) -> None:
         self.shape = ops.shape(input_mask)[:2]
         self.num_heads = num_heads
 
-    def strip(self, x: Any) -> Any:
+    def unpad(self, x: Any) -> Any:
         """[B, S, H] -> [T, H]."""
         return ops.reshape(x, (-1, x.shape[-1]))
 
@@ -49,14 +42,14 @@ class PaddedRows:
         return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, self.num_heads * x.shape[-1]))
 
 
-class TokenRows(PaddedRows):
-    """The tokens of a batch without the padding between them.
+class UnpaddedLayout(PaddedLayout):
+    """The tokens of a batch without padding.
 
     Args:
         input_mask: [B, S], 1 for tokens.
         num_heads: N.
-        token_positions: int32 [T], where tokens are in the flat batch [B S], in order; at least
-            one.
+        token_positions: int32 [T], positions of the tokens in the flat batch [B S], in order; at
+            least one.
     """
 
     def __init__(self, input_mask: Any, num_heads: int, token_positions: Any) -> None:
@@ -65,12 +58,12 @@ class TokenRows(PaddedRows):
         self.positions = ops.cast(token_positions, "int32")
         numbers = ops.arange(ops.shape(self.positions)[0], dtype="int32")
         where = self.positions[:, None]
-        # For each place of the batch its token. Padding has the first one's number: what is taken
-        # from there is masked, by attention or here.
+        # The token of each position in the batch. Padding points to the first token; attention, or
+        # `is_token`, masks it.
         self.tokens = ops.scatter(where, numbers, (batch * length,))
         self.is_token = ops.scatter(where, ops.ones_like(numbers), (batch * length,))
         heads = ops.arange(num_heads, dtype="int32")
-        # With heads: [B N S] numbers of [T N] tokens, and their [T N] places in [B N S].
+        # The same with heads: for [B N S] the index in [T N], and for [T N] the index in [B N S].
         tokens = ops.reshape(self.tokens, (batch, 1, length)) * num_heads
         self.head_tokens = ops.reshape(tokens + heads[None, :, None], (-1,))
         rows, columns = self.positions // length, self.positions % length
@@ -79,7 +72,7 @@ class TokenRows(PaddedRows):
         is_token = ops.reshape(self.is_token, (batch, 1, length, 1))
         self.is_head_token = ops.reshape(ops.tile(is_token, (1, num_heads, 1, 1)), (-1, 1))
 
-    def strip(self, x: Any) -> Any:
+    def unpad(self, x: Any) -> Any:
         """[B, S, H] -> [T, H]."""
         flat = ops.reshape(x, (-1, x.shape[-1]))
         return _move(flat, self.positions, self.tokens, self.is_token[:, None])
@@ -91,7 +84,7 @@ class TokenRows(PaddedRows):
         return ops.reshape(padded, (*self.shape, x.shape[-1]))
 
     def split_heads(self, x: Any) -> Any:
-        """[T, H] -> [B, N, S, D]; at padding there is what the mask of attention has to hide."""
+        """[T, H] -> [B, N, S, D]; padding holds values that the attention mask hides."""
         size = x.shape[-1] // self.num_heads
         heads = _move(ops.reshape(x, (-1, size)), self.head_tokens, self.head_positions)
         return ops.reshape(heads, (self.shape[0], self.num_heads, self.shape[1], size))
@@ -105,10 +98,9 @@ class TokenRows(PaddedRows):
 
 
 def _move(x: Any, there: Any, back: Any, kept: Any = None) -> Any:
-    """Rows `there` of `x`; their gradient is moved `back`, to the rows that are `kept`.
+    """Gathers rows `there` of `x`; the gradient gathers rows `back`, masked by `kept`.
 
-    The gradient of a look-up is a sum for each row, as one may have been looked up several times;
-    here none is, and another look-up does.
+    TensorFlow's gradient of a gather scatters and sums, because rows may repeat. Here none does.
     """
 
     @ops.custom_gradient

@@ -8,8 +8,8 @@ import pytest
 
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
-from bert_tf.training import saving
-from bert_tf.training.saving import BackgroundSaver
+from bert_tf.training import async_checkpoint
+from bert_tf.training.async_checkpoint import AsyncSaver
 from tests.modeling.helpers import config, load
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -53,7 +53,7 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
         return write(folder, snapshot)
 
     monkeypatch.setattr(checkpoint, "save_snapshot", late)
-    saver = BackgroundSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
         step()
@@ -82,13 +82,13 @@ def full_disk(monkeypatch):
             raise UserError("No space left on device")
         return write(folder, snapshot)
 
-    monkeypatch.setattr(saving.checkpoint, "save_snapshot", fails)
+    monkeypatch.setattr(async_checkpoint.checkpoint, "save_snapshot", fails)
     return left
 
 
 def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
-    saver = BackgroundSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     concurrent.futures.wait([saver._writing], timeout=60)
     with pytest.raises(UserError, match="No space left"):
@@ -103,7 +103,7 @@ def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
 def test_what_follows_a_failure_is_written_where_it_can_be(trained, tmp_path, full_disk, failures):
     del full_disk[failures:]
     model, optimizer, _ = trained
-    saver = BackgroundSaver(str(tmp_path))
+    saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     if failures == 2:
         with pytest.raises(UserError, match="No space left"):

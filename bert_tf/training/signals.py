@@ -1,4 +1,4 @@
-"""Signals that ask a training to stop: the step is finished and saved first."""
+"""Signals that stop a training: it finishes the step and saves first."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def signals_kept() -> Iterator[None]:
-    """Puts handlers back: TensorFlow catches SIGTERM by itself when it connects workers."""
+    """Restores signal handlers; TensorFlow replaces that of SIGTERM when it connects workers."""
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
@@ -25,10 +25,10 @@ def signals_kept() -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether somebody asked to stop, and how.
+    """Remembers a signal.
 
     Attributes:
-        number: of the signal; None while nobody has asked.
+        number: the signal's number; None before one arrived.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class StopRequest:
         log.warning("%s: finishing the step and saving", signal.Signals(number).name)
 
     def error(self) -> BaseException:
-        """What to raise when everything is saved."""
+        """Returns the exception to raise once everything is saved."""
         return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated()
 
 
 @contextlib.contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catches SIGINT (Ctrl-C) and SIGTERM, by which schedulers announce a preemption.
+    """Catches SIGINT (Ctrl-C) and SIGTERM, which schedulers send before a preemption.
 
-    Only the main thread of a process can; elsewhere signals do what they did.
+    Does nothing outside the main thread, where Python cannot handle signals.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

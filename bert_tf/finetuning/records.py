@@ -1,0 +1,106 @@
+"""Writes the records of a split, or reuses those of an earlier run."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.data import records
+from bert_tf.data.packing import CUT_TOKENS
+from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.errors import UserError
+from bert_tf.finetuning.record_cache import RecordCache, fingerprint
+from bert_tf.finetuning.task import Task
+from bert_tf.progress import bar, log
+from bert_tf.training import Devices
+
+# Examples that are featurized at a time.
+_CHUNK_EXAMPLES = 1024
+
+
+def record_file(split: str) -> str:
+    """Name of the record file of a split, as in the original."""
+    return f"{split}.tf_record"
+
+
+def find_records(
+    task: Task, examples: Sequence[Any], split: str, folder: str, devices: Devices
+) -> tuple[str, int]:
+    """Returns path and number of the records; the chief writes them, the others wait.
+
+    Raises:
+        UserError: the file cannot be written, or is not visible to this worker.
+    """
+    path = os.path.join(folder, record_file(split))
+    count = _write_records(task, examples, split, path) if devices.is_chief else 0
+    count = devices.from_chief(count)
+    if not files.exists(path):
+        raise UserError(
+            f"This worker does not see {path}, which worker 0 has written: --output_dir must be "
+            "in a file system that all workers share"
+        )
+    return path, count
+
+
+def _write_records(task: Task, examples: Sequence[Any], split: str, path: str) -> int:
+    """Writes the records unless an earlier run has written the same; returns their number."""
+    options, features = task.options, task.features(split)
+    cache, name = RecordCache(os.path.dirname(path)), os.path.basename(path)
+    key = task.cache_key(examples, split)
+    if key is not None:
+        vocabulary = files.read_text(options.vocab_file or "")
+        key = fingerprint(key, vocabulary, options.do_lower_case, features)
+        stats = cache.find(name, key)
+        if stats:
+            log.info("Reusing %s, which was written from the same data and flags", path)
+            _report(split, stats, options.max_seq_length)
+            return stats["records"]
+    stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
+    rows = _featurize(task, examples, split, stats)
+    stats["records"] = records.write_records(path, features, rows)
+    _report(split, stats, options.max_seq_length)
+    if key is not None:
+        cache.note(name, key, stats)
+    return stats["records"]
+
+
+def _featurize(
+    task: Task, examples: Sequence[Any], split: str, stats: dict[str, int]
+) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yields the rows of all examples chunk by chunk, and counts what was cut."""
+    names = [feature.name for feature in task.features(split)]
+
+    def convert(chunk: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
+        return len(chunk), task.featurize(chunk, split)
+
+    converted = map_in_order(convert, list(chunks(examples, _CHUNK_EXAMPLES)))
+    with contextlib.closing(converted), bar(len(examples), f"{split} features") as shown:
+        for count, rows in converted:
+            cut = rows.get(CUT_TOKENS, np.zeros(0, int))
+            stats["cut_examples"] += int((cut > 0).sum())
+            stats["cut_tokens"] += int(cut.sum())
+            stats["most_cut"] = max(stats["most_cut"], int(cut.max(initial=0)))
+            yield {name: rows[name] for name in names}
+            shown.update(count)
+
+
+def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
+    """Logs how many examples became several rows, and how many were truncated."""
+    examples, cut = stats["examples"], stats["cut_examples"]
+    if stats["records"] > examples:
+        log.info("%s: %d examples are read in %d windows", split, examples, stats["records"])
+    if cut:
+        log.info(
+            "%s: %d of %d examples (%.1f %%) are longer than --max_seq_length=%d and were cut, by "
+            "%.0f word pieces on average and %d at most",
+            split,
+            cut,
+            examples,
+            100 * cut / examples,
+            max_seq_length,
+            stats["cut_tokens"] / cut,
+            stats["most_cut"],
+        )

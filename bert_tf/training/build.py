@@ -1,0 +1,199 @@
+"""Builds models, optimizers and training data for the devices of a run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.data.input_pipeline import Replicas, read_dataset
+from bert_tf.data.records import Feature
+from bert_tf.errors import UserError
+from bert_tf.optimization import create_optimizer
+from bert_tf.options import TrainingOptions
+from bert_tf.progress import log
+from bert_tf.training.devices import Devices
+from bert_tf.training.memory import estimate_training_bytes
+from bert_tf.training.precision import LossScale
+from bert_tf.training.step import StepOptions, TrainState
+
+
+def build_model(
+    build: Callable[..., keras.Model],
+    devices: Devices,
+    recompute_layers: bool = False,
+    zero_init_encoder: bool = False,
+) -> keras.Model:
+    """Builds a model on the devices and logs its size.
+
+    Args:
+        build: takes the keyword arguments of `ConfiguredModel`.
+        devices: where to build.
+        recompute_layers: see `Encoder`.
+        zero_init_encoder: skip random initialization, for weights that are about to be loaded.
+    """
+    with devices.strategy.scope():
+        model = build(
+            recompute_layers=recompute_layers,
+            zero_init_encoder=zero_init_encoder,
+            # As in the original: on TPUs a matrix product is the faster look-up.
+            use_one_hot_embeddings=devices.kind == "tpu",
+        )
+    log.info(
+        "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
+        type(model).__name__,
+        f"{_num_parameters(model):,}",
+        devices.precision,
+        devices.description,
+        tf.__version__,
+        keras.__version__,
+    )
+    return model
+
+
+def check_training(
+    model: Any, options: Any, devices: Devices, texts_per_row: int | None = None
+) -> None:
+    """Checks that batches can be split over the devices, and logs the memory that training needs.
+
+    Args:
+        model: the model.
+        options: `TrainingOptions` with `max_seq_length`.
+        devices: where to train.
+        texts_per_row: C of rows [C, S]; None for rows [S].
+
+    Raises:
+        UserError: the batch is smaller than the number of devices, or not divisible by devices and
+            micro-batches.
+    """
+    replicas, size = devices.replicas, options.train_batch_size
+    micro_batches = options.gradient_accumulation_steps
+    if size < replicas:
+        raise UserError(
+            f"--train_batch_size={size} is fewer than one example for each of {replicas} devices"
+        )
+    even = devices.fixed_shapes or options.gradient_clip_scope == "replica" or micro_batches > 1
+    if even and size % (replicas * micro_batches):
+        raise UserError(
+            f"--train_batch_size={size} must be a multiple of {replicas * micro_batches}, which is "
+            f"{replicas} devices times {micro_batches} pieces (--gradient_accumulation_steps)"
+        )
+    rows = -(-size // replicas)
+    needed = estimate_training_bytes(
+        model.config,
+        _num_parameters(model),
+        rows * (texts_per_row or 1),
+        options.max_seq_length,
+        precision=devices.precision,
+        accumulation_steps=micro_batches,
+        recompute_layers=options.recompute_layers,
+    )
+    log.info(
+        "Training: %s%s, about %.1f GB of memory%s (estimated)",
+        f"{rows} of the {size} rows of a batch on each of {replicas} devices"
+        if replicas > 1
+        else f"batches of {size} rows",
+        f", in {micro_batches} pieces" if micro_batches > 1 else "",
+        max(needed / 1e9, 0.1),
+        " on each" if replicas > 1 else "",
+    )
+
+
+def create_train_state(
+    model: keras.Model,
+    options: TrainingOptions,
+    devices: Devices,
+    *,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    restore_from: str | None,
+    optimizer_name: str = "adamw",
+) -> TrainState:
+    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from.
+
+    Raises:
+        UserError: the slots in the checkpoint do not fit the model.
+    """
+    with devices.strategy.scope():
+        optimizer = create_optimizer(
+            options.learning_rate,
+            num_train_steps,
+            num_warmup_steps,
+            options.adam_bias_correction,
+            optimizer_name,
+        )
+        optimizer.build(model.trainable_variables)
+        loss_scale = LossScale() if devices.precision == "float16" else None
+    if restore_from and not checkpoint.restore_optimizer(optimizer, restore_from):
+        log.warning(
+            "%s lacks Adam slots: their moments start from zero. To begin a new training from "
+            "it, pass it as --init_checkpoint with an empty --output_dir",
+            restore_from,
+        )
+    state = TrainState(model, optimizer, loss_scale)
+    if restore_from and loss_scale:
+        checkpoint.restore_extra(state.extra_variables, restore_from)
+    log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)
+    return state
+
+
+def step_options(options: Any, devices: Devices, loss_uses_padding: bool = False) -> StepOptions:
+    """Returns how to compute a step: from `TrainingOptions`, and what suits the devices."""
+    return StepOptions(
+        seed=options.random_seed,
+        jit_compile=devices.jit_compile,
+        # TPUs have fixed shapes; not measured on GPUs.
+        skip_padding=not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding),
+        accumulation_steps=options.gradient_accumulation_steps,
+        clip_per_replica=options.gradient_clip_scope == "replica",
+    )
+
+
+def training_batches(
+    paths: str | Sequence[str],
+    features: Sequence[Feature],
+    options: Any,
+    devices: Devices,
+    *,
+    num_records: int,
+    skip_batches: int,
+) -> Any:
+    """Returns shuffled batches without end, distributed over the devices.
+
+    Args:
+        paths: the record files.
+        features: their declaration.
+        options: `TrainingOptions`.
+        devices: where to train.
+        num_records: number of records to hold in memory for shuffling.
+        skip_batches: number of steps that are done already.
+    """
+
+    def batches_of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        count = context.num_replicas_in_sync // context.num_input_pipelines
+        first = context.input_pipeline_id * count
+        return read_dataset(
+            paths,
+            features,
+            options.train_batch_size,
+            shuffle_seed=options.random_seed,
+            num_records=num_records,
+            repeat=True,
+            # All batches are full anyway, but unless XLA compiles, their shape must not be static:
+            # see `make_train_step`.
+            drop_remainder=devices.needs_full_batches,
+            group_by_length=options.length_grouping and not devices.fixed_shapes,
+            skip_batches=skip_batches,
+            shard_files=True,
+            replicas=Replicas(first, count, context.num_replicas_in_sync),
+            cut_padding=not devices.fixed_shapes,
+        )
+
+    return devices.strategy.distribute_datasets_from_function(batches_of_process)
+
+
+def _num_parameters(model: keras.Model) -> int:
+    variables = checkpoint.named_variables(model).values()
+    return sum(int(np.prod(variable.shape)) for variable in variables)

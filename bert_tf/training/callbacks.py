@@ -1,0 +1,85 @@
+"""What happens beside the steps of a training: `Callback`, and the profiler."""
+
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from bert_tf.progress import log
+
+
+class Callback:
+    """Follows a training, may evaluate the model on the way, and may end the training early.
+
+    The order of calls is `before_step`, `on_step`, and after a step that is due, once its
+    checkpoint is written, `on_checkpoint` and `evaluate`.
+    """
+
+    def before_step(self, step: int) -> None:
+        """Called before step number `step`, which counts from 1."""
+
+    def on_step(self, step: int, results: Mapping[str, float]) -> None:
+        """Called in order after each step, with the results of `make_train_step`."""
+
+    def on_checkpoint(self) -> None:
+        """Called in the chief when a checkpoint is about to be written."""
+
+    def is_due(self, step: int, last: bool) -> bool:
+        """Returns whether to call `evaluate` at this step; the same in all processes."""
+        return False
+
+    def evaluate(self, step: int) -> bool:
+        """Returns whether to end the training; the same in all processes."""
+        return False
+
+    def close(self) -> None:
+        """Called once at the end, also after an error."""
+
+
+class Profiler(Callback):
+    """Records some steps with TensorFlow's profiler.
+
+    Args:
+        output_dir: takes the profile.
+        steps: the first and the last step to record.
+        num_train_steps: number of steps of the training.
+    """
+
+    def __init__(self, output_dir: str, steps: tuple[int, int], num_train_steps: int) -> None:
+        self._output_dir = output_dir
+        self._first, self._last = steps[0], min(steps[1], num_train_steps)
+        self._num_train_steps = num_train_steps
+        self._recorded_from: int | None = None
+        if self._first > num_train_steps:
+            log.warning(
+                "--profile_steps begins at step %d, but there are only %d: nothing is recorded",
+                self._first,
+                num_train_steps,
+            )
+
+    def before_step(self, step: int) -> None:
+        """Starts the profiler before the first step to record, and stops it after the last."""
+        if self._recorded_from is None and self._first <= step <= self._last:
+            tf.profiler.experimental.start(self._output_dir)
+            self._recorded_from = step
+        elif step > self._last:
+            self._stop()
+
+    def on_step(self, step: int, results: Mapping[str, float]) -> None:
+        """Stops the profiler at the end of the training."""
+        if step == self._num_train_steps:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._recorded_from is None:
+            return
+        tf.profiler.experimental.stop()
+        folder = os.path.join(self._output_dir, "plugins", "profile")
+        log.info("Profile of steps %d to %d: %s", self._recorded_from, self._last, folder)
+        self._recorded_from = None
+
+    def close(self) -> None:
+        """Discards a profile that is incomplete."""
+        if self._recorded_from is not None:
+            tf.profiler.experimental.stop(save=False)
+            self._recorded_from = None

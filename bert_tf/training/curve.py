@@ -1,0 +1,124 @@
+"""The training curve: losses of all steps, as a table and as a plot."""
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.errors import UserError
+from bert_tf.training.callbacks import Callback
+
+CURVE = "training_curve.tsv"
+CURVE_PLOT = "training_curve.png"
+
+_HEADER = "step\tloss\tlearning_rate\n"
+# The running mean covers this part of the training.
+_SMOOTHING = 1 / 25
+_DOTS_PER_INCH = 120
+_LOSS_COLOR = "#1f77b4"
+_METRIC_COLORS = ("#d95f02", "#1b9e77")
+
+# Steps, and the value of a metric at each of them.
+Points = Sequence[tuple[int, float]]
+
+
+class TrainingCurve(Callback):
+    """Records the loss and the learning rate of each step.
+
+    Args:
+        output_dir: takes the table and the plot; the table of a training that is resumed is read.
+        first_step: the step that the training resumes from, or 0.
+    """
+
+    def __init__(self, output_dir: str, first_step: int) -> None:
+        self._output_dir = output_dir
+        self._rows = _read(os.path.join(output_dir, CURVE), first_step)
+
+    def on_step(self, step: int, results: Mapping[str, float]) -> None:
+        """Records the loss."""
+        self._rows.append((step, results["loss"], results["learning_rate"]))
+
+    def on_checkpoint(self) -> None:
+        """Writes the table, so that it is complete when a training resumes from the checkpoint."""
+        lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
+        files.write_text(os.path.join(self._output_dir, CURVE), _HEADER + "".join(lines))
+
+    def write(self, metrics: Mapping[str, Points]) -> None:
+        """Writes the table and the plot.
+
+        Args:
+            metrics: by name, what evaluations during the training found.
+
+        Raises:
+            UserError: a file cannot be written.
+        """
+        if self._rows:
+            self.on_checkpoint()
+            steps, losses, _ = zip(*self._rows, strict=True)
+            path = os.path.join(self._output_dir, CURVE_PLOT)
+            files.write_bytes(path, plot_training_curve(steps, losses, metrics))
+
+
+def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
+    """Step, loss and learning rate of an earlier run, up to a step."""
+    if not last_step or not files.exists(path):
+        return []
+    try:
+        rows = [line.split("\t") for line in files.read_lines(path)][1:]
+        found = [(int(step), float(loss), float(rate)) for step, loss, rate in rows]
+    except (UserError, ValueError):
+        return []
+    return [row for row in found if row[0] <= last_step]
+
+
+def plot_training_curve(
+    steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
+) -> bytes:
+    """Plots losses, their running mean, and metrics on a second axis.
+
+    Args:
+        steps: in order.
+        losses: the loss of each step; values that are not finite leave a gap.
+        metrics: points by the name of a metric.
+
+    Returns:
+        A PNG.
+    """
+    # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(8, 4.5), dpi=_DOTS_PER_INCH, layout="constrained")
+    axes = figure.add_subplot(title="Training", xlabel="step")
+    axes.set_ylabel("loss", color=_LOSS_COLOR)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    values = np.asarray(losses, np.float64)
+    values[~np.isfinite(values)] = np.nan
+    marker = "o" if len(steps) <= 50 else None
+    axes.plot(steps, values, _LOSS_COLOR, marker=marker, markersize=3, alpha=0.35, label="loss")
+    axes.plot(steps, _running_mean(values), _LOSS_COLOR, linewidth=1.8, label="running mean")
+    right = axes.twinx() if metrics else None
+    for number, (name, points) in enumerate(metrics.items()):
+        color = _METRIC_COLORS[number % len(_METRIC_COLORS)]
+        right.plot(*zip(*points, strict=True), color, marker="os"[number % 2], label=name)
+    if right:
+        right.set_ylabel("evaluation")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    written = io.BytesIO()
+    figure.savefig(written, format="png", metadata={"Software": None})
+    return written.getvalue()
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """The mean of the finite values around each position; NaN where there are none."""
+    half = int(len(values) * _SMOOTHING / 2)
+    finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(finite)])
+    positions = np.arange(len(values))
+    start, end = np.maximum(positions - half, 0), np.minimum(positions + half + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[end] - sums[start]) / (counts[end] - counts[start])

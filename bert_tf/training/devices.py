@@ -1,0 +1,283 @@
+"""The devices of a run: one or several on this machine, several processes, or a TPU."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import zlib
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.data.parallel import num_cores
+from bert_tf.errors import UserError
+from bert_tf.options import DeviceOptions
+from bert_tf.progress import log, warnings_only
+from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
+from bert_tf.training.precision import set_precision
+from bert_tf.training.signals import signals_kept
+
+# Batches that inference computes at once: one while the other waits for Python, or for the slowest
+# thread of an operation.
+_BATCHES_AT_ONCE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices of a run, and how to compute on them.
+
+    Attributes:
+        strategy: the `tf.distribute` strategy.
+        kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
+        description: what was found and what is used, for a person.
+        worker: index of this process; 0 is the chief.
+        workers: number of processes that train together.
+        one_thread: whether each operation runs on one thread.
+        precision: number type of the computation.
+        jit_compile: whether XLA compiles the steps.
+        fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
+    """
+
+    strategy: tf.distribute.Strategy
+    kind: str
+    description: str
+    worker: int = 0
+    workers: int = 1
+    one_thread: bool = False
+    precision: str = "float32"
+    jit_compile: bool = False
+    fixed_shapes: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas of the model, over all processes."""
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the files."""
+        return self.worker == 0
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it runs on GPUs."""
+        return bool(tf.config.list_physical_devices("GPU"))
+
+    @property
+    def needs_full_batches(self) -> bool:
+        """Whether every batch must have the same number of rows."""
+        return self.jit_compile or self.kind == "tpu"
+
+    @property
+    def batches_at_once(self) -> int:
+        """Number of batches that inference computes in parallel."""
+        return max(num_cores(), _BATCHES_AT_ONCE) if self.one_thread else _BATCHES_AT_ONCE
+
+    def from_chief(self, value: int) -> int:
+        """Broadcasts the chief's number to every process.
+
+        A barrier, too: put it around files that the chief writes, in all processes or in none.
+        """
+        if self.workers == 1:
+            return value
+        result = self._sum_of_chief(tf.constant(value, tf.int64))
+        return int(self.strategy.experimental_local_results(result)[0])
+
+    def require_equal(self, value: int, what: str, flag: str) -> None:
+        """Compares a number of this worker with the chief's; a barrier.
+
+        Args:
+            value: the number.
+            what: its name.
+            flag: names the files that it was read from.
+
+        Raises:
+            UserError: the numbers differ.
+        """
+        chief = self.from_chief(value)
+        if value != chief:
+            raise UserError(
+                f"The {what} is {value} for worker {self.worker}, but {chief} for worker 0: "
+                f"{flag} must show all workers the same files"
+            )
+
+    def require_equal_options(self, options: Any) -> None:
+        """Compares the flags of this worker, except paths, with the chief's; a barrier.
+
+        Raises:
+            UserError: they differ.
+        """
+        flags = {
+            field.name: getattr(options, field.name)
+            for field in dataclasses.fields(options)
+            if not field.name.endswith(("_dir", "_file", "_checkpoint"))
+        }
+        digest = zlib.crc32(repr(flags).encode())
+        if digest != self.from_chief(digest):
+            raise UserError(
+                f"Worker {self.worker} was started with other flags than worker 0: all workers "
+                "take the same command, only TF_CONFIG differs"
+            )
+
+    def require_one_process(self) -> None:
+        """Refuses several workers, for scripts that do not divide their input among them.
+
+        Raises:
+            UserError: there are several workers.
+        """
+        if self.workers > 1:
+            raise UserError(
+                "This script runs in one process: divide the input, and start the script for each "
+                "part without TF_CONFIG"
+            )
+
+    @functools.cached_property
+    def _sum_of_chief(self) -> Any:
+        @tf.function
+        def total(number: tf.Tensor) -> Any:
+            def one_replica() -> tf.Tensor:
+                context = tf.distribute.get_replica_context()
+                first = tf.equal(context.replica_id_in_sync_group, 0)
+                mine = tf.where(first, number, tf.zeros_like(number))
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+            return self.strategy.run(one_replica)
+
+        return total
+
+
+def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
+    """Chooses and sets up the devices of a run; call it before anything is computed.
+
+    With several processes it waits for all of them.
+
+    Args:
+        options: the flags.
+        one_thread: on a single CPU, run each operation of this process on one thread, for
+            computing many batches in parallel. Threads that share an operation wait for the
+            slowest of them again and again.
+
+    Raises:
+        UserError: the devices do not exist, `TF_CONFIG` is invalid, or flags contradict each other.
+    """
+    for note in options.notes():
+        log.warning("%s", note)
+    set_precision(options.precision)
+    found = _choose(options, one_thread)
+    fixed_shapes = found.kind == "tpu" or options.fixed_shapes
+    # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
+    compiled = {"auto": found.has_gpus and fixed_shapes, "true": True, "false": False}
+    jit_compile = found.kind != "tpu" and compiled[options.jit_compile]
+    devices = dataclasses.replace(
+        found,
+        precision=options.precision,
+        jit_compile=jit_compile,
+        # XLA compiles once for each shape.
+        fixed_shapes=fixed_shapes or jit_compile,
+    )
+    if devices.fixed_shapes and getattr(options, "length_grouping", False):
+        log.warning("--length_grouping has no effect when every batch is padded to the full length")
+    if not devices.is_chief:
+        warnings_only()
+    return devices
+
+
+def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
+    """`auto` means a TPU with `use_tpu`, several processes if `TF_CONFIG` names them, all GPUs of
+    this machine if it has several, and one device otherwise.
+    """
+    kind, use_tpu = options.distribution_strategy, options.use_tpu
+    if use_tpu and kind not in ("auto", "tpu"):
+        raise UserError(
+            f"--use_tpu=true and --distribution_strategy={kind} exclude each other: drop one"
+        )
+    cluster = read_cluster()
+    gpus = tf.config.list_physical_devices("GPU")
+    if kind == "auto":
+        kind = "one_device" if len(gpus) < 2 else "mirrored"
+        if use_tpu:
+            kind = "tpu"
+        elif cluster and len(cluster.workers) > 1:
+            kind = "multi_worker"
+    for gpu in gpus:
+        # Otherwise TensorFlow allocates all of the memory, and leaves none to other programs.
+        with contextlib.suppress(RuntimeError):  # a notebook has used the GPU already
+            tf.config.experimental.set_memory_growth(gpu, True)
+    if kind == "tpu":
+        return _tpu(options.tpu_name, options.tpu_zone, options.gcp_project)
+    if kind == "multi_worker":
+        return _multi_worker(cluster)
+    if cluster and len(cluster.workers) > 1:
+        raise UserError(
+            f"TF_CONFIG names {len(cluster.workers)} workers, but --distribution_strategy={kind} "
+            "runs in one process: unset TF_CONFIG, or pass --distribution_strategy=multi_worker"
+        )
+    found = _describe(gpus)
+    if kind == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
+        return Devices(strategy, kind, f"{found}, mirrored on {len(devices)} devices")
+    # Must come before the strategy, which starts TensorFlow's threads.
+    one_thread = one_thread and not gpus and _compute_on_one_thread()
+    strategy = tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
+    return Devices(strategy, kind, f"{found}, 1 used" if gpus else found, one_thread=one_thread)
+
+
+def _compute_on_one_thread() -> bool:
+    """Sets one thread per operation; returns False if TensorFlow has computed something already."""
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _describe(gpus: list[Any]) -> str:
+    if not gpus:
+        return f"the CPU ({os.cpu_count()} cores; no GPU found)"
+    name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "unknown")
+    return f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} found ({name})"
+
+
+def _multi_worker(cluster: Cluster | None) -> Devices:
+    if not cluster:
+        raise UserError(
+            "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG, which "
+            "names all workers and says which of them this process is; see docs/distributed.md"
+        )
+    wait_for_workers(cluster.workers, cluster.worker)
+    try:
+        with signals_kept():
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"The workers {', '.join(cluster.workers)} could not be connected: {reason}"
+        ) from error
+    found = _describe(tf.config.list_physical_devices("GPU"))
+    return Devices(
+        strategy,
+        "multi_worker",
+        f"{len(cluster.workers)} workers, this one on {found}",
+        cluster.worker,
+        len(cluster.workers),
+    )
+
+
+def _tpu(name: str | None, zone: str | None, project: str | None) -> Devices:
+    place = name or "local"
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=place, zone=zone, project=project
+        )
+        if place != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+    except Exception as error:  # everything from a wrong address to a missing library ends here
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(
+            f"No TPU could be started at {place} (--tpu_name): {reason}. On a TPU VM install "
+            "tensorflow-tpu and leave --tpu_name out; without a TPU drop --use_tpu"
+        ) from error
+    return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")

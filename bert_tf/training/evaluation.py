@@ -1,0 +1,221 @@
+"""Evaluation during training: the best weights, and early stopping."""
+
+import contextlib
+import json
+import math
+import os
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_tf import checkpoint, files
+from bert_tf.errors import UserError
+from bert_tf.progress import Scalars, log
+from bert_tf.training.callbacks import Callback
+from bert_tf.training.curve import Points
+
+EVALUATIONS = "evaluations.json"
+# Folder of the best weights, and the name of their checkpoint.
+BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
+# Folder of the curves of evaluations, as in the original.
+EVAL_FOLDER = "eval"
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts metrics for JSON, with the shortest digits that identify a float32."""
+    return {
+        key: value if isinstance(value, int) else float(str(value))
+        for key, value in sorted(metrics.items())
+    }
+
+
+class Monitor:
+    """The metric that decides which weights are best.
+
+    Args:
+        best_metric: name of a metric, with or without `eval_`, or `auto` for the first one.
+        metric_names: what the task can be judged by.
+        lower_is_better: the names of which lower is better.
+
+    Raises:
+        UserError: the task has no such metric.
+    """
+
+    def __init__(
+        self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
+    ) -> None:
+        name = best_metric.removeprefix("eval_")
+        self.name = metric_names[0] if name == "auto" else name
+        if self.name not in metric_names:
+            raise UserError(
+                f"--best_metric must be one of {', '.join(metric_names)}. Received: {best_metric}"
+            )
+        self._sign = -1.0 if self.name in lower_is_better else 1.0
+
+    def value(self, metrics: Mapping[str, Any]) -> float:
+        """Returns the metric, `eval_loss` (mean over examples) before `loss` (over batches)."""
+        name = f"eval_{self.name}"
+        return float(metrics[name if name in metrics else self.name])
+
+    def score(self, metrics: Mapping[str, Any]) -> float:
+        """Returns a number that is higher for better metrics; NaN is the worst."""
+        value = self._sign * self.value(metrics)
+        return -math.inf if math.isnan(value) else value
+
+
+class EvalCallback(Callback):
+    """Evaluates every so many steps, keeps the best weights, and stops early.
+
+    Evaluations of an earlier run of the same training count.
+
+    Args:
+        evaluate: returns the metrics of the model as it is.
+        model: the model whose best weights are kept.
+        output_dir: takes `best`, `evaluations.json` and curves.
+        every: steps between evaluations.
+        monitor: the metric that counts.
+        patience: number of evaluations without an improvement that ends the training; 0: never.
+        first_step: the step that the training resumes from, or 0.
+        examples_key: identifies the examples; evaluations of other examples do not count.
+        extra_files: contents by name of files needed to use the best weights.
+        is_chief: whether this process writes.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[], Mapping[str, Any]],
+        model: keras.Model,
+        output_dir: str,
+        *,
+        every: int,
+        monitor: Monitor,
+        patience: int,
+        first_step: int,
+        examples_key: str,
+        extra_files: Mapping[str, str],
+        is_chief: bool,
+    ) -> None:
+        self._evaluate = evaluate
+        self._model = model
+        self._output_dir = output_dir
+        self._every = every
+        self._monitor = monitor
+        self._patience = patience
+        self._examples_key = examples_key
+        self._extra_files = extra_files
+        self._is_chief = is_chief
+        self._evaluations = self._read(first_step)
+
+    @property
+    def digest(self) -> int:
+        """Identifies the evaluations of earlier runs, to compare workers."""
+        return zlib.crc32(json.dumps(self._evaluations, sort_keys=True).encode())
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best evaluation so far, the first of equals."""
+        return max(self._evaluations, key=self._monitor.score, default=None)
+
+    @property
+    def best_prefix(self) -> str:
+        """Prefix of the checkpoint with the best weights."""
+        return os.path.join(self._output_dir, BEST_FOLDER, BEST_NAME)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the last `patience` evaluations brought no improvement."""
+        if not self._patience or not self.best:
+            return False
+        return len(self._evaluations) - 1 - self._evaluations.index(self.best) >= self._patience
+
+    @property
+    def points(self) -> dict[str, Points]:
+        """The monitored metric and `eval_loss` of all evaluations, for a plot."""
+        found = self._evaluations
+        points = {
+            self._monitor.name: [(e["step"], self._monitor.value(e)) for e in found],
+            "eval_loss": [(e["step"], e["eval_loss"]) for e in found if "eval_loss" in e],
+        }
+        return {name: values for name, values in points.items() if values}
+
+    def is_due(self, step: int, last: bool) -> bool:
+        """Every so many steps and at the last one, unless an earlier run did it."""
+        due = last or step % self._every == 0
+        return due and all(evaluation["step"] != step for evaluation in self._evaluations)
+
+    def evaluate(self, step: int) -> bool:
+        """Evaluates the model, keeps it if it is the best; returns whether to stop early."""
+        metrics = self._evaluate()
+        found = {"step": step, **plain_metrics(metrics)}
+        self._evaluations.append(found)
+        best = self.best or found
+        if self._is_chief:
+            if best is found:
+                self._keep_best(step)
+            self._write()
+            folder = os.path.join(self._output_dir, EVAL_FOLDER)
+            with contextlib.closing(Scalars(folder)) as scalars:
+                scalars.write(step, {name: float(value) for name, value in metrics.items()})
+        value = self._monitor.value
+        log.info(
+            "Evaluation at step %d: %s = %.4f (%s)",
+            step,
+            self._monitor.name,
+            value(found),
+            "the best so far"
+            if best is found
+            else f"best {value(best):.4f} at step {best['step']}",
+        )
+        if self.should_stop:
+            log.info("The training ends: %d evaluations in a row were no better", self._patience)
+        return self.should_stop
+
+    def _keep_best(self, step: int) -> None:
+        folder = os.path.join(self._output_dir, BEST_FOLDER)
+        files.make_dirs(folder)
+        variables = checkpoint.named_variables(self._model)
+        values = {name: variable.value for name, variable in variables.items()}
+        checkpoint.write(self.best_prefix, {**values, checkpoint.GLOBAL_STEP: np.int64(step)})
+        checkpoint.add_newest(folder, BEST_NAME)
+        for name, text in self._extra_files.items():
+            files.write_text(os.path.join(folder, name), text)
+
+    def _write(self) -> None:
+        content = {
+            "figure": self._monitor.name,
+            "examples": self._examples_key,
+            "best": self.best,
+            "evaluations": self._evaluations,
+        }
+        path = os.path.join(self._output_dir, EVALUATIONS)
+        files.write_text(path, json.dumps(content, indent=1) + "\n")
+
+    def _read(self, first_step: int) -> list[dict[str, Any]]:
+        """Reads the evaluations of an earlier run, up to the step that this one resumes from."""
+        path = os.path.join(self._output_dir, EVALUATIONS)
+        if not first_step or not files.exists(path):
+            return []
+        try:
+            content = json.loads(files.read_text(path))
+            earlier = [dict(e) for e in content["evaluations"] if e["step"] <= first_step]
+            best = checkpoint.latest(os.path.join(self._output_dir, BEST_FOLDER))
+            reasons = {
+                f"they were judged by {content['figure']}": content["figure"] != self._monitor.name,
+                "they were of other examples": content["examples"] != self._examples_key,
+                f"{BEST_FOLDER} is gone": not best,
+            }
+        except (UserError, ValueError, KeyError, TypeError):
+            reasons, earlier = {"the file is damaged": True}, []
+        for reason, applies in reasons.items():
+            if applies:
+                log.warning(
+                    "Ignoring the evaluations in %s (%s): the best weights are looked for from "
+                    "here on",
+                    path,
+                    reason,
+                )
+                return []
+        return earlier

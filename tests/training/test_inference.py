@@ -1,0 +1,155 @@
+"""Inference: every row once, in batches that stay within their bounds."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+from bert_tf.training import Devices, Inference
+from tests.conftest import SIZES
+from tests.training.helpers import STRATEGY
+
+MAX_SEQ_LENGTH = 24
+FEATURES = (*sequence_features(MAX_SEQ_LENGTH), Feature("number"))
+FIXED = {"fixed_shapes": True}
+COMPILED = {"fixed_shapes": True, "jit_compile": True}
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    return BertModel(BertConfig(50, **SIZES))
+
+
+def rows_of(lengths):
+    mask = (np.arange(MAX_SEQ_LENGTH) < np.array(lengths)[:, None]).astype(np.int32)
+    ids = np.random.default_rng(0).integers(1, 50, mask.shape).astype(np.int32) * mask
+    numbers = np.arange(len(mask), dtype=np.int32)
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids, "number": numbers}
+
+
+def inference_of(model, grow=True, **devices):
+    def fetch(outputs, batch):
+        return {"pooled": outputs["pooled_output"], "number": batch["number"]}
+
+    return Inference(
+        model, fetch, FEATURES, Devices(STRATEGY, "one_device", "", **devices), 4, grow
+    )
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"grow": False}, FIXED, COMPILED])
+def test_every_row_is_computed_once_as_if_alone(model, kwargs):
+    rows = rows_of([3, 24, 2, 2, 9, 17, 24, 5, 3, 2, 11])
+    inference = inference_of(model, **kwargs)
+    seen = [number for numbers, _ in inference.batches(rows) for number in numbers]
+    assert sorted(seen) == list(range(11))
+    found = inference.predict(rows)
+    assert found["number"].tolist() == list(range(11))
+    for row, values in enumerate(found["pooled"]):
+        length = rows["input_mask"][row].sum()
+        alone = {name: rows[name][None, row, :length] for name in ("input_ids", "input_mask")}
+        np.testing.assert_allclose(values, model(alone)["pooled_output"][0], atol=1e-6)
+
+
+def computed_batches(inference, rows):
+    """The batches that the model is run on, and the outputs of all rows."""
+    batches, step = [], inference.step
+
+    def watched(batch):
+        batches.append({name: value.numpy() for name, value in batch.items()})
+        return step(batch)
+
+    inference.step = watched
+    watched.structured_outputs = step.structured_outputs
+    return batches, inference.predict(rows)
+
+
+def shapes(model, lengths, **kwargs):
+    batches, _ = computed_batches(inference_of(model, **kwargs), rows_of(lengths))
+    return sorted((batch["input_ids"].shape for batch in batches), reverse=True)
+
+
+def test_batches_of_short_rows_have_more_of_them(model):
+    lengths = [2] * 100 + [20] * 6
+    # Never more tokens than 4 rows of 24 have.
+    assert shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
+    few = shapes(model, lengths, grow=False)
+    assert few == [(4, 20)] * 2 + [(4, 2)] * 24 + [(2, 2)]
+    assert shapes(model, lengths[:5], **FIXED) == [(4, 24), (1, 24)]
+    assert shapes(model, lengths[:5], **COMPILED) == [(4, 24), (4, 24)]
+
+
+@pytest.mark.parametrize(("kwargs", "expected"), [({}, 5), (COMPILED, 8)])
+def test_equal_rows_are_computed_once(model, kwargs, expected):
+    rows = rows_of([5, 24, 5, 3, 24, 5, 5, 9])
+    rows["number"][:] = 0
+    for copy, of in ((2, 0), (6, 0), (4, 1)):
+        rows["input_ids"][copy] = rows["input_ids"][of]
+    # Only a segment tells this one from the first.
+    rows["input_ids"][5] = rows["input_ids"][0]
+    rows["segment_ids"][5, 4] = 1
+    batches, found = computed_batches(inference_of(model, **kwargs), rows)
+    # Full batches are filled up with copies.
+    assert sum(len(batch["input_ids"]) for batch in batches) == expected
+    for copy, of in ((2, 0), (6, 0), (4, 1)):
+        np.testing.assert_array_equal(found["pooled"][copy], found["pooled"][of])
+    assert np.abs(found["pooled"][5] - found["pooled"][0]).max() > 1e-5
+
+
+def test_no_rows_give_empty_outputs_of_the_right_shape(model):
+    found = inference_of(model).predict(rows_of(np.zeros(0, int)))
+    assert found["pooled"].shape == (0, SIZES["hidden_size"])
+    assert found["pooled"].dtype == np.float32
+    assert found["number"].shape == (0,)
+
+
+def test_an_error_in_a_batch_is_raised(model):
+    rows = rows_of([3] * 200)
+    rows["input_ids"][150] = 1000
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        inference_of(model).predict(rows)
+
+
+def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_tf.training.inference._CHUNK_ROWS", 4)
+    rows, path = rows_of([5, 24, 7, 3, 24, 9, 4]), str(tmp_path / "x.tf_record")
+    write_records(path, FEATURES, [rows])
+    inference = inference_of(model)
+    expected = inference.predict(rows)
+    for count in (0, 3, 7, 17):
+        found = inference.predict_records(path, count, "eval")
+        assert found["number"].tolist() == [number % 7 for number in range(count)]
+        np.testing.assert_allclose(
+            found["pooled"], np.tile(expected["pooled"], (3, 1))[:count], atol=1e-6
+        )
+    write_records(path, FEATURES, [])
+    with pytest.raises(UserError, match="contains no records"):
+        inference.predict_records(path, 1, "eval")
+
+
+def test_rows_of_several_texts_are_cut_to_the_longest_text(model):
+    features = sequence_features(MAX_SEQ_LENGTH, texts_per_row=3)
+    flat = rows_of([3, 9, 2, 5, 4, 1])
+    rows = {
+        name: flat[name].reshape(2, 3, -1) for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    seen = []
+
+    class Choices(keras.Model):
+        def call(self, inputs, training=None):
+            seen.append(inputs["input_ids"].shape)
+            texts = {
+                k: keras.ops.reshape(v, (-1, keras.ops.shape(v)[-1])) for k, v in inputs.items()
+            }
+            return keras.ops.reshape(model(texts)["pooled_output"], (-1, 3, SIZES["hidden_size"]))
+
+    devices = Devices(STRATEGY, "one_device", "")
+    inference = Inference(Choices(), lambda x, _: {"pooled": x}, features, devices, 4)
+    found = inference.predict(rows)["pooled"]
+    assert found.shape == (2, 3, SIZES["hidden_size"])
+    alone = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
+    np.testing.assert_allclose(found[1, 1], model(alone)["pooled_output"][0], atol=1e-6)
