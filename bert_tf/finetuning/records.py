@@ -1,6 +1,7 @@
 """Writes the records of a split, or reuses those of an earlier run."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.errors import UserError
 from bert_tf.finetuning.record_cache import RecordCache, fingerprint
 from bert_tf.finetuning.task import Task
+from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.training import Devices
 
@@ -49,21 +51,22 @@ def _write_records(task: Task, examples: Sequence[Any], split: str, path: str) -
     """Writes the records unless an earlier run has written the same; returns their number."""
     options, features = task.options, task.features(split)
     cache, name = RecordCache(os.path.dirname(path)), os.path.basename(path)
-    key = task.cache_key(examples, split)
-    if key is not None:
-        vocabulary = files.read_text(options.vocab_file or "")
-        key = fingerprint(key, vocabulary, options.do_lower_case, features)
-        stats = cache.find(name, key)
-        if stats:
-            log.info("Reusing %s, which was written from the same data and flags", path)
-            _report(split, stats, options.max_seq_length)
-            return stats["records"]
+    vocabulary = files.read_text(options.vocab_file or "")
+    # Flags of training, devices and folders do not change the rows.
+    shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
+    own = {k: v for k, v in dataclasses.asdict(options).items() if k not in shared}
+    given = (own, list(task.labels), options.do_lower_case, vocabulary, features)
+    key = fingerprint(*given, examples=task.identity(examples))
+    stats = cache.find(name, key)
+    if stats:
+        log.info("Reusing %s, which was written from the same data and flags", path)
+        _report(split, stats, options.max_seq_length)
+        return stats["records"]
     stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
     rows = _featurize(task, examples, split, stats)
     stats["records"] = records.write_records(path, features, rows)
     _report(split, stats, options.max_seq_length)
-    if key is not None:
-        cache.note(name, key, stats)
+    cache.note(name, key, stats)
     return stats["records"]
 
 

@@ -60,9 +60,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export:
         require_text_input(options)
-    with training.explained_errors(devices.workers):
-        if devices.is_chief:
-            output_dir.require_writable(options.output_dir or "")
+    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
         if options.num_runs == 1:
             return FineTuningRun(task, task.options, devices, monitor).run()
         return _run_with_several_seeds(task, devices, monitor)
@@ -134,6 +132,8 @@ class FineTuningRun:
         """Does what the options say; see `run`."""
         task, options, devices = self.task, self.options, self.devices
         self._read_examples()
+        data = describe_data(task.identity(self.examples["train"])) if options.do_train else ""
+        is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = training.build_model(
             task.build_model,
@@ -142,19 +142,30 @@ class FineTuningRun:
             zero_init_encoder=bool(options.init_checkpoint),
         )
         restored = restore_weights(
-            self.model,
-            self.output_dir,
-            options.init_checkpoint,
-            options.do_train,
-            options.resume,
+            self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
         )
         step = checkpoint.step_of(restored) if restored else 0
-        if restored:
-            label_map.require_same_file(task.labels, self.output_dir)
-        training_plan = self._plan_training(restored, step) if options.do_train else None
-        self._agree_and_prepare(step, training_plan)
-        if training_plan:
-            step = self._train(training_plan, step)
+        num_train_steps = self._num_train_steps() if options.do_train else 0
+        kept, evaluation = {}, None
+        if options.do_train:
+            freeze_layers(self.model, options.freeze_layers)
+            training.check_training(self.model, options, devices, task.texts_per_row)
+            kept = run_metadata.contents(options, bool(restored), data, task.labels)
+            evaluation = self._eval_callback(step, kept)
+        self._prepare(kept)
+        devices.require_equal(step, "step that it goes on from", "--output_dir")
+        devices.require_equal(num_train_steps, "number of steps", "the training data")
+        devices.require_equal_options(options)
+        digest = evaluation.digest if evaluation else 0
+        devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
+
+        if options.do_train and self._has_steps_left(step, num_train_steps, restored, evaluation):
+            step = self._train(step, num_train_steps, restored, kept, evaluation)
+        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(step, last=True):
+            # The run before was killed between its last checkpoint and the evaluation of that.
+            evaluation.evaluate(step)
+        if options.do_train:
+            step = self._restore_best(step)
         results = self._evaluate_and_predict(step)
         if options.do_export and devices.is_chief:
             folder = os.path.join(self.output_dir, EXPORT_FOLDER)
@@ -162,3 +173,255 @@ class FineTuningRun:
         # Barrier: wait for the chief's writes.
         devices.from_chief(0)
         return results
+
+    def _read_examples(self) -> None:
+        """Reads the splits that are needed, unless a run before did."""
+        options = self.options
+        splits = ["train"] * options.do_train + ["eval"] * options.evaluates
+        splits += [self.task.predict_split] * options.do_predict
+        for split in splits:
+            if split not in self.examples:
+                self.examples[split] = self.task.read(split)
+
+    def _num_train_steps(self) -> int:
+        options, rows = self.options, self.task.epoch_size(self.examples["train"])
+        steps = int(rows / options.train_batch_size * options.num_train_epochs)
+        if steps < 1:
+            raise UserError(
+                f"{rows} training examples in batches of {options.train_batch_size} for "
+                f"{options.num_train_epochs} epochs are not one training step: lower "
+                "--train_batch_size or raise --num_train_epochs"
+            )
+        return steps
+
+    def _eval_callback(self, step: int, kept: Mapping[str, str]) -> EvalCallback | None:
+        options = self.options
+        rows = self.task.epoch_size(self.examples["train"])
+        every = options.steps_between_evaluations(rows / options.train_batch_size)
+        if not every:
+            return None
+        return EvalCallback(
+            self.evaluate,
+            self.model,
+            self.output_dir,
+            every=every,
+            monitor=self.monitor,
+            patience=options.early_stopping_patience,
+            first_step=step,
+            examples_key=fingerprint(examples=self.task.identity(self.examples["eval"])),
+            extra_files=kept,
+            is_chief=self.devices.is_chief,
+        )
+
+    def _prepare(self, kept: Mapping[str, str]) -> None:
+        """Creates the folders, and finds obstacles before the work begins."""
+        if self.devices.is_chief:
+            names, folders = _written(self.task)
+            for folder in {self.records_dir, self.output_dir}:
+                prepare_output_dir(folder, [*names, *kept], folders)
+
+    def _has_steps_left(
+        self,
+        step: int,
+        num_train_steps: int,
+        restored: str | None,
+        evaluation: EvalCallback | None,
+    ) -> bool:
+        if step >= num_train_steps:
+            log.warning(
+                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
+                restored,
+                step,
+                self.options.num_train_epochs,
+                num_train_steps,
+            )
+            return False
+        if evaluation and evaluation.should_stop:
+            log.warning(
+                "Skipping training: it ended at step %d, because the evaluations got no better",
+                step,
+            )
+            return False
+        return True
+
+    def _train(
+        self,
+        step: int,
+        num_train_steps: int,
+        restored: str | None,
+        kept: Mapping[str, str],
+        evaluation: EvalCallback | None,
+    ) -> int:
+        """Trains, writes the training curve, and returns the last step."""
+        task, options, devices = self.task, self.options, self.devices
+        state = training.create_train_state(
+            self.model,
+            options,
+            devices,
+            num_train_steps=num_train_steps,
+            num_warmup_steps=int(num_train_steps * options.warmup_proportion),
+            restore_from=restored,
+        )
+        if devices.is_chief:
+            run_metadata.write(self.output_dir, kept)
+        path, count = self._find_records("train")
+        batches = training.training_batches(
+            path,
+            task.features("train"),
+            options,
+            devices,
+            num_records=count,
+            skip_batches=step,
+        )
+        train_step = training.make_train_step(
+            state,
+            training.mean_loss(lambda outputs, batch: task.loss(outputs, batch, training=True)),
+            devices.strategy,
+            training.step_options(options, devices, task.loss_uses_padding),
+            batches.element_spec,
+        )
+        curve = TrainingCurve(self.output_dir, step)
+        callbacks = [curve, *([evaluation] if evaluation else [])]
+        profiled = options.profiled_steps()
+        if profiled and devices.is_chief:
+            callbacks.append(training.Profiler(self.output_dir, profiled, num_train_steps))
+        loop = training.LoopOptions(
+            self.output_dir,
+            num_train_steps,
+            options.save_checkpoints_steps,
+            devices.is_chief,
+            devices.workers,
+        )
+
+        def write_curve() -> None:
+            if devices.is_chief:
+                curve.write(evaluation.points if evaluation else {})
+
+        try:
+            training.train(train_step, state, batches, loop, callbacks)
+        except BaseException:
+            # The reason why the training ends says more than why the curve cannot be written.
+            with contextlib.suppress(UserError):
+                write_curve()
+            raise
+        write_curve()
+        return state.step
+
+    def _restore_best(self, step: int) -> int:
+        """Restores the best weights if the training had `--eval_every`; returns their step."""
+        # Barrier: the chief may still be writing them.
+        self.devices.from_chief(0)
+        prefix = run_metadata.best_prefix(self.output_dir)
+        if not prefix:
+            return step
+        checkpoint.restore(self.model, prefix)
+        step = checkpoint.step_of(prefix)
+        log.info("Restored the best weights, those of step %d: %s", step, prefix)
+        return step
+
+    def evaluate(self) -> dict[str, Any]:
+        """Evaluates the model as it is; returns metrics by name."""
+        return self._evaluate()[0]
+
+    def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
+        examples = self.examples["eval"]
+        predictions, losses = self._predict("eval")
+        metrics = self.task.metrics(examples, predictions)
+        if losses is not None:
+            # As the original's Estimator: a mean over batches, in which a short last one counts in
+            # full.
+            size = self.options.batch_size("eval")
+            batches = np.split(losses, range(size, len(losses), size))
+            metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
+        return metrics, predictions
+
+    def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
+        """Predictions for a split, and the loss of each row if its records have the targets."""
+        task = self.task
+        names = {feature.name for feature in task.features(split)}
+        has_loss = (
+            split != "predict"
+            and task.rows_are_independent
+            and bool(task.targets)
+            and names.issuperset(feature.name for feature in task.targets)
+        )
+
+        def fetch(outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+            loss = {"loss": task.loss(outputs, batch, training=False)} if has_loss else {}
+            return {**task.fetch(outputs, batch), **loss}
+
+        path, count = self._find_records(split)
+        inference = self._inference.get(split)
+        # In other precisions the weights are cast once, and must be cast anew.
+        if inference is None or self.devices.precision != "float32":
+            inference = training.Inference(
+                self.model,
+                fetch,
+                task.features(split),
+                self.devices,
+                self.options.batch_size(split),
+            )
+            self._inference[split] = inference
+        outputs = inference.predict_records(path, count, split)
+        return task.decode(self.examples[split], outputs), outputs.get("loss")
+
+    def _evaluate_and_predict(self, step: int) -> Results:
+        """Evaluates and predicts as the options say, and writes what was found."""
+        task, options, is_chief = self.task, self.options, self.devices.is_chief
+        results = Results()
+        split, predictions = task.predict_split, None
+        # Results for another task than the trained one must not replace those of that task.
+        suffix = "" if options.do_train else check_evaluated(options)
+        if options.do_eval:
+            metrics, predictions = self._evaluate()
+            results.metrics = {**metrics, "global_step": step}
+            results.files += [result_path(self.output_dir, name, suffix) for name in EVAL_FILES]
+            if is_chief:
+                examples = self.examples["eval"]
+                with renamed(self.output_dir, suffix, results.files) as (folder, written):
+                    more, paths = task.report(examples, predictions, folder)
+                    written += paths
+                write_metrics(
+                    self.output_dir, results.metrics, step, len(examples), more, suffix
+                )
+        if options.do_predict or (options.do_eval and split == "eval"):
+            if predictions is None or split != "eval":
+                predictions, _ = self._predict(split)
+            if is_chief:
+                examples = self.examples[split]
+                first = len(results.files)
+                with renamed(self.output_dir, suffix, results.files) as (folder, written):
+                    written += task.write_predictions(examples, predictions, folder)
+                shown = ", ".join(results.files[first:])
+                log.info("Prediction of %d examples: %s", len(examples), shown)
+        return results
+
+    def _find_records(self, split: str) -> tuple[str, int]:
+        if split not in self._records:
+            examples = self.examples[split]
+            self._records[split] = find_records(
+                self.task, examples, split, self.records_dir, self.devices
+            )
+        return self._records[split]
+
+
+def freeze_layers(model: Any, count: int) -> None:
+    """Excludes the embeddings and the first layers from training.
+
+    Raises:
+        UserError: the model has fewer layers.
+    """
+    layers = model.bert.encoder.transformer_layers
+    if count > len(layers):
+        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
+    if count:
+        model.bert.embeddings.trainable = False
+        for layer in layers[:count]:
+            layer.trainable = False
+        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
+
+
+def _written(task: Task) -> tuple[list[str], list[str]]:
+    """Names of the files and of the folders that a run may write."""
+    names = [*map(record_file, ("train", "eval", task.predict_split)), *task.result_files]
+    return [*names, MANIFEST, EVALUATIONS, CURVE, CURVE_PLOT], [BEST_FOLDER, EXPORT_FOLDER]

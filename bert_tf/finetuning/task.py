@@ -4,7 +4,6 @@ B batch, C texts of a row, S max_seq_length.
 """
 
 import abc
-import dataclasses
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 from bert_tf import files
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
-from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options import FineTuningOptions
 
 PREDICTIONS = "predictions.jsonl"
@@ -150,16 +148,10 @@ class Task(abc.ABC):
         """Returns how many rows count as an epoch; by default the number of examples."""
         return len(examples)
 
-    def cache_key(self, examples: Sequence[Any], split: str) -> str | None:
-        """Identifies the rows of a split, so that records of an earlier run can be reused.
+    def identity(self, examples: Sequence[Any]) -> Iterable[Any]:
+        """Returns what identifies the examples, by its `repr`, whatever the flags are.
 
-        The run adds vocabulary, casing and features. By default the examples, the labels and the
-        task's own options; None to write the records anew in each run.
+        The run detects changed training data by it, and reuses the records of an earlier run if
+        flags, vocabulary and labels are the same, too.
         """
-        shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
-        own = {
-            name: value
-            for name, value in dataclasses.asdict(self.options).items()
-            if name not in shared
-        }
-        return fingerprint(list(self.labels), own, examples=examples)
+        return examples

@@ -1,0 +1,82 @@
+"""A fine-tuned model that answers one request after the other; `Predictor` uses it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoint, training
+from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.finetuning.run import MakeTask
+from bert_tf.options import FineTuningOptions
+
+
+class TaskPredictor:
+    """The model of a task from the checkpoint of its folder; several threads may share it.
+
+    Args:
+        make_task: makes the task from options, configuration and tokenizer.
+        options: options of the task, whose `output_dir` is the folder.
+
+    Raises:
+        UserError: the folder has no checkpoint of this model, or there are several processes.
+    """
+
+    def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        task = make_task(options, *load_config_and_tokenizer(options))
+        devices = training.open_devices(options)
+        devices.require_one_process()
+        self._task = task
+        with training.explained_errors():
+            model = training.build_model(task.build_model, devices, zero_init_encoder=True)
+            restore_trained(model, options.output_dir or "")
+            # Without labels, which nobody knows.
+            features = [feature for feature in task.features("predict") if feature.per_token]
+            self._inference = training.Inference(
+                model, task.fetch, features, devices, options.predict_batch_size
+            )
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Returns a prediction for each input."""
+        examples = self._task.from_inputs(inputs)
+        rows = self._task.featurize(examples, "predict")
+        with training.explained_errors():
+            outputs = self._inference.predict(rows)
+        return list(self._task.decode(examples, outputs))
+
+
+def restore_trained(model: keras.Model, folder: str) -> None:
+    """Restores the best checkpoint of a training with `--eval_every`, otherwise the newest.
+
+    Raises:
+        UserError: there is no checkpoint, or it is of another model.
+    """
+    prefix = run_metadata.best_prefix(folder) or checkpoint.newest_readable(folder)[0]
+    # A checkpoint that was moved or stripped is in no list.
+    prefix = prefix or checkpoint.resolve(folder)
+    restored = checkpoint.restore(model, prefix)
+    if restored.new or restored.unused:
+        raise UserError(
+            f"{prefix} is the checkpoint of another model: it lacks "
+            f"{checkpoint.summarize(restored.new) or 'nothing'}, and has beyond this model "
+            f"{checkpoint.summarize(restored.unused) or 'nothing'}"
+        )
+
+
+def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:
+    """Checks that inputs are texts, or tuples of texts.
+
+    Args:
+        inputs: the inputs of a user.
+        numbers: allowed numbers of texts; 1 is a text that is not in a tuple.
+        expected: describes a valid input.
+
+    Raises:
+        UserError: an input is of another kind.
+    """
+    for number, given in enumerate(inputs):
+        texts = given if isinstance(given, tuple) else (given,)
+        if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
+            raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")
