@@ -1,16 +1,6 @@
 """Training and inference on one device or many."""
 
-<<<<<<< HEAD
 import bert_tf.backend  # noqa: F401
-from bert_tf.training.compiled_rows import compiled_rows
-from bert_tf.training.inference import make_inference_step, run_batches
-from bert_tf.training.loop import LoopOptions, Observer, explained_errors, train
-from bert_tf.training.memory import estimate_training_bytes
-from bert_tf.training.precision import LossScale, cast_once, set_precision
-from bert_tf.training.rows import BATCHES_AT_ONCE, RowRunner
-from bert_tf.training.step import Loss, StepOptions, make_train_step, mean_loss
-from bert_tf.training.strategy import Devices, choose_devices
-=======
 from bert_tf.training.build import (
     build_model,
     check_training,
@@ -25,7 +15,6 @@ from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
 from bert_tf.training.loop import LoopOptions, train
 from bert_tf.training.step import Loss, StepOptions, TrainState, make_train_step, mean_loss
->>>>>>> 95039d4 (WIP: new training package)
 
 __all__ = [
     "Callback",
