@@ -22,9 +22,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import timing
-from bert_tf.data.masked_texts import MASK
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.quiet import import_tensorflow
+from bert_tf.tasks.fill_mask.masked_texts import MASK
 from bert_tf.tokenization import FullTokenizer
 
 SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"
@@ -64,7 +64,7 @@ def main() -> None:
         "top_k": _TOP,
     }
     import_tensorflow()
-    from bert_tf.tasks.masked_words import MaskedWords
+    from bert_tf.tasks.fill_mask.fill_mask import MaskedWords
 
     drawn = draw(args.text.read_text(encoding="utf-8"), args.count, args.seed)
     tokenizer = FullTokenizer(flags["vocab_file"])

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.squad import SquadExample
+from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 

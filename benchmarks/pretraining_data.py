@@ -41,7 +41,7 @@ def work(way: str, text: str, output: str, vocab_file: str) -> None:
 
     from benchmarks import plain_pretraining
     from bert_tf.options import PretrainingDataOptions
-    from bert_tf.tasks import pretraining_data
+    from bert_tf.tasks.pretraining import create_data
     from bert_tf.tokenization import load_vocab
 
     start = time.perf_counter()
@@ -56,7 +56,7 @@ def work(way: str, text: str, output: str, vocab_file: str) -> None:
             shard_mb=SHARD_MB,
             **SETTINGS,
         )
-        pretraining_data.run(options)
+        create_data.run(options)
     seconds = time.perf_counter() - start
     peak = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
     print(json.dumps([seconds, int(peak[1]) / 1024 if peak else 0]))

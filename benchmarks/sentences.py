@@ -38,7 +38,7 @@ def ours(
     import_tensorflow()
     from bert_tf.data.texts import Text
     from bert_tf.options import ExtractionOptions
-    from bert_tf.tasks.extraction import Extractor
+    from bert_tf.tasks.feature_extraction.extraction import Extractor
 
     extractor = Extractor(
         ExtractionOptions(

@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks import plain_squad, timing
 from bert_tf.data.parallel import map_in_order
-from bert_tf.data.squad import read_squad_examples
-from bert_tf.evaluation import answers
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.squad import Squad, best_places
-from bert_tf.tasks.squad_predictions import NBEST_PREDICTIONS, PREDICTIONS, Predictions
+from bert_tf.tasks.question_answering import decoding
+from bert_tf.tasks.question_answering.predictions import NBEST_PREDICTIONS, PREDICTIONS, Predictions
+from bert_tf.tasks.question_answering.squad_reader import read_squad_examples
+from bert_tf.tasks.question_answering.task import Squad, best_places
 from bert_tf.tokenization import FullTokenizer
 
 LENGTHS = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
@@ -51,8 +51,8 @@ class Package:
         for name, logits in (("start", start_logits), ("end", end_logits)):
             places = best_places(logits, name, N_BEST_SIZE, logits.shape[1])
             found |= {key: np.asarray(value) for key, value in places.items()}
-        options = answers.AnswerOptions(N_BEST_SIZE, MAX_ANSWER_LENGTH)
-        lists = answers.decode(self.windows, answers.Best(**found), self.tokenizer, options)
+        options = decoding.AnswerOptions(N_BEST_SIZE, MAX_ANSWER_LENGTH)
+        lists = decoding.decode(self.windows, decoding.Best(**found), self.tokenizer, options)
         contents = Predictions(self.windows.examples, lists, 0.0).contents()
         return contents[PREDICTIONS], contents[NBEST_PREDICTIONS]
 

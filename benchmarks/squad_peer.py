@@ -28,7 +28,7 @@ from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import parse
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.squad import Squad, best_places
+from bert_tf.tasks.question_answering.task import Squad, best_places
 from bert_tf.tokenization import FullTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]

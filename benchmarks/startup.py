@@ -47,7 +47,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     from bert_tf import checkpoint, releases
     from bert_tf.modeling import BertClassifier
     from bert_tf.options import ConversionOptions
-    from bert_tf.tasks import conversion
+    from bert_tf.tasks.conversion import convert
 
     model, data = folder / "model", folder / "data"
     model.mkdir()
@@ -65,7 +65,7 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
         {name: variable.numpy() for name, variable in variables.items()},
     )
     options = {"input": str(model), "output": str(folder / "theirs"), "to": "hugging_face"}
-    conversion.run(ConversionOptions(**options))
+    convert.run(ConversionOptions(**options))
 
 
 def commands(folder: Path) -> dict[str, list[str]]:

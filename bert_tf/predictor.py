@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf import backend
-from bert_tf.data.masked_texts import require_mask
 from bert_tf.data.texts import Text
 from bert_tf.errors import UserError
 from bert_tf.options import ExtractionOptions, MaskedWordsOptions
 from bert_tf.tasks import model_folder
-from bert_tf.tasks.extraction import Extractor
+from bert_tf.tasks.feature_extraction.extraction import Extractor
+from bert_tf.tasks.fill_mask.fill_mask import MaskedWords
+from bert_tf.tasks.fill_mask.masked_texts import require_mask
 from bert_tf.tasks.fine_tunings import MAKERS
-from bert_tf.tasks.masked_words import MaskedWords
 from bert_tf.tasks.prediction import PairCheck, TaskPredictor, require_texts
 
 Answer = Callable[[Sequence[Any]], list[Any]]

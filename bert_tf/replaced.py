@@ -12,7 +12,7 @@ _REPLACEMENTS = {
     "run_classifier.input_fn_builder": _DATASET,
     "run_classifier.file_based_input_fn_builder": _DATASET,
     "run_squad.create_model": "bert_tf.modeling.BertSpanLabeler",
-    "run_squad.model_fn_builder": "bert_tf.tasks.squad.run(SquadOptions(...))",
+    "run_squad.model_fn_builder": "bert_tf.tasks.question_answering.task.run(SquadOptions(...))",
     "run_squad.input_fn_builder": _DATASET,
     "run_squad.FeatureWriter": "bert_tf.data.records.write_records",
     "extract_features.model_fn_builder": "bert_tf.predictor.Predictor(ExtractionOptions(...))",

@@ -10,12 +10,11 @@ import numpy as np
 
 from bert_tf import files, tokenization
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.data import squad
-from bert_tf.data.squad import SquadExample
-from bert_tf.data.squad_windows import Windows
-from bert_tf.evaluation import answers
-from bert_tf.evaluation.projection import get_final_text, join_pieces
 from bert_tf.replaced import replaced
+from bert_tf.tasks.question_answering import decoding, squad_reader
+from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
+from bert_tf.tasks.question_answering.squad_reader import SquadExample
+from bert_tf.tasks.question_answering.windows import Windows
 
 globals().update(replaced("run_squad"))
 
@@ -32,7 +31,7 @@ InputFeatures = collections.namedtuple(
 
 def read_squad_examples(input_file: str, is_training: bool) -> list[SquadExample]:
     """Reads a file of SQuAD 1.1, or of 2.0 with `FLAGS.version_2_with_negative`."""
-    return squad.read_squad_examples(input_file, is_training, FLAGS.version_2_with_negative)
+    return squad_reader.read_squad_examples(input_file, is_training, FLAGS.version_2_with_negative)
 
 
 def convert_examples_to_features(
@@ -84,7 +83,7 @@ def write_predictions(
     output_null_log_odds_file: str,
 ) -> None:
     """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null odds."""
-    from bert_tf.tasks.squad_predictions import Predictions
+    from bert_tf.tasks.question_answering.predictions import Predictions
 
     results = {result.unique_id: result for result in all_results}
     windows = collections.defaultdict(list)
@@ -98,16 +97,16 @@ def write_predictions(
         null = None
         if FLAGS.version_2_with_negative:
             firsts = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
-            null = answers.Answer("", *min(firsts, key=sum, default=(0.0, 0.0)))
+            null = decoding.Answer("", *min(firsts, key=sum, default=(0.0, 0.0)))
         text_of = functools.partial(_text, example.doc_tokens, do_lower_case)
-        lists.append(answers.n_best(entries, null, text_of, n_best_size))
+        lists.append(decoding.n_best(entries, null, text_of, n_best_size))
     contents = Predictions(all_examples, lists, FLAGS.null_score_diff_threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
     for path, content in zip(paths, contents.values(), strict=False):
         files.write_text(path, content)
 
 
-def _entries(feature: InputFeatures, result: RawResult, size: int) -> Iterator[answers.Entry]:
+def _entries(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Entry]:
     """Pairs of ends that a window allows: ((window, first token), last token, their logits)."""
     starts, ends = (
         sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]

@@ -381,9 +381,7 @@ class FineTuningRun:
                 with renamed(self.output_dir, suffix, results.files) as (folder, written):
                     more, paths = task.report(examples, predictions, folder)
                     written += paths
-                write_metrics(
-                    self.output_dir, results.metrics, step, len(examples), more, suffix
-                )
+                write_metrics(self.output_dir, results.metrics, step, len(examples), more, suffix)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)

@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks import conversion
+from bert_tf.tasks.conversion import convert
 from tests.conversion.conftest import values_of, write_model
 from tests.test_locks import hold
 
@@ -268,4 +268,4 @@ def test_options_that_make_no_sense(tmp_path):
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
         with pytest.raises(UserError, match=message):
-            conversion.run(ConversionOptions(**flags))
+            convert.run(ConversionOptions(**flags))

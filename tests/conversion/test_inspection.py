@@ -6,7 +6,7 @@ from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion import Request, convert, describe, find_source
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks import conversion
+from bert_tf.tasks.conversion import convert
 from tests.conversion.conftest import NAMES, write_model
 from tests.conversion.test_garden import FOLDER
 
@@ -54,7 +54,7 @@ def test_other_kinds(models, tmp_path, capsysbinary):
     convert(
         find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
     )
-    conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
+    convert.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
     assert "safetensors of Hugging Face's transformers" in text
     assert "Head: span" in text

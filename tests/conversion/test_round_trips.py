@@ -16,7 +16,7 @@ from bert_tf.conversion.heads import HEADS
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks import conversion
+from bert_tf.tasks.conversion import convert
 from tests.conversion.conftest import LABELS, NAMES, assert_same, values_of, write_model
 from tests.oracle import ROOT
 
@@ -129,7 +129,7 @@ def test_labels_and_casing_can_be_given(models, tmp_path):
             labels=labels,
             do_lower_case=bool(number),
         )
-        conversion.run(options)
+        convert.run(options)
     first, second = (json.loads((tmp_path / n / "config.json").read_text()) for n in "01")
     assert first["id2label"] == {"0": "x", "1": "y", "2": "z"}
     assert first["label2id"] == {"x": 0, "y": 1, "z": 2}

@@ -14,9 +14,10 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.tasks import classification, export, export_model, ner, squad
-from tests.tasks import test_ner, test_squad
+from tests.tasks.question_answering import test_task
 from tests.tasks.test_classification import options
 from tests.tasks.test_own_texts import own, sentences, write
+from tests.tasks.token_classification import test_task
 
 # Loads a model as a program would, which has never heard of bert_tf.
 LOADER = """
@@ -191,17 +192,17 @@ def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
 
 @pytest.fixture
 def squad_folder(tiny, tmp_path):
-    return test_squad.folder.__wrapped__(tiny, tmp_path)
+    return test_task.folder.__wrapped__(tiny, tmp_path)
 
 
 @pytest.fixture
 def ner_folder(tmp_path):
-    return test_ner.folder.__wrapped__(tmp_path)
+    return test_task.folder.__wrapped__(tmp_path)
 
 
 @pytest.mark.slow
 def test_questions(tiny, squad_folder):
-    squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
+    squad.run(test_task.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](
         text=tf.constant(["a b"]), text_pair=tf.constant(["the good film"])
@@ -211,7 +212,7 @@ def test_questions(tiny, squad_folder):
 
 
 def test_words(tiny, ner_folder):
-    ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
+    ner.run(test_task.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](text=tf.constant(["the good film"]))
     labels = (ner_folder / "out" / "labels.txt").read_text().splitlines()

@@ -6,10 +6,10 @@ import pytest
 
 from bert_tf.conversion.convert import Request, convert
 from bert_tf.conversion.sources import find_source
-from bert_tf.data import conll
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import labels
+from bert_tf.tasks.token_classification import conll
 from tests.oracle import ROOT
 
 

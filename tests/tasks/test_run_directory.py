@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_tf.data.conll import ConllFile
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions
 from bert_tf.tasks import classification, run_directory
-from bert_tf.tasks.ner import WordLabels
 from bert_tf.tasks.repeated import write_summary
 from bert_tf.tasks.results import Results
+from bert_tf.tasks.token_classification.conll import ConllFile
+from bert_tf.tasks.token_classification.task import WordLabels
 from tests.tasks.test_classification import options
 
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "warmup_proportion": 0.5}

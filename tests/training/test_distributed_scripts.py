@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.options import PretrainingDataOptions
-from bert_tf.tasks import pretraining_data
+from bert_tf.tasks.pretraining import create_data
 from tests.conftest import WORDS
 from tests.training.runs import Runs
 
@@ -41,7 +41,7 @@ def pretraining(tiny, tmp_path_factory):
         dupe_factor=1,
         **sizes,
     )
-    pretraining_data.run(options)
+    create_data.run(options)
     flags = {
         "input_file": f"{folder}/text.tfrecord",
         "do_train": True,

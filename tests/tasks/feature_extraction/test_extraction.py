@@ -1,0 +1,416 @@
+"""extract_features as a user runs it: formats, pooling, columns, and what is not right."""
+
+import dataclasses
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExtractionOptions
+from bert_tf.tasks import extraction
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import ROOT
+from tests.tasks.two_devices import run_on_two_devices
+from tests.test_files import reader_of
+
+LINES = ["the good film", "a ||| b c", "", "slow " * 30, "x not ||| fast ||| it", "plot|||story"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return tmp_path
+
+
+def options(tiny, folder, **changes):
+    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
+    return ExtractionOptions(
+        **{
+            **flags,
+            "init_checkpoint": tiny.checkpoint,
+            "input_file": str(folder / "in.txt"),
+            "output_file": str(folder / "out"),
+            "layers": "-1",
+            "max_seq_length": 12,
+            "batch_size": 4,
+            **changes,
+        }
+    )
+
+
+def run(tiny, folder, **changes):
+    given = options(tiny, folder, **changes)
+    given.check()
+    extraction.run(given)
+    return folder / "out"
+
+
+def expected(tiny, layer, lines=LINES, max_seq_length=12):
+    """Tokens and a layer of each text, one text at a time."""
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    model = BertModel(tiny.config)
+    checkpoint.restore(model, tiny.checkpoint)
+    found = []
+    for line in lines:
+        a, _, b = line.strip().rpartition(" ||| ")
+        first, second = (tokenizer.tokenize(text) for text in (a, b))
+        if not a:
+            first, second = tokenizer.tokenize(line), []
+        room = max_seq_length - 2 - bool(second)
+        while len(first) + len(second) > room:
+            (first if len(first) > len(second) else second).pop()
+        tokens = ["[CLS]", *first, "[SEP]"]
+        segments = [0] * len(tokens) + [1] * (len(second) + 1) * bool(second)
+        tokens += [*second, "[SEP]"] if second else []
+        ids = tokenizer.convert_tokens_to_ids(tokens)
+        out = model({"input_ids": np.array([ids]), "segment_ids": np.array([segments])})
+        found.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
+    return found
+
+
+def test_lines_of_json(tiny, folder):
+    path = run(tiny, folder, layers="-1,0")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["linex_index"] for line in lines] == list(range(len(LINES)))
+    for index, number in ((-1, 0), (0, 1)):
+        for line, (tokens, values) in zip(lines, expected(tiny, index), strict=True):
+            assert list(line) == ["linex_index", "features"]
+            assert [feature["token"] for feature in line["features"]] == tokens
+            layers = [feature["layers"][number] for feature in line["features"]]
+            assert {layer["index"] for layer in layers} == {index}
+            np.testing.assert_allclose([layer["values"] for layer in layers], values, atol=2e-5)
+            assert all(value == round(value, 6) for layer in layers for value in layer["values"])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_max"])
+def test_one_vector_for_a_text(tiny, folder, pooling):
+    path = run(tiny, folder, pooling=pooling)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    pool = {"cls": lambda v: v[0], "mean": lambda v: v.mean(0), "max": lambda v: v.max(0)}
+    pool["mean_max"] = lambda v: np.concatenate([v.mean(0), v.max(0)])
+    for line, (_, values) in zip(lines, expected(tiny, -1), strict=True):
+        assert list(line) == ["linex_index", "layers"]
+        (layer,) = line["layers"]
+        np.testing.assert_allclose(layer["values"], pool[pooling](values), atol=2e-5)
+
+
+@pytest.mark.parametrize("together", [1 << 28, 1])
+def test_arrays(tiny, folder, monkeypatch, together):
+    # However few texts are held at once.
+    monkeypatch.setattr(extraction, "_BYTES_TOGETHER", together)
+    found = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
+    assert found["layers"].tolist() == [1, -2]
+    splits = found["row_splits"].tolist()
+    assert found["features"].dtype == np.float32
+    for row, (tokens, values) in enumerate(expected(tiny, 1)):
+        part = slice(splits[row], splits[row + 1])
+        assert found["tokens"][part].tolist() == tokens
+        np.testing.assert_allclose(found["features"][part, 0], values, atol=2e-5)
+
+
+def test_arrays_of_pooled_texts(tiny, folder):
+    found = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
+    assert sorted(found.files) == ["features", "layers"]
+    assert found["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
+
+
+def test_records(tiny, folder):
+    path = run(tiny, folder, layers="-1,0", output_format="tfrecord")
+    records = [
+        tf.train.Example.FromString(record.numpy()).features.feature
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    for row, (record, (tokens, values)) in enumerate(zip(records, expected(tiny, 0), strict=True)):
+        assert record["index"].int64_list.value[:] == [row]
+        assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
+        found = np.reshape(record["layer_0"].float_list.value, values.shape)
+        np.testing.assert_allclose(found, values, atol=2e-5)
+
+
+@pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"precision": "bfloat16"}])
+def test_ways_to_compute_it(tiny, folder, flags):
+    found = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
+    means = [values.mean(0) for _, values in expected(tiny, -1)]
+    tolerance = 0.05 if "precision" in flags else 2e-5
+    np.testing.assert_allclose(found["features"][:, 0], means, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"text_column": "one", "text_pair_column": "two"},
+        {"text_column": "3", "text_pair_column": "2", "has_header": "yes"},
+    ],
+)
+def test_columns(tiny, folder, flags):
+    rows = [["id", "two", "one"], ["0", "b c", "a"], ["1", "", "the good film"]]
+    (folder / "in.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = np.load(run(tiny, folder, output_format="npz", **flags))
+    lines = ["a ||| b c", "the good film"]
+    assert found["tokens"].tolist() == [
+        t for tokens, _ in expected(tiny, -1, lines) for t in tokens
+    ]
+
+
+def test_columns_without_names(tiny, folder):
+    (folder / "in.txt").write_text("a\tb\nc\tnot\n")
+    found = np.load(run(tiny, folder, output_format="npz", text_column="2"))
+    assert found["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
+
+
+def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
+    (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
+    run(tiny, folder, input_file=str(folder / "rows.tsv"))
+    assert "rows.tsv: each line is taken for one text, with all its columns" in said.text
+    said.clear()
+    (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
+    run(tiny, folder, input_file=str(folder / "rows.tsv"))
+    assert "with all its columns" not in said.text
+
+
+def test_standard_input(tiny, folder, monkeypatch):
+    content = (folder / "in.txt").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    path = run(tiny, folder, input_file="-")
+    assert len(path.read_text().splitlines()) == len(LINES)
+
+
+def test_texts_that_were_cut_are_counted(tiny, folder, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    run(tiny, folder)
+    assert "1 of 6 texts are longer than --max_seq_length=12 and were cut" in caplog.text
+
+
+def test_the_script(tiny, folder):
+    given = dataclasses.asdict(options(tiny, folder))
+    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "out").read_text().splitlines()) == len(LINES)
+
+
+BAD = {
+    "layer 2": ({"layers": "0,2"}, "there is no layer 2. The model has 2: 0 to 1"),
+    "layer -3": ({"layers": "-3"}, "there is no layer -3"),
+    "no number": ({"layers": "last"}, "--layers must be whole numbers"),
+    "no layers": ({"layers": ""}, "--layers must be whole numbers"),
+    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
+    "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
+    "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
+    "column 0": ({"text_column": "0"}, "columns count from 1"),
+    "few columns": ({"text_column": "3"}, "in.txt:1: a row of texts needs at least 3 columns"),
+    "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
+    "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
+}
+
+
+def test_many_texts_are_computed_side_by_side(tiny, folder):
+    """By the script, for in this process TensorFlow has begun with several threads."""
+    lines = [" ".join(["film", "the", "good"][n % 3 :] * (1 + n % 4)) for n in range(400)]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    run(tiny, folder, pooling="mean", output_format="npz")
+    expected = np.load(folder / "out")["features"]
+    flags = dataclasses.asdict(options(tiny, folder, pooling="mean", output_format="npz"))
+    flags |= {"batch_size": 2, "output_file": folder / "many"}
+    script = [sys.executable, str(ROOT / "extract_features.py")]
+    command = script + [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
+
+
+HOW_IT_COMPUTES = """
+import json, sys
+from bert_tf.quiet import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+from bert_tf.options import ExtractionOptions
+from bert_tf.tasks.feature_extraction.extraction import Extractor
+extractor = Extractor(ExtractionOptions(**json.loads(sys.argv[1])), int(sys.argv[2]))
+operations = extractor._runner._step.graph.get_operations()
+print(
+    tf.config.threading.get_intra_op_parallelism_threads(),
+    sum(o.type == "PartitionedCall" and o.get_attr("_XlaMustCompile") for o in operations),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "total", "threads", "compiled"),
+    [
+        ({"pooling": "mean"}, 4096, 1, 6),
+        ({"pooling": "mean"}, 4095, 1, 0),
+        # TensorFlow's own choice of threads.
+        ({"pooling": "mean"}, 15, 0, 0),
+        ({}, 4096, 0, 0),
+        ({"pooling": "mean", "precision": "bfloat16"}, 4096, 1, 0),
+        ({"pooling": "mean", "jit_compile": "true"}, 4096, 1, 0),
+    ],
+)
+def test_many_texts_have_one_thread_for_a_batch_and_more_have_xla(
+    tiny, folder, changes, total, threads, compiled
+):
+    """Values do not show it: they are the same either way."""
+    given = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
+    command = [sys.executable, "-c", HOW_IT_COMPUTES, json.dumps(given, default=str), str(total)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    # gelu and the ends of two blocks, in two layers of the model.
+    assert done.stdout.split() == [str(threads), str(compiled)]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
+    changes, message = BAD[case]
+    (folder / "out").write_text("old")
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(tiny, folder, **changes)
+    assert (folder / "out").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
+
+
+@pytest.mark.parametrize("output_format", ["auto", "npz", "tfrecord"])
+@pytest.mark.parametrize("source", ["in.txt", "<stdin>"])
+def test_no_text(tiny, folder, monkeypatch, output_format, source):
+    (folder / "in.txt").write_text("")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    given = str(folder / "in.txt") if source == "in.txt" else "-"
+    with pytest.raises(UserError, match=f"{source} contains no text"):
+        # The checkpoint is not looked at before.
+        run(tiny, folder, input_file=given, output_format=output_format, init_checkpoint="none")
+    assert [path.name for path in folder.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [("x.npz", b"PK"), ("x.TFRECORD", b""), ("x.jsonl", b'{"linex_index'), ("x", b'{"linex_index')],
+)
+def test_the_name_of_the_output_says_its_format(tiny, folder, name, begin):
+    run(tiny, folder, output_file=str(folder / name), pooling="cls")
+    assert (folder / name).read_bytes().startswith(begin)
+    if name == "x.TFRECORD":
+        assert sum(1 for _ in tf.data.TFRecordDataset(str(folder / name))) == len(LINES)
+    run(tiny, folder, output_file=str(folder / name), pooling="cls", output_format="jsonl")
+    assert (folder / name).read_bytes().startswith(b'{"linex_index')
+
+
+def test_texts_that_are_tokens(tiny, folder):
+    lines = ["good [MASK] film.", "Good a ||| b c"]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    path = run(tiny, folder, pretokenized=True)
+    found = [json.loads(line)["features"] for line in path.read_text().splitlines()]
+    # Nothing is lower-cased, and punctuation is not split off.
+    assert [[feature["token"] for feature in features] for features in found] == [
+        ["[CLS]", "good", "[MASK]", "[UNK]", "[SEP]"],
+        ["[CLS]", "[UNK]", "a", "[SEP]", "b", "c", "[SEP]"],
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+def test_a_pipe_as_output(tiny, folder):
+    expected = run(tiny, folder).read_bytes()
+    with reader_of(folder / "pipe", folder / "copy"):
+        run(tiny, folder, output_file=str(folder / "pipe"))
+    assert (folder / "copy").read_bytes() == expected
+    with pytest.raises(UserError, match=r"pipe is a pipe or a device, and an \.npz cannot"):
+        run(tiny, folder, output_file=str(folder / "pipe"), output_format="npz")
+    assert sorted(path.name for path in folder.iterdir()) == ["copy", "in.txt", "out", "pipe"]
+
+
+def test_input_that_would_be_written_over(tiny, folder):
+    with pytest.raises(UserError, match="is among the input files too"):
+        run(tiny, folder, output_file=str(folder / "in.txt"))
+    assert (folder / "in.txt").read_text().startswith(LINES[0])
+
+
+def test_a_line_that_is_not_utf8(tiny, folder):
+    (folder / "in.txt").write_bytes(b"good\nb\xe9\n")
+    with pytest.raises(UserError, match=r"in\.txt:2: the file is not UTF-8"):
+        run(tiny, folder)
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("pooling", ["none", "mean"])
+def test_two_devices_give_the_vectors_of_one(tiny, folder, pooling):
+    flags = {"pooling": pooling, "output_format": "npz"}
+    one = dict(np.load(run(tiny, folder, **flags)))
+    # Six texts: the last batch is not full.
+    run_on_two_devices("extract_features", options(tiny, folder, **flags))
+    two = dict(np.load(folder / "out"))
+    assert one.keys() == two.keys()
+    np.testing.assert_allclose(two.pop("features"), one.pop("features"), atol=1e-6)
+    for name, values in one.items():
+        np.testing.assert_array_equal(two[name], values)
+
+
+def test_a_layer_that_is_asked_for_twice(tiny, folder):
+    path = str(run(tiny, folder, layers="-1,-1", output_format="tfrecord", pooling="cls"))
+    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
+    assert len(record.features.feature["layer_-1"].float_list.value) == tiny.config.hidden_size
+
+
+def test_no_standard_input(tiny, folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="There is no standard input: pass the name of a file"):
+        run(tiny, folder, input_file="-")
+
+
+def test_unknown_words_are_reported_with_the_file(tiny, folder, said):
+    (folder / "in.txt").write_text("ภาษาไทย\n" * 6 + "the film\n", encoding="utf-8")
+    run(tiny, folder)
+    assert f"{folder / 'in.txt'}: 75.0 % of the tokens (6 of 8) are [UNK]" in said.text
+
+
+def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
+    path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
+    given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
+    with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
+        given.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "said_of_it"),
+    [
+        ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
+        ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
+        ({"output_file": "out.npy"}, "good\n", "out.npy is written as lines of JSON"),
+        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is taken for one text"),
+    ],
+)
+def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):
+    (folder / "in.txt").write_text(content)
+    (folder / "rows.json").write_text(content)
+    changes = dict(changes)
+    if layers := changes.pop("num_layers", None):
+        config = {**tiny.config.to_dict(), "num_hidden_layers": layers}
+        (folder / "small.json").write_text(json.dumps(config))
+        changes["bert_config_file"] = str(folder / "small.json")
+    changes = {k: str(folder / v) if k[-5:] == "_file" else v for k, v in changes.items()}
+    run(tiny, folder, **changes)
+    assert said_of_it in said.text
+
+
+def test_columns_that_no_tab_separates(tiny, folder):
+    (folder / "in.txt").write_text("id,text\n1,good\n")
+    with pytest.raises(UserError, match="columns are separated by tabs"):
+        run(tiny, folder, text_column="text")

@@ -1,0 +1,40 @@
+"""What people and programs read of the words for masks."""
+
+import json
+
+from bert_tf.tasks.fill_mask.candidates import FORMATS, Candidate
+
+TEXT = "A [MASK] é [MASK]."
+MASKS = [[Candidate("good", 0.12345678), Candidate("ü", 0.1)], [Candidate("film", 1.0)]]
+
+
+def test_lines_of_json():
+    line = FORMATS["jsonl"](7, TEXT, MASKS)
+    assert line.endswith("}\n")
+    assert "ü" in line
+    assert json.loads(line) == {
+        "line": 7,
+        "text": TEXT,
+        "masks": [
+            [{"word": "good", "probability": 0.123457}, {"word": "ü", "probability": 0.1}],
+            [{"word": "film", "probability": 1.0}],
+        ],
+    }
+
+
+def test_table():
+    assert FORMATS["table"](7, TEXT, MASKS).splitlines() == [
+        TEXT,
+        "    good  12.3%    film 100.0%",
+        "    ü     10.0%",
+        "",
+    ]
+
+
+def test_a_table_of_many_masks_has_several_parts():
+    lines = FORMATS["table"](1, "text", [[Candidate("a", 0.5)]] * 6).splitlines()
+    assert [line.count("a  50.0%") for line in lines] == [0, 4, 0, 2, 0]
+
+
+def test_a_mask_that_nothing_fits():
+    assert FORMATS["table"](1, "text", [[], []]) == "text\n\n"

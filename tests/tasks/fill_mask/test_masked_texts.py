@@ -1,0 +1,181 @@
+"""Texts with masks: their pieces, and windows that lose no mask."""
+
+import io
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.errors import UserError
+from bert_tf.tasks.fill_mask.masked_texts import (
+    ANY,
+    BEGIN,
+    CONTINUATION,
+    MaskedTexts,
+    fitting_pieces,
+    read_masked_texts,
+)
+from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization import FullTokenizer
+
+CLS, SEP = 1, 2
+VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
+
+
+class Letters:
+    """Letters are pieces; spaces are none."""
+
+    reference = SimpleNamespace(vocab=VOCAB)
+
+    def encode(self, texts):
+        return TokenIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+
+
+def masked(texts, max_seq_length):
+    """Texts with `_` for a mask."""
+    return MaskedTexts([text.replace("_", "[MASK]") for text in texts], Letters(), max_seq_length)
+
+
+def shown(rows):
+    """Rows as text, after a look at what is around it."""
+    text = []
+    for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
+        size = int(mask.sum())
+        assert ids[0] == CLS
+        assert ids[size - 1] == SEP
+        assert not ids[size:].any()
+        assert not mask[size:].any()
+        text.append("".join(map(chr, ids[1 : size - 1])))
+    assert not rows["segment_ids"].any()
+    assert {rows[name].dtype for name in rows} == {np.dtype(np.int32)}
+    return text
+
+
+def shared(texts, max_seq_length, most):
+    """Rows, and for each mask the row and the place in it."""
+    found = masked(texts, max_seq_length)
+    rows, places = found.shared_rows(np.arange(len(found.text)), most)
+    positions = rows["masked_lm_positions"]
+    assert positions.shape[1] == most
+    return shown(rows), [(row, positions[row, number]) for row, number in places.tolist()]
+
+
+def test_texts_are_rows():
+    assert shared(["a_", "b _c_", "_"], 7, 2) == (
+        ["a_", "b_c_", "_"],
+        [(0, 2), (1, 2), (1, 4), (2, 1)],
+    )
+    # No more than two masks of a text are worked on in a row.
+    assert shared(["_a__b_"], 9, 2) == (["_a__b_"] * 2, [(0, 1), (0, 3), (1, 4), (1, 6)])
+
+
+def test_long_texts_are_read_around_each_mask():
+    assert shared(["abc_defg"], 7, 2) == (["bc_de"], [(0, 3)])
+    # At the ends there is more on the other side, and rows may be the same.
+    assert shared(["a_bcdefg"], 7, 2) == (["a_bcd"], [(0, 2)])
+    assert shared(["_a_bcd_e_"], 7, 2) == (["_a_bc", "cd_e_"], [(0, 1), (0, 3), (1, 3), (1, 5)])
+    assert shared(["ab_cd_ef"], 7, 2) == (["ab_cd", "cd_ef"], [(0, 3), (1, 3)])
+    assert shared(["ab_cd"], 3, 1) == (["_"], [(0, 1)])
+    assert masked(["abcde_", "abcd_", "_"], 7).cut == 1
+
+
+def test_other_pieces_in_place_of_a_mask():
+    texts = masked(["ab_cd", "_", "abcdef_"], 8)
+    fills = np.array([[ord(c) for c in "xyz"]] * 3, np.int32)
+    rows, first = texts.rows(np.array([2, 0, 1]), fills)
+    assert shown(rows) == ["defxyz", "bxyzcd", "xyz"]
+    assert first.tolist() == [4, 2, 1]
+
+
+def test_no_texts():
+    assert len(masked([], 8).text) == len(masked(["ab"], 8).text) == 0
+
+
+TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)
+
+
+@given(TEXTS, st.integers(5, 24), st.integers(1, 4), st.integers(1, 3))
+def test_no_mask_is_lost(lines, max_seq_length, most, width):
+    """Each mask once, at its place, with all the surroundings that there is room for."""
+    found = masked(lines, max_seq_length)
+    pieces = [line.replace(" ", "") for line in lines]
+    masks = [
+        (text, place)
+        for text, line in enumerate(pieces)
+        for place in range(len(line))
+        if line[place] == "_"
+    ]
+    assert found.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
+    assert found.text.tolist() == [text for text, _ in masks]
+    if not masks:
+        return
+    every = np.arange(len(masks))
+    rows, places = found.shared_rows(every, most)
+    texts = shown(rows)
+    slots = [tuple(place) for place in places.tolist()]
+    assert len(set(slots)) == len(masks)
+    assert {row for row, _ in slots} == set(range(len(texts)))
+    fills = np.full((len(masks), width), ord("x"), np.int32)
+    filled, first = found.rows(every, fills)
+    for mask, ((text, place), row) in enumerate(zip(masks, shown(filled), strict=True)):
+        line = pieces[text]
+        at = int(first[mask]) - 1
+        assert row[at : at + width] == "x" * width
+        before, after = row[:at], row[at + width :]
+        assert line[:place].endswith(before)
+        assert line[place + 1 :].startswith(after)
+        assert len(before) + len(after) == min(len(line) - 1, max_seq_length - 2 - width)
+        if len(before) < place and len(after) < len(line) - 1 - place:
+            assert 0 <= len(after) - len(before) <= 1
+        if width == 1:
+            shared_row, number = slots[mask]
+            assert rows["masked_lm_positions"][shared_row, number] == first[mask]
+            assert texts[shared_row] == f"{before}_{after}"
+
+
+def test_pieces_are_those_of_the_tokenizer(tmp_path):
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "a", "[", "mask", "]"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
+    found = MaskedTexts(["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16)
+    names = tokenizer.convert_ids_to_tokens(found.pieces.ids.tolist())
+    assert names[:4] == ["un", "##able", "[MASK]", "a"]
+    # As for the original's tokenizer, small letters are no mask.
+    assert names[4:] == ["[", "mask", "]", "[UNK]", "[MASK]"]
+    assert found.place.tolist() == [2, 8]
+    assert found.pieces.row_splits.tolist() == [0, 4, 9]
+
+
+def test_which_pieces_fit():
+    names = ["[PAD]", "[unused7]", "[MASK]", "a", "##a", "[", "]", "##", "", "."]
+    fits = fitting_pieces(dict(enumerate(names)), 12)
+    found = {
+        kind: [n for n, fit in zip(names, fits[kind], strict=False) if fit] for kind in range(3)
+    }
+    assert found[ANY] == names
+    assert found[BEGIN] == ["a", "[", "]", "."]
+    assert found[CONTINUATION] == ["##a", "##"]
+    assert not fits[:, len(names) :].any()
+
+
+def test_lines(tmp_path, monkeypatch):
+    content = b"\n  a [MASK] \r\n\t\n[MASK]"
+    (tmp_path / "in.txt").write_bytes(content)
+    expected = [(2, "a [MASK]"), (4, "[MASK]")]
+    assert list(read_masked_texts(str(tmp_path / "in.txt"))) == expected
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    assert list(read_masked_texts("-")) == expected
+
+
+def test_a_line_without_a_mask(tmp_path, monkeypatch):
+    content = b"[MASK]\n\na [mask] b\n"
+    (tmp_path / "in.txt").write_bytes(content)
+    with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\].*'a \[mask\] b'"):
+        list(read_masked_texts(str(tmp_path / "in.txt")))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    with pytest.raises(UserError, match=r"^<stdin>:3: "):
+        list(read_masked_texts("-"))

@@ -1,0 +1,70 @@
+"""What Beam is told; it stands in here for itself, as it is an extra."""
+
+import contextlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.pretraining.beam_units import do_by_beam
+
+
+@pytest.fixture
+def beam(monkeypatch):
+    """A Beam that keeps its options, and fails where it is told to."""
+    told = SimpleNamespace(arguments=[], error=None)
+
+    @contextlib.contextmanager
+    def pipeline(options):
+        told.arguments = options
+        if told.error:
+            raise told.error
+        yield Anything()
+
+    module, options = ModuleType("apache_beam"), ModuleType("apache_beam.options")
+    for name in ("Create", "Map"):
+        setattr(module, name, lambda _: Anything())
+    module.Reshuffle, module.Pipeline = Anything, pipeline
+    options.pipeline_options = SimpleNamespace(PipelineOptions=list)
+    monkeypatch.setitem(sys.modules, "apache_beam", module)
+    monkeypatch.setitem(sys.modules, "apache_beam.options", options)
+    return told
+
+
+class Anything:
+    """May stand at either side of `|` and `>>`."""
+
+    def __or__(self, _):
+        return self
+
+    def __rrshift__(self, _):
+        return self
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", []),
+        ("project=p, region=r,", ["--project=p", "--region=r"]),
+        ("--project=p --labels=a,b", ["--project=p", "--labels=a,b"]),
+        ("--name='two words' --streaming", ["--name=two words", "--streaming"]),
+    ],
+)
+def test_options_of_the_runner(beam, options, arguments):
+    assert list(do_by_beam(print, [1, 2], "DirectRunner", options)) == [1, 2]
+    assert beam.arguments == ["--runner=DirectRunner", *arguments]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (SystemExit(2), "The Beam pipeline failed: 2"),
+        (RuntimeError("a\nbert_tf.errors.UserError: no file"), "The Beam pipeline failed: no file"),
+        (RuntimeError(), r"The Beam pipeline failed: RuntimeError\(\)"),
+    ],
+)
+def test_a_beam_that_fails(beam, error, message):
+    beam.error = error
+    with pytest.raises(UserError, match=message):
+        list(do_by_beam(print, [1], "DirectRunner", ""))

@@ -1,0 +1,368 @@
+"""create_pretraining_data as a library: files, shards, going on, bad input."""
+
+import gzip
+import json
+import os
+import random
+import sys
+import threading
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining import create_data, sharded_data
+from tests.test_files import reader_of
+
+WORDS = [
+    "a",
+    "b",
+    "c",
+    "good",
+    "bad",
+    "film",
+    "story",
+    "the",
+    "was",
+    "not",
+    "it",
+    "plot",
+    "slow",
+    "fast",
+]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rng = random.Random(1)
+    for name in ("one.txt", "two.txt"):
+        documents = []
+        for _ in range(30):
+            count = rng.randint(1, 6)
+            lines = [" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(count)]
+            documents.append("\n".join(lines))
+        (tmp_path / name).write_text("\n\n".join(documents) + "\n")
+    return tmp_path
+
+
+def options(tiny, corpus, **changes):
+    return PretrainingDataOptions(
+        **{
+            "input_file": f"{corpus}/*.txt",
+            "output_file": f"{corpus}/out.tfrecord",
+            "vocab_file": tiny.flags["vocab_file"],
+            "max_seq_length": 24,
+            "max_predictions_per_seq": 4,
+            "dupe_factor": 3,
+            **changes,
+        }
+    )
+
+
+def records(path) -> list[bytes]:
+    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+
+
+def test_the_records_and_their_description(tiny, corpus):
+    assert create_data.run(options(tiny, corpus)) == [f"{corpus}/out.tfrecord"]
+    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    lengths = {
+        name: len(entries[name].int64_list.value or entries[name].float_list.value)
+        for name in entries
+    }
+    assert lengths == {
+        **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), 24),
+        **dict.fromkeys(("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"), 4),
+        "next_sentence_labels": 1,
+    }
+    description = json.loads((corpus / "out.tfrecord.json").read_text())
+    assert description["max_seq_length"] == 24
+    assert description["max_predictions_per_seq"] == 4
+    assert description["vocab_size"] == 19
+    assert sorted(os.listdir(corpus)) == [
+        "one.txt", "out.tfrecord", "out.tfrecord.json", "two.txt",
+    ]  # fmt: skip
+
+
+def test_examples_go_to_the_outputs_in_turn(tiny, corpus):
+    create_data.run(options(tiny, corpus))
+    both = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, output_file=both))
+    whole = records(corpus / "out.tfrecord")
+    assert records(corpus / "x.tfrecord") == whole[::2]
+    assert records(corpus / "y.tfrecord") == whole[1::2]
+
+
+# ---- In shards -----------------------------------------------------------------------------
+
+SHARDED = {"num_workers": 1, "shard_mb": 0.001}
+
+
+def sharded(tiny, corpus, name, **changes) -> bytes:
+    output = f"{corpus}/{name}.tfrecord"
+    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output, **changes}))
+    assert not os.path.exists(f"{output}.parts")
+    return (corpus / f"{name}.tfrecord").read_bytes()
+
+
+def test_the_number_of_workers_changes_nothing(tiny, corpus):
+    one = sharded(tiny, corpus, "one")
+    assert sharded(tiny, corpus, "two", num_workers=2) == one
+    assert sharded(tiny, corpus, "other", random_seed=2) != one
+    # As many examples, about, as without shards.
+    create_data.run(options(tiny, corpus))
+    whole, parts = (len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord"))
+    assert abs(whole - parts) < 0.1 * whole
+
+
+def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
+    whole = sharded(tiny, corpus, "whole")
+    write_unit = sharded_data.write_unit
+    done = []
+
+    def killed(job, folder, unit):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(unit.number)
+        write_unit(job, folder, unit)
+
+    monkeypatch.setattr(sharded_data, "write_unit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        sharded(tiny, corpus, "parts")
+    assert not (corpus / "parts.tfrecord").exists()
+    again = []
+    monkeypatch.setattr(
+        sharded_data, "write_unit", lambda *args: again.append(args[2].number) or write_unit(*args)
+    )
+    assert sharded(tiny, corpus, "parts") == whole
+    assert done == [0, 1]
+    assert again[0] == 2
+
+
+def leave_parts(tiny, corpus, monkeypatch, **changes):
+    """As a run that was killed before its parts were joined."""
+    monkeypatch.setattr(sharded_data, "join", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        create_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
+    monkeypatch.undo()
+    return corpus / "out.tfrecord.parts"
+
+
+def _interrupt(*args):
+    raise KeyboardInterrupt
+
+
+def test_parts_of_a_text_that_was_changed_are_not_taken(tiny, corpus, monkeypatch):
+    leave_parts(tiny, corpus, monkeypatch)
+    text = (corpus / "one.txt").read_text()
+    (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
+    assert sharded(tiny, corpus, "out") == sharded(tiny, corpus, "other")
+
+
+def test_parts_without_a_plan_or_cut_off_are_not_taken(tiny, corpus, monkeypatch):
+    expected = sharded(tiny, corpus, "other")
+    parts = leave_parts(tiny, corpus, monkeypatch)
+    (parts / "000000-000.tfrecord").write_bytes(b"")
+    assert sharded(tiny, corpus, "out") == expected
+    parts = leave_parts(tiny, corpus, monkeypatch, random_seed=3)
+    (parts / "plan.json").unlink()
+    assert sharded(tiny, corpus, "out") == expected
+
+
+def test_shards_of_one_document_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
+    sharded(tiny, corpus, "one", input_file=text)
+    assert "1 shards have one document only" in caplog.text
+
+
+def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkeypatch):
+    """The second runs as far as it can between the first one's records and their description."""
+    write_records, threads = create_data.write_records, []
+
+    def write_and_start_another(*args):
+        count = write_records(*args)
+        if not threads:
+            other = options(tiny, corpus, max_seq_length=16, max_predictions_per_seq=3)
+            threads.append(threading.Thread(target=create_data.run, args=[other]))
+            threads[0].start()
+            threads[0].join(1)
+        return count
+
+    monkeypatch.setattr(create_data, "write_records", write_and_start_another)
+    create_data.run(options(tiny, corpus))
+    threads[0].join()
+    description = json.loads((corpus / "out.tfrecord.json").read_text())
+    entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
+    assert description["max_seq_length"] == len(entries["input_ids"].int64_list.value) == 16
+    assert description["bytes"] == os.path.getsize(corpus / "out.tfrecord")
+    assert not [name for name in os.listdir(corpus) if "lock" in name or "tmp" in name]
+
+
+def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
+    expected = sharded(tiny, corpus, "expected")
+    write_unit, refused = sharded_data.write_unit, []
+
+    def start_another(*args):
+        with pytest.raises(UserError, match=r"out.tfrecord is in use, process \d+ on .* writes"):
+            create_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
+        refused.append(args)
+        write_unit(*args)
+
+    monkeypatch.setattr(sharded_data, "write_unit", start_another)
+    assert sharded(tiny, corpus, "out") == expected
+    assert refused
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
+def test_a_pipe_as_output(tiny, corpus):
+    create_data.run(options(tiny, corpus))
+    pipe, before = corpus / "pipe", os.listdir(corpus)
+    with reader_of(pipe, corpus / "copy"):
+        create_data.run(options(tiny, corpus, output_file=str(pipe)))
+    assert (corpus / "copy").read_bytes() == (corpus / "out.tfrecord").read_bytes()
+    with pytest.raises(UserError, match="pipe is not a file, and shards are kept beside it"):
+        create_data.run(options(tiny, corpus, output_file=str(pipe), num_workers=1))
+    assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
+
+
+def test_a_description_does_not_outlive_its_records(tiny, corpus, monkeypatch):
+    create_data.run(options(tiny, corpus))
+    monkeypatch.setattr(create_data, "write_records", _fail)
+    with pytest.raises(UserError, match="disk full"):
+        create_data.run(options(tiny, corpus))
+    assert not (corpus / "out.tfrecord.json").exists()
+
+
+def _fail(*args):
+    raise UserError("disk full")
+
+
+def test_beam_makes_the_records_of_the_workers(tiny, corpus):
+    pytest.importorskip("apache_beam")
+    expected = sharded(tiny, corpus, "one")
+    beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
+    assert sharded(tiny, corpus, "beam", **beam) == expected
+    two = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": two}))
+    split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
+    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": two}))
+    assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
+    (corpus / "one.txt").write_bytes(b"bad \xff\n")
+    with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt:1: the file is not UTF-8"):
+        sharded(tiny, corpus, "bad", **beam)
+    assert not (corpus / "bad.tfrecord").exists()
+
+
+def test_what_is_not_right_with_beam(tiny, corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match=r"needs Apache Beam .*bert_tf\[beam\]"):
+        create_data.run(options(tiny, corpus, beam_runner="DirectRunner"))
+    with pytest.raises(UserError, match="not both"):
+        create_data.run(options(tiny, corpus, beam_runner="DirectRunner", num_workers=1))
+    with pytest.raises(UserError, match="--beam_options needs --beam_runner"):
+        create_data.run(options(tiny, corpus, beam_options="region=x"))
+
+
+def test_parts_of_another_command_are_not_taken(tiny, corpus, monkeypatch):
+    whole = sharded(tiny, corpus, "whole", random_seed=2)
+    assert len(os.listdir(leave_parts(tiny, corpus, monkeypatch))) > 4
+    assert sharded(tiny, corpus, "out", random_seed=2) == whole
+
+
+# ---- Bad input -----------------------------------------------------------------------------
+
+
+def _write(path, content: bytes):
+    path.write_bytes(content)
+    return str(path)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not one token"),
+        (b"\n\n \n", "not one token"),
+        (b"good\n\nbad \xff\n", r"in\.txt:3: the file is not UTF-8"),
+    ],
+)
+def test_texts_that_are_not_right(tiny, corpus, num_workers, content, message):
+    text = _write(corpus / "in.txt", content)
+    output = corpus / "out.tfrecord"
+    with pytest.raises(UserError, match=message):
+        create_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
+    assert not output.exists()
+    assert not (corpus / "out.tfrecord.json").exists()
+
+
+def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
+    def refused(message, **changes):
+        with pytest.raises(UserError, match=message):
+            create_data.run(options(tiny, corpus, **changes))
+
+    refused(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
+    refused(
+        "Cannot write .*out.tfrecord: there is no folder", output_file=f"{corpus}/no/out.tfrecord"
+    )
+    refused("is a folder", output_file=str(corpus))
+    vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
+    refused(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
+    refused("--max_seq_length must be at least 5", max_seq_length=4)
+    refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
+    refused("--dupe_factor must be from 1", dupe_factor=0)
+    refused("--output_file", output_file=None)
+    refused("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
+    segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
+    refused("No such file: .*absent.txt", **segments)
+    refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
+    refused("must name files", output_file=",")
+    refused("must name files", input_file=" , ")
+    refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
+    refused("among the input files", output_file=f"{corpus}/one.txt")
+    refused("among the input files", output_file=tiny.flags["vocab_file"])
+    refused("no file in the folder", input_file=_folder(corpus / "empty"))
+
+
+def _folder(path) -> str:
+    path.mkdir()
+    return str(path)
+
+
+def test_fewer_predictions_than_the_length_asks_for(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    create_data.run(options(tiny, corpus, masked_lm_prob=0.25))
+    assert "pass --max_predictions_per_seq=6" in caplog.text
+    create_data.run(options(tiny, corpus, masked_lm_prob=0.25, max_predictions_per_seq=6))
+    assert caplog.text.count("--max_predictions_per_seq") == 2
+
+
+def test_folders_and_compressed_files(tiny, corpus):
+    create_data.run(options(tiny, corpus))
+    expected = (corpus / "out.tfrecord").read_bytes()
+    folder = corpus / "texts" / "deeper"
+    folder.mkdir(parents=True)
+    for name in ("one.txt", "two.txt"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((corpus / name).read_bytes()))
+    (folder / ".hidden").write_text("a good film\n")
+    (folder / "notes.json").write_text("{}")
+    (folder / "one.txt.gz.tmp").write_text("a good film\n")
+    (folder / "out.parts").mkdir()
+    (folder / "out.parts" / "0.txt").write_text("a good film\n")
+    create_data.run(options(tiny, corpus, input_file=str(corpus / "texts")))
+    assert (corpus / "out.tfrecord").read_bytes() == expected
+
+
+def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
+    create_data.run(options(tiny, corpus, input_file=text))
+    assert "all lines are one document" in caplog.text
+
+
+def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
+    create_data.run(options(tiny, corpus, input_file=text))
+    assert "each document is a single line" in caplog.text

@@ -1,0 +1,96 @@
+"""create_vocab as a library."""
+
+import random
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.options import VocabularyOptions
+from bert_tf.tasks.pretraining import create_vocab
+from bert_tf.tokenization import FullTokenizer
+
+WORDS = ["walking", "walked", "walker", "talking", "talked", "Été", "été", "sing", "singing"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    rng = random.Random(1)
+    lines = [" ".join(rng.choices(WORDS, k=8)) + " 北京." for _ in range(200)]
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def options(text, **changes):
+    return VocabularyOptions(
+        **{
+            "input_file": str(text / "text.txt"),
+            "output_file": str(text / "vocab.txt"),
+            "vocab_size": 160,
+            **changes,
+        }
+    )
+
+
+def test_a_vocabulary_of_the_size_that_was_asked_for(text):
+    tokens = create_vocab.run(options(text))
+    assert (text / "vocab.txt").read_text(encoding="utf-8").splitlines() == tokens
+    assert len(tokens) == len(set(tokens)) == 160
+    assert tokens[:2] == ["[PAD]", "[unused0]"]
+    assert tokens[100:104] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokens[104:107] == [".", "京", "北"]
+    # Only inside of words are characters needed that have the joiner.
+    assert "##." not in tokens
+    assert "##北" not in tokens
+    tokenizer = FullTokenizer(str(text / "vocab.txt"))
+    pieces = tokenizer.tokenize("Walking, TALKED étés 北京.")
+    assert pieces[0] == "walking"
+    # The comma was not in the text.
+    assert [piece for piece in pieces if piece == "[UNK]"] == ["[UNK]"]
+
+
+def test_case_and_unused_tokens(text):
+    tokens = create_vocab.run(options(text, do_lower_case=False, num_unused_tokens=3))
+    assert tokens[:8] == [
+        "[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+    ]  # fmt: skip
+    assert "É" in tokens
+    assert tokens[-1].startswith("[unused")
+    assert len(create_vocab.reserved_tokens(994)) == 999
+    assert create_vocab.reserved_tokens(994)[103:105] == ["[MASK]", "[unused99]"]
+
+
+def test_what_is_not_right(text):
+    with pytest.raises(UserError, match="no room for the characters"):
+        create_vocab.run(options(text, vocab_size=110))
+    with pytest.raises(UserError, match="--vocab_size must be from 10"):
+        create_vocab.run(options(text, vocab_size=3))
+    with pytest.raises(UserError, match="leaves no room beside --num_unused_tokens=99"):
+        create_vocab.run(options(text, vocab_size=104))
+    with pytest.raises(UserError, match="among the input files"):
+        create_vocab.run(options(text, output_file=str(text / "text.txt")))
+    with pytest.raises(UserError, match="No file matches"):
+        create_vocab.run(options(text, input_file=str(text / "none*.txt")))
+    with pytest.raises(UserError, match="Cannot write"):
+        create_vocab.run(options(text, output_file="/dev/null/vocab.txt"))
+    (text / "text.txt").write_text(" \n")
+    with pytest.raises(UserError, match="not one word"):
+        create_vocab.run(options(text))
+    assert not (text / "vocab.txt").exists()
+
+
+def test_missing_characters_take_the_places_that_are_left(text):
+    # Half of the room is for ideographs; most of the pieces that remain are not needed.
+    common = "".join(chr(0x4E00 + number) for number in range(60))
+    lines = ["walk walked"] * 5 + [common, common[:50], common[:40]]
+    (text / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    tokens = create_vocab.run(options(text, num_unused_tokens=0, vocab_size=70))
+    assert len(tokens) == len(set(tokens)) == 70
+    assert [token for token in tokens if token.startswith("[unused")] == []
+    # The most frequent are there, in any case.
+    assert set(common[:40]) <= set(tokens)
+    smaller = create_vocab.run(options(text, num_unused_tokens=0, vocab_size=40))
+    assert not any(token.startswith("[unused") for token in smaller)
+    # With more room than characters, places are left.
+    larger = create_vocab.run(options(text, num_unused_tokens=0, vocab_size=300))
+    assert set(common) <= set(larger)
+    assert larger[-1].startswith("[unused")

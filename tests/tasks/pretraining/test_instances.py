@@ -1,0 +1,121 @@
+"""Examples for pre-training: the original's records, and the rules behind them."""
+
+import hashlib
+import json
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.data.example_encoding import encode_examples
+from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
+from bert_tf.tasks.pretraining.instances import (
+    Draws,
+    FewDraws,
+    Pieces,
+    Recipe,
+    all_instances,
+    to_arrays,
+)
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import golden
+
+FOLDER = "pretraining_data"
+
+
+@cache
+def runs() -> dict[str, dict]:
+    read = json.loads(golden(f"{FOLDER}/runs.json").read_text())
+    return {run["name"]: run for run in read if run["exit_code"] == 0 and any(run["num_records"])}
+
+
+@cache
+def tokenizer(vocab_file: str, lower: bool) -> BatchTokenizer:
+    return BatchTokenizer(FullTokenizer(vocab_file, lower))
+
+
+def make(run: dict) -> tuple[list, Recipe]:
+    flags = run["flags"]
+    folder = golden(f"{FOLDER}/inputs").parent
+    lower = flags.get("do_lower_case", True) not in (False, "False", "false")
+    found = tokenizer(str((folder / flags["vocab_file"]).resolve()), lower)
+    recipe = Recipe(
+        int(flags.get("max_seq_length", 128)),
+        int(flags.get("max_predictions_per_seq", 20)),
+        float(flags.get("short_seq_prob", 0.1)),
+        float(flags.get("masked_lm_prob", 0.15)),
+        flags.get("do_whole_word_mask", False) in (True, "True", "true"),
+    )
+    pieces = Pieces(found.reference.vocab)
+    documents = read_documents(
+        [str(folder / name) for name in run["input_files_in_the_order_read"]],
+        LineEncoder(found, pieces.size),
+    )
+    draws = Draws(random.Random(int(flags.get("random_seed", 12345))))
+    return all_instances(
+        documents, int(flags.get("dupe_factor", 10)), draws, recipe, pieces
+    ), recipe
+
+
+NAMES = [
+    "awkward", "awkward_wwm", "cased", "cased_wwm_seq64", "chinese", "default", "dupe1",
+    "dupe5_wwm", "many_in_3_out", "mlm30_pred4", "one_doc", "one_sentence", "seed777_seq64",
+    "seq64_short05", "small_vocab_seq64", "tiny_seq16", "uncasedvocab_nolower",
+]  # fmt: skip
+
+
+def test_all_runs_are_named_here():
+    assert set(runs()) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_are_those_of_the_original(name):
+    run = runs()[name]
+    instances, recipe = make(run)
+    outputs = len(run["output_files"])
+    for part in range(outputs):
+        records = encode_examples(to_arrays(instances[part::outputs], recipe))
+        assert len(records) == run["num_records"][part]
+        digest = hashlib.sha256(b"".join(records)).hexdigest()
+        if digest != run["sha256_of_concatenated_payloads_with_sorted_keys"][part]:
+            path = golden(f"{FOLDER}/{run['output_files'][part]}")
+            theirs = [
+                tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(str(path))
+            ]
+            ours = [tf.train.Example.FromString(record) for record in records]
+            assert ours == theirs
+            pytest.fail("the same records in other bytes")
+
+
+# ---- Draws ---------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
+def test_few_draws_choose_any_items(seed, size, count):
+    items = list(range(size))
+    chosen = FewDraws(random.Random(seed)).choose(items, count)
+    assert len(set(chosen)) == len(chosen) == min(count, size)
+    assert sorted(items) == list(range(size))
+
+
+def test_few_draws_choose_all_items_alike():
+    draws = FewDraws(random.Random(1))
+    counts = Counter(item for _ in range(6000) for item in draws.choose(list(range(6)), 2))
+    assert all(1800 < counts[item] < 2200 for item in range(6))
+
+
+@given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
+def test_draws_are_those_of_random(seed, sizes):
+    plain, ours = random.Random(seed), Draws(random.Random(seed))
+    for size in sizes:
+        one, other = list(range(size)), list(range(size))
+        plain.shuffle(one)
+        ours.shuffle(other)
+        assert one == other
+        assert plain.randint(0, size) == ours.below(size + 1)
+        assert plain.random() == ours.random()

@@ -1,0 +1,97 @@
+"""A corpus in shards: every document once, wherever the borders fall."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.pretraining.shards import plan, read_shards
+
+
+def written(folder, *texts: str) -> list[str]:
+    paths = []
+    for number, text in enumerate(texts):
+        path = folder / f"{number}.txt"
+        path.write_bytes(text.encode())
+        paths.append(str(path))
+    return paths
+
+
+def shards(paths, shard_bytes) -> list[list[list[str]]]:
+    return [shard for unit in plan(paths, shard_bytes) for shard in read_shards(unit, shard_bytes)]
+
+
+def documents(text: str) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        line = line.replace("\r", "").strip()
+        if line:
+            found[-1].append(line)
+        else:
+            found.append([])
+    return [document for document in found if document]
+
+
+LINES = st.sampled_from(["", "", " ", "\r", "a", "Two words", "naïve 北京", "x" * 30, "a\rb"])
+
+
+@given(st.lists(LINES, max_size=40), st.integers(20, 200), st.sampled_from(["", "\n"]))
+def test_every_document_is_in_one_shard(tmp_path_factory, lines, shard_bytes, end):
+    text = "\n".join(lines) + end
+    paths = written(tmp_path_factory.mktemp("corpus"), text)
+    # A document may be longer than a shard, up to eight times.
+    found = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
+    assert [document for shard in found for document in shard] == documents(text)
+
+
+def test_borders_at_every_byte(tmp_path):
+    text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
+    paths = written(tmp_path, text)
+    for shard_bytes in range(4, len(text) + 2):
+        found = shards(paths, shard_bytes)
+        assert [document for shard in found for document in shard] == documents(text)
+    assert len(shards(paths, 20)) > 3
+
+
+def test_small_files_share_a_unit_and_do_not_merge(tmp_path):
+    paths = written(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
+    units = plan(paths, 20)
+    assert [[path.split("/")[-1] for path, *_ in unit.ranges] for unit in units] == [
+        ["0.txt", "1.txt", "2.txt", "3.txt"],
+        *[["4.txt"]] * 3,
+    ]
+    assert [unit.number for unit in units] == [0, 1, 2, 3]
+    assert shards(paths, 20) == [[["a", "b"], ["c"], ["d"], ["e"]], [["f" * 50]]]
+
+
+def test_compressed_files(tmp_path):
+    text = "one\ntwo\n\nthree\n\n" * 40
+    path = tmp_path / "books.txt.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    found = shards([str(path)], 100)
+    assert len(found) > 3
+    assert [document for shard in found for document in shard] == documents(text)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
+        shards([str(path)], 100)
+    path.write_text("plain text")
+    with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
+        shards([str(path)], 100)
+
+
+def test_a_file_without_blank_lines(tmp_path):
+    paths = written(tmp_path, "a line\n" * 1000)
+    with pytest.raises(UserError, match=r"0\.txt has no blank line in .* MB from byte 0 on: put"):
+        shards(paths, 100)
+    assert shards(paths, 10_000) == [[["a line"] * 1000]]
+
+
+def test_a_file_that_is_not_utf8(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"good\n\nbad \xe9\n")
+    # Also from a part of the file, which begins in the middle.
+    for size in (1000, 5):
+        with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
+            shards([str(path)], size)

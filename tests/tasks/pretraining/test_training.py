@@ -1,0 +1,228 @@
+"""run_pretraining as a library, on a tiny model: files, going on, records that do not fit."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint, training
+from bert_tf.errors import UserError
+from bert_tf.options import PretrainingOptions
+from bert_tf.tasks import pretraining
+from bert_tf.tasks.pretraining import create_data
+from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
+from tests.tasks.pretraining.test_create_data import options as data_options
+from tests.tasks.test_classification import _stops_after
+from tests.test_locks import hold
+
+
+@pytest.fixture
+def records(tiny, corpus):  # noqa: F811
+    create_data.run(data_options(tiny, corpus, output_file=f"{corpus}/a.tfr,{corpus}/b.tfr"))
+    return corpus
+
+
+def options(tiny, records, **changes):
+    return PretrainingOptions(
+        **{
+            "bert_config_file": tiny.flags["bert_config_file"],
+            "input_file": f"{records}/*.tfr",
+            "output_dir": f"{records}/out",
+            "max_seq_length": 24,
+            "max_predictions_per_seq": 4,
+            "train_batch_size": 8,
+            "num_train_steps": 6,
+            "num_warmup_steps": 2,
+            "learning_rate": 1e-2,
+            "save_checkpoints_steps": 4,
+            "max_eval_steps": 5,
+            **changes,
+        }
+    )
+
+
+def tensors(folder, step):
+    prefix = f"{folder}/model.ckpt-{step}"
+    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def test_training_and_evaluation(tiny, records):
+    results = pretraining.run(options(tiny, records, do_train=True, do_eval=True))
+    out = records / "out"
+    assert checkpoint.names_in(str(out)) == ["model.ckpt-0", "model.ckpt-4", "model.ckpt-6"]
+    lines = (out / "eval_results.txt").read_text().splitlines()
+    assert [line.split(" = ")[0] for line in lines] == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+    ]
+    assert results.metrics["global_step"] == 6
+    assert results.metrics["loss"] < 4.5
+    # It learns: much better than the 19 pieces of the vocabulary at random.
+    longer = options(tiny, records, do_train=True, do_eval=True, num_train_steps=60)
+    assert pretraining.run(longer).metrics["masked_lm_loss"] < results.metrics["masked_lm_loss"]
+
+
+def test_a_training_that_was_stopped_ends_like_one_that_was_not(tiny, records, monkeypatch):
+    whole, parts = str(records / "whole"), str(records / "parts")
+    pretraining.run(options(tiny, records, do_train=True, output_dir=whole))
+    monkeypatch.setattr(training, "train", _stops_after(3))
+    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
+    monkeypatch.undo()
+    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
+    expected, found = tensors(whole, 6), tensors(parts, 6)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_pieces_of_a_batch_give_what_the_batch_gives(tiny, records):
+    """Rows have different numbers of masked words: a mean of means would be another loss."""
+    config = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (records / "config.json").write_text(json.dumps(config))
+    found = []
+    for pieces in (1, 4):
+        out = str(records / f"pieces{pieces}")
+        run = options(
+            tiny,
+            records,
+            do_train=True,
+            output_dir=out,
+            bert_config_file=str(records / "config.json"),
+            gradient_accumulation_steps=pieces,
+            learning_rate=1e-3,
+        )
+        pretraining.run(run)
+        found.append(tensors(out, 6))
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, atol=2e-5, err_msg=name)
+
+
+def test_lamb_learns_and_goes_on(tiny, records):
+    flags = {"optimizer": "lamb", "learning_rate": 0.02, "num_warmup_steps": 2, "do_train": True}
+    first = pretraining.run(options(tiny, records, do_eval=True, **flags))
+    longer = options(tiny, records, do_eval=True, num_train_steps=30, **flags)
+    assert pretraining.run(longer).metrics["masked_lm_loss"] < first.metrics["masked_lm_loss"]
+    with pytest.raises(UserError, match="--optimizer must be one of adamw, lamb"):
+        pretraining.run(options(tiny, records, **{**flags, "optimizer": "sgd"}))
+
+
+def test_without_next_sentences_their_head_stays_as_it_was(tiny, records):
+    pretraining.run(options(tiny, records, do_train=True, use_next_sentence=False))
+    before, after = (tensors(records / "out", step) for step in (0, 6))
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    untouched = {name for name in before if "seq_relationship" in name or "pooler" in name}
+    assert untouched
+    assert not untouched & changed
+    assert "cls/predictions/output_bias" in changed
+    metrics = pretraining.run(options(tiny, records, do_eval=True, use_next_sentence=False)).metrics
+    assert metrics["loss"] == pytest.approx(metrics["masked_lm_loss"], rel=0.05)
+
+
+def test_evaluation_takes_the_records_again_where_they_do_not_last(tiny, records):
+    once = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
+    again = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
+    assert pretraining.run(again).metrics["loss"] > 0
+    assert pretraining.run(once).metrics["global_step"] == 0
+
+
+# ---- Records that do not fit ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_lengths_that_are_not_those_of_the_records(tiny, records, described):
+    if not described:  # As the original leaves them.
+        for path in records.glob("*.tfr.json"):
+            path.unlink()
+
+    def refused(message, **changes):
+        with pytest.raises(UserError, match=message):
+            pretraining.run(options(tiny, records, do_train=True, **changes))
+        assert not (records / "out").exists()
+
+    refused(
+        r"a\.tfr were made with --max_seq_length=24, this is --max_seq_length=16", max_seq_length=16
+    )
+    refused("--max_predictions_per_seq=4, this is --max_pred", max_predictions_per_seq=5)
+    pretraining.run(options(tiny, records, do_eval=True))
+
+
+def test_files_that_are_no_records(tiny, records):
+    def refused(message, name, content=None):
+        if content is not None:
+            (records / name).write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
+
+    refused("No file matches", "absent*")
+    refused("empty is empty: pass records of create_pre", "empty", b"")
+    refused("is not a TFRecord file", "text", b"no record at all, but text\n")
+    (records / "empty.json").write_text((records / "a.tfr.json").read_text())
+    refused("empty is empty: pass records of create_pre", "empty", b"")
+    lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
+    (records / "a.tfr.json").write_text(json.dumps(lie))
+    refused(r"a\.tfr\.json is not of the records in", "a.tfr")
+    (records / "a.tfr.json").write_text("{}")
+    refused(r"a\.tfr\.json does not describe records", "a.tfr")
+
+
+def test_vocabularies_that_do_not_fit(tiny, records):
+    path = records / "b.tfr.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
+    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr are of different vocab"):
+        pretraining.run(options(tiny, records, do_train=True))
+    path.write_text(json.dumps({**described, "vocab_size": 20}))
+    with pytest.raises(
+        UserError, match="a vocabulary of 20 entries or more, the model has only 19"
+    ):
+        pretraining.run(options(tiny, records, do_train=True))
+
+
+def test_the_vocabulary_beside_a_checkpoint(tiny, records, tmp_path):
+    for path in tiny.folder.glob("bert_model.ckpt*"):
+        shutil.copy(path, tmp_path)
+    start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
+    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
+    pretraining.run(options(tiny, records, **start))
+    lines = (tmp_path / "vocab.txt").read_text().split()
+    (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
+    with pytest.raises(UserError, match=r"vocab\.txt and .*a\.tfr are of different vocabularies"):
+        pretraining.run(options(tiny, records, **start))
+
+
+def test_ids_beyond_the_model(tiny, records):
+    (records / "a.tfr.json").unlink()
+    config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
+    (records / "small.json").write_text(json.dumps(config))
+    small = {"bert_config_file": str(records / "small.json"), "input_file": f"{records}/a.tfr"}
+    with pytest.raises(UserError, match="entries or more, the model has only 8"):
+        pretraining.run(options(tiny, records, do_eval=True, **small))
+
+
+def test_records_that_are_cut_off(tiny, records):
+    whole = (records / "a.tfr").read_bytes()
+    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 60])
+    with pytest.raises(UserError, match=r"a\.tfr has \d+ bytes, and had \d+ when it was written"):
+        pretraining.run(options(tiny, records, do_train=True))
+    assert not (records / "out").exists()
+    (records / "a.tfr.json").unlink()  # As the original leaves it.
+    with pytest.raises(UserError, match=r"a\.tfr is not a complete TFRecord file"):
+        pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
+
+
+def test_another_training_uses_the_folder(tiny, records):
+    process = hold(f"{records}/out/.lock")
+    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on"):
+        pretraining.run(options(tiny, records, do_train=True))
+    process.communicate("")
+    assert process.returncode == 0
+
+
+def test_nothing_to_do(tiny, records):
+    with pytest.raises(UserError, match="Nothing to do"):
+        pretraining.run(options(tiny, records))

@@ -1,0 +1,216 @@
+"""N-best lists, projection and null scores: the files that the original wrote."""
+
+import functools
+import gzip
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import plain_squad
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tasks.question_answering import decoding
+from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
+from bert_tf.tasks.question_answering.decoding import (
+    Answer,
+    AnswerOptions,
+    Best,
+    decode,
+    n_best_json,
+)
+from bert_tf.tasks.question_answering.predictions import Predictions
+from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
+from bert_tf.tasks.question_answering.task import best_of_nothing, best_places
+from bert_tf.tasks.question_answering.windows import Windows
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import golden
+from tests.tasks.question_answering.test_windows import converted
+
+RUNS = ["v1", "v1_b", "v1_ties", "v1_wild", "v2_thr0", "v2_thr-1", "v2_thr3", "v2_ties"]
+RUNS += ["v2_n3_len5", "v1flag_on_v2data", "v2_b", "v2_n8_len6"]
+
+
+@functools.cache
+def stored():
+    return {run["name"]: run for run in json.loads(golden("squad/predictions.json").read_text())}
+
+
+def best_of(start_logits, end_logits, count):
+    found = {}
+    for name, logits in (("start", start_logits), ("end", end_logits)):
+        tensors = best_places(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
+        found |= {key: np.array(value) for key, value in tensors.items()}
+    return Best(**found)
+
+
+def decoded(run):
+    windows, _, tokenizer = converted(run["features"].removeprefix("features/"))
+    logits = np.load(golden(f"squad/{run['logits']}"))
+    best = best_of(logits["start_logits"], logits["end_logits"], run["n_best_size"])
+    options = AnswerOptions(
+        run["n_best_size"], run["max_answer_length"], run["version_2_with_negative"]
+    )
+    lists = decode(windows, best, tokenizer, options)
+    return Predictions(windows.examples, lists, run["null_score_diff_threshold"])
+
+
+def text_of(name):
+    path = golden(f"squad/predictions/{name}")
+    return gzip.open(path, "rt").read() if name.endswith(".gz") else path.read_text()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_files_are_those_of_the_original(name):
+    assert stored().keys() == set(RUNS)
+    run = stored()[name]
+    found = decoded(run)
+    if run["error"]:
+        # The original has no answer where no part of a text is possible.
+        without = [name for name, texts in found.lists.items() if not texts.best_text()]
+        assert without
+        assert {found.texts[name] for name in without} == {""}
+        return
+    assert json.dumps(found.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
+    lists = {key: value.answers for key, value in found.lists.items()}
+    assert n_best_json(lists) == text_of(f"{name}/nbest_predictions.json.gz")
+    if run["version_2_with_negative"]:
+        assert json.dumps(found.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
+    else:
+        assert not found.null_odds
+
+
+def test_parts_of_texts_are_those_of_the_original():
+    units = json.loads(golden("squad/units.json").read_text())
+    assert len(units["get_final_text"]) > 20
+    for unit in units["get_final_text"]:
+        result = unit.pop("result")
+        assert get_final_text(**unit) == result
+    for unit in filter(lambda unit: unit["logits"], units["best_indexes"]):
+        logits = np.array([unit["logits"]], np.float32)
+        best = best_of(logits, logits, unit["n_best_size"])
+        assert best.start_indexes[0].tolist() == unit["result"]
+    for unit in units["softmax"]:
+        entries = [Answer("", score, 0.0) for score in unit["scores"]]
+        if entries:
+            assert decoding.probabilities(entries) == unit["result"]
+
+
+class Vocabulary(FullTokenizer):
+    """Letters, and some words, are known."""
+
+    def __init__(self, lower):
+        letters = "abcdefghijklmnopqrstuvwxyzABC0123456789.,-#'\u5317"
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, "cafe", "##fe", "ab", "##bc"]
+        pieces += [f"##{letter}" for letter in letters if letter.isalnum()]
+        self.vocab = {piece: n for n, piece in enumerate(pieces)}
+        self.inv_vocab = dict(enumerate(pieces))
+        from bert_tf.tokenization import BasicTokenizer, WordpieceTokenizer
+
+        self.basic_tokenizer = BasicTokenizer(lower)
+        self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
+
+
+TEXTS = st.text(
+    alphabet="abcfeABC \u00a0\u3000.,-#'\u00e9\u0301\u5317\u3042\u03a3\u200b9", max_size=30
+)
+
+
+@given(TEXTS, st.booleans(), st.data())
+def test_texts_are_those_of_the_slow_way(text, lower, draw):
+    """Whole words need no projection; all others go through it."""
+    tokenizer = Vocabulary(lower)
+    example = SquadExample("1", "a", Paragraph.of(text).words)
+    windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
+    count = len(windows.token_ids)
+    if not count:
+        return
+    start = draw.draw(st.integers(0, count - 1))
+    end = draw.draw(st.integers(start, count - 1))
+    pieces = tokenizer.convert_ids_to_tokens(windows.token_ids[start : end + 1].tolist())
+    first, last = windows.token_words[start], windows.token_words[end]
+    words = " ".join(example.doc_tokens[first : last + 1])
+    expected = get_final_text(join_pieces(pieces), words, lower)
+    assert decoding._Texts(windows, tokenizer).of(start, end) == expected
+
+
+def test_answers_in_other_writings():
+    text = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74 Cafe\u0301, re\u0301sume\u0301."
+    # Full-width digits have characters of their own; accents go, with the character they are.
+    assert get_final_text("\u4eac", text, True) == text
+    cased = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74"
+    assert get_final_text("\u4eac \u5e02", cased, False) == "\u4eac\u5e02"
+    assert get_final_text("\uff11\uff19\uff15\uff10", cased, True) == "\uff11\uff19\uff15\uff10"
+    assert get_final_text("cafe", "Cafe\u0301,", True) == "Cafe\u0301,"
+    assert get_final_text("Caf\u00e9", "Caf\u00e9,", False) == "Caf\u00e9"
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_no_window_and_no_possible_answer(negative):
+    tokenizer = Vocabulary(True)
+    examples = [
+        SquadExample("1", "a", Paragraph.of("").words),
+        SquadExample("2", "a", Paragraph.of("b c").words),
+    ]
+    options = AnswerOptions(2, 30, negative)
+    nothing = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
+    (found,) = decode(nothing, Best(**best_of_nothing()), tokenizer, options)
+    expected = Answer("" if negative else "empty", 0.0, 0.0)
+    assert found.answers == [expected]
+    assert found.null_odds == (0.0 if negative else None)
+    assert found.text(0.5) == expected.text
+    windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
+    # [CLS] and padding have the highest logits.
+    logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
+    found = decode(windows, best_of(logits, logits, 2), tokenizer, options)[1]
+    assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
+    assert found.null_odds == (6.0 if negative else None)
+    assert found.text(100.0) == expected.text
+
+
+def test_n_best_lists_are_written_as_json_writes_them():
+    lists = {
+        '"\u5317': [Answer("caf\u00e9\n", 1.5, -2e-7), Answer("", float("inf"), 1e30)],
+        "2": [Answer("x", float("nan"), 0.1)],
+    }
+    expected = {
+        name: [
+            {
+                "text": answer.text,
+                "probability": probability,
+                "start_logit": answer.start_logit,
+                "end_logit": answer.end_logit,
+            }
+            for answer, probability in zip(entries, decoding.probabilities(entries), strict=True)
+        ]
+        for name, entries in lists.items()
+    }
+    assert n_best_json(lists) == json.dumps(expected, indent=4) + "\n"
+    assert n_best_json({}) == "{}\n"
+
+
+@given(st.data())
+def test_lists_are_those_of_plain_loops(draw):
+    """In blocks of any size."""
+    tokenizer = Vocabulary(True)
+    texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
+    examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
+    lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
+    windows = Windows(examples, BatchTokenizer(tokenizer), *lengths)
+    features = list(plain_squad.convert(examples, tokenizer, *lengths))
+    assert len(features) == len(windows)
+    seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
+    # Few different values, for many ties.
+    shape = (2, len(features), lengths[0])
+    logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
+    expected = plain_squad.decode(
+        examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
+    )
+    best = best_of(*logits, count) if features else Best(**best_of_nothing())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "_PAIRS_TOGETHER", draw.draw(st.integers(1, 1000)))
+        lists = decode(windows, best, tokenizer, AnswerOptions(count, longest))
+    found = Predictions(examples, lists, 0.0).contents()
+    assert tuple(found.values()) == expected

@@ -1,0 +1,181 @@
+"""Exact match and F1, by hand and as the formulas of the official scripts say."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.tasks.question_answering import scoring
+from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
+
+
+def example(name, *answers):
+    return SquadExample(name, "q", Paragraph.of("x").words, answers=answers)
+
+
+def test_what_does_not_count():
+    assert scoring.normalize_answer(" The  Cat's, an A-team. ") == "cats ateam"
+    assert scoring.normalize_answer("\u5317\u4eac\u3002") == "\u5317\u4eac\u3002"
+    assert scoring.exact_match("the cat.", "Cat") == 1.0
+    assert scoring.f1("a big black cat", "cat") == pytest.approx(0.5)
+    assert scoring.f1("the", "a") == scoring.f1("dog", "cat") == 0.0
+    # A word that is there twice counts twice.
+    assert scoring.f1("cat cat", "cat cat dog") == pytest.approx(0.8)
+
+
+def test_figures_of_version_1():
+    examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
+    found = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
+    assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
+
+
+def test_figures_of_version_2():
+    examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
+    predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
+    odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
+    found = scoring.score_with_negative(examples, predictions, odds)
+    third = 200 / 3
+    assert found == {
+        "exact": 50.0,
+        "f1": pytest.approx((100 + 100 + 0 + third) / 4),
+        "total": 4,
+        "HasAns_exact": 50.0,
+        "HasAns_f1": pytest.approx((100 + third) / 2),
+        "HasAns_total": 2,
+        "NoAns_exact": 50.0,
+        "NoAns_f1": 50.0,
+        "NoAns_total": 2,
+        # Up to -3 one question has an answer, up to -2 two; then a wrong one would follow.
+        "best_exact": 75.0,
+        "best_exact_thresh": -3.0,
+        "best_f1": pytest.approx((100 + third + 200) / 4),
+        "best_f1_thresh": -2.0,
+    }
+    assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
+    # Questions with the same odds go together.
+    same = dict.fromkeys(odds, 0.0)
+    assert scoring.best_f1_threshold(examples[1:], predictions, same) < 0.0
+    none = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
+    assert "HasAns_exact" not in none
+    assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
+
+
+def test_figures_by_characters():
+    # Signs are left out; what is shared is the longest run: four tokens of five, of four and one.
+    assert scoring.exact_characters(" 《北京大学》", "北京大学。") == 1.0
+    assert scoring.exact_characters("北京大学", "北京") == 0.0
+    assert scoring.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
+    assert scoring.f1_characters("大学北京", "北京大学") == pytest.approx(0.5)
+    assert scoring.f1_characters("2018年", "2018年8月") == pytest.approx(2 * 2 / (2 + 4))
+    assert scoring.f1_characters("iPhone手机", "IPHONE 手机") == 1.0
+    assert scoring.f1_characters("3.14和1,000", "3.14") == pytest.approx(2 / (3 + 1))
+    assert scoring.f1_characters("トム・クルーズ", "クルーズ") == pytest.approx(2 * 4 / (6 + 4))
+    assert scoring.f1_characters("กรุงเทพ", "กรุง") == pytest.approx(2 * 4 / (7 + 4))
+    assert scoring.f1_characters("上海", "北京") == scoring.f1_characters("", "北京") == 0.0
+    assert scoring.f1_characters("", "") == scoring.exact_characters("", "") == 1.0
+
+
+def test_the_best_answer_counts_by_characters():
+    examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
+    found = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
+    assert found == {
+        "exact_characters": pytest.approx(200 / 3),
+        "f1_characters": pytest.approx(200 / 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "by_characters"),
+    [
+        (["北京", "Peking"], False),
+        (["北京大学 的 学生", "Peking"], True),
+        (["トム"], True),
+        (["กรุง เทพ"], True),
+        (["서울"], False),
+        ([], False),
+    ],
+)
+def test_languages_without_spaces(answers, by_characters):
+    assert scoring.uses_characters([example("1", *answers), example("2")]) == by_characters
+
+
+HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
+
+
+def tokens(text):
+    """As the script of CMRC 2018 has it, in the plainest words: Han one by one, other runs."""
+    found, word = [], ""
+    for char in text.lower():
+        if char in "。：-":
+            continue
+        if char in "北京大学 ":
+            found += [word, char.strip()]
+            word = ""
+        else:
+            word += char
+    return [token for token in [*found, word] if token]
+
+
+@given(HAN, HAN.filter(tokens))
+def test_f1_by_characters_is_that_of_the_plainest_words(prediction, answer):
+    ours, theirs = tokens(prediction), tokens(answer)
+    runs = (
+        size
+        for first in range(len(ours))
+        for size in range(1, len(ours) - first + 1)
+        for at in range(len(theirs))
+        if ours[first : first + size] == theirs[at : at + size]
+    )
+    expected = 2 * max(runs, default=0) / (len(ours) + len(theirs))
+    assert scoring.f1_characters(prediction, answer) == pytest.approx(expected)
+
+
+TEXTS = st.sampled_from(["cat", "black cat", "the", "-", "dog"])
+ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(TEXTS, max_size=2), TEXTS, st.integers(-2, 2)), min_size=1, max_size=8
+    )
+)
+def test_no_threshold_is_better_than_the_best(rows):
+    examples = [example(str(n), *answers) for n, (answers, _, _) in enumerate(rows)]
+    texts = {str(n): text for n, (_, text, _) in enumerate(rows)}
+    odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
+
+    def f1_at(threshold):
+        chosen = {name: "" if odds[name] > threshold else texts[name] for name in texts}
+        return scoring.score_with_negative(examples, chosen, odds)["f1"]
+
+    best = scoring.best_f1_threshold(examples, texts, odds)
+    assert f1_at(best) == pytest.approx(max(map(f1_at, [-100.0, *odds.values()])))
+
+
+def words(text):
+    letters = "".join(char for char in text.lower() if char not in string.punctuation)
+    return [word for word in letters.split() if word not in ("a", "an", "the")]
+
+
+def f1_of(prediction, answer):
+    """As the script of SQuAD 2.0 has it, in the plainest words."""
+    ours, theirs = words(prediction), words(answer)
+    if not ours or not theirs:
+        return float(ours == theirs)
+    same = sum(min(ours.count(word), theirs.count(word)) for word in set(ours))
+    return 2 * same / (len(ours) + len(theirs))
+
+
+@given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
+def test_figures_are_those_of_the_plainest_words(rows):
+    examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
+    predictions = {str(n): text for n, (_, text) in enumerate(rows)}
+    found = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
+    exact = f1 = 0.0
+    for answers, text in rows:
+        right = [answer for answer in answers if words(answer)] or [""]
+        exact += max(words(text) == words(answer) for answer in right)
+        f1 += max(f1_of(text, answer) for answer in right)
+    assert found["exact"] == pytest.approx(100 * exact / len(rows))
+    assert found["f1"] == pytest.approx(100 * f1 / len(rows))

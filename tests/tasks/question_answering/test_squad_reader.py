@@ -1,0 +1,172 @@
+"""Reading SQuAD: the original's examples and refusals, and places in files that are not right."""
+
+import gzip
+import json
+import random
+
+import pytest
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.question_answering.squad_reader import Paragraph, read_squad_examples
+from tests.oracle import golden
+
+
+def stored():
+    with gzip.open(golden("squad/examples.json.gz"), "rt") as file:
+        return json.load(file)
+
+
+READ = [
+    ("train-v1.1.json", True, False),
+    ("train-v2.0.json", True, True),
+    ("dev-v1.1.json", False, False),
+    ("dev-v2.0.json", False, True),
+]
+
+
+@pytest.mark.parametrize(("name", "is_training", "negative"), READ)
+def test_examples_are_those_of_the_original(name, is_training, negative):
+    key = f"{name} training={is_training} version_2_with_negative={negative}"
+    expected = stored()[key]["examples"]
+    found = read_squad_examples(str(golden(f"squad/{name}")), is_training, negative)
+    assert len(found) == len(expected) > 30
+    for ours, theirs in zip(found, expected, strict=True):
+        actual = {
+            "qas_id": ours.qas_id,
+            "question_text": ours.question_text,
+            "doc_tokens": ours.doc_tokens,
+            "orig_answer_text": ours.orig_answer_text,
+            "start_position": ours.start_position,
+            "end_position": ours.end_position,
+            "is_impossible": ours.is_impossible,
+        }
+        assert actual == {name: theirs[name] for name in actual}
+
+
+@pytest.mark.parametrize(
+    ("name", "negative"), [("train-v1.1.json", False), ("train-v2.0.json", True)]
+)
+def test_order_of_training_is_that_of_the_original(name, negative):
+    found = read_squad_examples(str(golden(f"squad/{name}")), True, negative)
+    random.Random(12345).shuffle(found)
+    assert [e.qas_id for e in found] == stored()[f"{name} order after the pre-shuffle of main"]
+
+
+def edge_cases():
+    return [
+        case for case in json.loads(golden("squad/edge_cases.json").read_text()) if "json" in case
+    ]
+
+
+def test_what_the_original_refuses_is_refused(tmp_path):
+    path = tmp_path / "case.json"
+    seen = set()
+    for case in edge_cases():
+        path.write_text(json.dumps(case["json"]))
+        arguments = (str(path), case["is_training"], case["version_2_with_negative"])
+        # What fails later than here in the original has an answer here, see the scoring.
+        later = case.get("exception") in ("AttributeError",) or "tokens" in case["name"]
+        seen.add(case["result"])
+        if case["result"] == "error" and not later:
+            reason = "has no|needs exactly one|the text has 12 characters"
+            with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
+                read_squad_examples(*arguments)
+        elif case.get("num_examples") == 0:
+            with pytest.raises(UserError, match=r"has no question left: 1 have answers"):
+                read_squad_examples(*arguments)
+        else:
+            assert len(read_squad_examples(*arguments)) == case.get("num_examples", 1)
+    assert seen == {"ok", "error"}
+
+
+def written(folder, *questions, context="The cat sat."):
+    path = folder / "squad.json"
+    paragraphs = [{"context": context, "qas": list(questions)}]
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return str(path)
+
+
+def question(**changes):
+    answers = [{"text": "cat", "answer_start": 4}]
+    return {"id": "1", "question": "Who?", "answers": answers, **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON .*at position 1\): a file in the format"),
+        ("[]", r'squad\.json has no "data"'),
+        ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
+        ('{"data": [{"paragraphs": [{"context": 1}]}]}', r"paragraphs\[0\] has a \"context\" that"),
+        ("[" * 100_000, "is not JSON that can be read"),
+        ("9" * 5000, "is not JSON that can be read"),
+        ('{"data": []}', "has no question$"),
+        (
+            '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
+            r'qas\[0\] has no "question"',
+        ),
+    ],
+)
+def test_a_file_of_another_format(tmp_path, content, message):
+    (tmp_path / "squad.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_squad_examples(str(tmp_path / "squad.json"), False, False)
+
+
+def test_what_is_wrong_with_answers_is_said_with_its_place(tmp_path):
+    bad = question(answers=[{"text": "cat"}])
+    with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\] has no "answer_start"'):
+        read_squad_examples(written(tmp_path, question(), bad), True, False)
+    bad = question(answers=[{"text": "cat", "answer_start": "4"}])
+    with pytest.raises(UserError, match=r"has a \"answer_start\" that makes no sense: '4'"):
+        read_squad_examples(written(tmp_path, bad), True, False)
+    with pytest.raises(UserError, match=r"files of SQuAD 1.1 have none, leave the flag out"):
+        read_squad_examples(written(tmp_path, question()), True, True)
+    late = question(answers=[{"text": "cat", "answer_start": 12}])
+    with pytest.raises(UserError, match="the answer 'cat' begins at 12, and the text has 12 char"):
+        read_squad_examples(written(tmp_path, late), True, False)
+    several = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
+    with pytest.raises(UserError, match=r"has 2 answers: .* to evaluate on have several"):
+        read_squad_examples(written(tmp_path, several), True, False)
+    none = question(answers=[])
+    with pytest.raises(UserError, match=r"has 0 answers: .* pass --version_2_with_negative=true"):
+        read_squad_examples(written(tmp_path, none), True, False)
+
+
+def test_answers_elsewhere_are_left_out_and_counted(tmp_path, caplog):
+    wrong = [
+        question(id=str(n), answers=[{"text": "dog", "answer_start": 4}]) for n in range(2, 10)
+    ]
+    path = written(tmp_path, question(), *wrong)
+    with caplog.at_level("DEBUG"):
+        assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
+    assert "8 of 9 questions are left out" in caplog.text
+    assert "2, 3, 4, 5, 6 ..." in caplog.text
+    assert "Left out: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
+    # To predict they are as good as any other.
+    assert len(read_squad_examples(path, False, False)) == 9
+
+
+@pytest.mark.parametrize("answers", [None, "cat", [{"text": ["cat"], "answer_start": [4]}], [1]])
+def test_answers_of_any_form_are_ignored_in_prediction(tmp_path, answers):
+    path = written(tmp_path, question(answers=answers), question(id=7.5, answers=[{"text": "x"}]))
+    first, second = read_squad_examples(path, False, False)
+    assert first.answers is None
+    assert (second.qas_id, second.answers) == ("7.5", ("x",))
+
+
+def test_ids_that_come_twice_are_pointed_out(tmp_path, caplog):
+    path = written(tmp_path, question(), question(), question(id="2"))
+    assert len(read_squad_examples(path, False, False)) == 3
+    assert "1 ids belong to more than one question" in caplog.text
+
+
+def test_words_of_other_writings():
+    text = "\u5317\u4eac\u3000\u5e02 \uff11\uff19\uff15\uff10\u5e74\u202fcafe\u0301\u00a0x\n"
+    paragraph = Paragraph.of(text)
+    expected = ["\u5317\u4eac\u3000\u5e02", "\uff11\uff19\uff15\uff10\u5e74", "cafe\u0301\u00a0x"]
+    assert paragraph.words == expected
+    assert [paragraph.word_at(n) for n in (0, 2, 4, 5, 10, 11, -1)] == [0, 0, 0, 1, 1, 2, 2]
+    assert Paragraph.of(" a").word_at(0) == -1
+    with pytest.raises(IndexError):
+        paragraph.word_at(len(text))

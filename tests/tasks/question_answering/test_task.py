@@ -1,0 +1,337 @@
+"""run_squad as a user runs it: training, answers, scores, and what is not right."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import training
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.config import BertConfig
+from bert_tf.data import records
+from bert_tf.errors import UserError
+from bert_tf.options import SquadOptions
+from bert_tf.tasks import squad
+from bert_tf.tasks.question_answering import scoring as scores
+from bert_tf.tasks.question_answering.squad_reader import read_squad_examples
+from bert_tf.tasks.question_answering.windows import Windows
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import golden
+from tests.tasks.two_devices import run_on_two_devices
+
+TEXT = "the good film was not slow it was a fast story the bad plot"
+
+
+def question(name, answer, negative=False):
+    answers = [] if negative else [{"text": answer, "answer_start": TEXT.index(answer)}]
+    return {
+        "id": name,
+        "question": f"what was {name}",
+        "answers": answers,
+        "is_impossible": negative,
+    }
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    rows = [question(name, "fast story") for name in ("good", "fast", "bad")]
+    missing = [question("c", "", True), question("b", "", True)]
+    for name, questions in (("train", rows * 4), ("dev", rows), ("negative", rows + missing)):
+        paragraphs = [{"context": TEXT, "qas": questions}]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    return tmp_path
+
+
+def options(tiny, folder, **changes):
+    flags = {
+        **tiny.flags,
+        "init_checkpoint": tiny.checkpoint,
+        "train_file": str(folder / "train.json"),
+        "predict_file": str(folder / "dev.json"),
+        "output_dir": str(folder / "out"),
+        "max_query_length": 5,
+        "doc_stride": 4,
+        **changes,
+    }
+    return SquadOptions(**flags)
+
+
+def read(folder, name):
+    return json.loads((folder / "out" / name).read_text())
+
+
+def test_train_answer_and_score(tiny, folder):
+    run = options(
+        tiny,
+        folder,
+        do_train=True,
+        do_predict=True,
+        do_eval=True,
+        num_train_epochs=30.0,
+        learning_rate=3e-3,
+    )
+    results = squad.run(run)
+    # 12 questions, and not their windows, decide about the steps.
+    assert results.metrics["global_step"] == 90
+    names = ["eval_results.txt", "eval_results.json", "predictions.json", "nbest_predictions.json"]
+    assert sorted(results.files) == sorted(str(folder / "out" / name) for name in names)
+    predictions = read(folder, "predictions.json")
+    assert list(predictions) == ["good", "fast", "bad"]
+    lists = read(folder, "nbest_predictions.json")
+    assert {name: entries[0]["text"] for name, entries in lists.items()} == predictions
+    assert sum(entry["probability"] for entry in lists["good"]) == pytest.approx(1.0)
+    assert results.metrics["f1"] == 100.0
+    figures = read(folder, "eval_results.json")
+    assert figures["f1"] == pytest.approx(results.metrics["f1"])
+    assert f"f1 = {figures['f1']}\n" in (folder / "out" / "eval_results.txt").read_text()
+    assert records.count_records(str(folder / "out" / "train.tf_record")) == 12
+    assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "by_characters"),
+    [
+        ("北京", {}, True),
+        ("北京", {"version_2_with_negative": True}, True),
+        ("北京", {"answer_scoring": "words"}, False),
+        ("fast story", {}, False),
+        ("fast story", {"answer_scoring": "characters"}, True),
+    ],
+)
+def test_answers_are_scored_by_characters_where_these_are_words(
+    tiny, folder, caplog, text, flags, by_characters
+):
+    row = question("good", "fast story") | {"answers": [{"text": text, "answer_start": 0}]}
+    file = {"data": [{"paragraphs": [{"context": f"{text} {TEXT}", "qas": [row]}]}]}
+    (folder / "dev.json").write_text(json.dumps(file))
+    with caplog.at_level("INFO", logger="bert_tf"):
+        metrics = squad.run(options(tiny, folder, do_eval=True, **flags)).metrics
+    figures = {"exact_characters", "f1_characters"}
+    assert metrics.keys() & figures == (figures if by_characters else set())
+    assert read(folder, "eval_results.json").keys() >= {"f1", *(figures if by_characters else ())}
+    is_guessed = by_characters and "answer_scoring" not in flags
+    assert caplog.text.count("most characters of the answers are Han, kana or Thai") == is_guessed
+
+
+def test_the_best_weights_by_characters(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
+    squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
+    assert read(folder, "evaluations.json")["figure"] == "f1_characters"
+    with pytest.raises(UserError, match="--best_metric must be one of f1, exact_match"):
+        squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
+
+
+def test_the_best_of_several_evaluations_is_written(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
+    metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
+    found = read(folder, "evaluations.json")
+    assert found["figure"] == "f1"
+    assert len(found["evaluations"]) > 2
+    best = max(found["evaluations"], key=lambda evaluation: evaluation["f1"])
+    assert metrics["f1"] == best["f1"]
+    assert metrics["global_step"] == best["step"]
+    again = options(
+        tiny,
+        folder,
+        do_eval=True,
+        init_checkpoint=str(folder / "out" / "best"),
+        output_dir=str(folder / "again"),
+    )
+    assert squad.run(again).metrics["f1"] == best["f1"]
+
+
+def test_questions_without_answers(tiny, folder):
+    changes = {"version_2_with_negative": True, "predict_file": str(folder / "negative.json")}
+    best = squad.run(
+        options(tiny, folder, do_eval=True, null_score_diff_threshold="auto", **changes)
+    ).metrics
+    odds = read(folder, "null_odds.json")
+    assert list(odds) == ["good", "fast", "bad", "c", "b"]
+    assert (best["HasAns_total"], best["NoAns_total"]) == (3, 2)
+    at_best = read(folder, "predictions.json")
+    for threshold in (-100.0, 0.0, 100.0):
+        flags = {"null_score_diff_threshold": threshold, "resume": "never", **changes}
+        other = squad.run(options(tiny, folder, do_eval=True, **flags)).metrics
+        assert other["f1"] <= best["f1"]
+    # The last threshold lets all have an answer.
+    texts = read(folder, "predictions.json")
+    assert all(texts.values())
+    expected = {
+        name: "" if odds[name] > best["null_score_diff_threshold"] else text
+        for name, text in texts.items()
+    }
+    assert at_best == expected
+
+
+def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
+    """The likeliest parts of a text are the same; lists that reach into the padding are not."""
+    squad.run(options(tiny, folder, do_predict=True, max_answer_length=3))
+    plain = read(folder, "nbest_predictions.json")
+    flags = {"fixed_shapes": False, "resume": "never", "max_answer_length": 3}
+    squad.run(options(tiny, folder, do_predict=True, **flags))
+    cut = read(folder, "nbest_predictions.json")
+    assert cut.keys() == plain.keys()
+    for name, entries in cut.items():
+        both = {entry["text"]: entry["start_logit"] for entry in plain[name]}
+        found = {entry["text"]: entry["start_logit"] for entry in entries}
+        assert len(both.keys() & found.keys()) > 5
+        for text in both.keys() & found.keys():
+            assert found[text] == pytest.approx(both[text], abs=1e-5)
+
+
+@pytest.mark.parametrize("fixed_shapes", [True, False])
+def test_what_is_said_of_padding_is_part_of_the_loss(tiny, folder, fixed_shapes, monkeypatch):
+    seen, make = [], training.StepOptions
+
+    def options_of_step(**kwargs):
+        seen.append(kwargs["skip_padding"])
+        return make(**kwargs)
+
+    monkeypatch.setattr(training, "StepOptions", options_of_step)
+    flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
+    squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
+    assert seen == [False]
+
+
+def test_only_empty_texts(tiny, folder):
+    empty = folder / "empty.json"
+    entries = [{"context": " \u200b", "qas": [{"id": "1", "question": "a"}]}]
+    empty.write_text(json.dumps({"data": [{"paragraphs": entries}]}))
+    squad.run(options(tiny, folder, do_predict=True, predict_file=str(empty)))
+    assert read(folder, "predictions.json") == {"1": "empty"}
+    negative = {"version_2_with_negative": True, "predict_file": str(empty), "do_predict": True}
+    squad.run(options(tiny, folder, **negative))
+    assert read(folder, "predictions.json") == {"1": ""}
+    assert read(folder, "null_odds.json") == {"1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "Nothing to do"),
+        ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
+        ({"do_predict": True, "predict_file": None}, "--do_predict needs --predict_file"),
+        ({"do_eval": True, "predict_file": None}, "--do_eval needs --predict_file"),
+        ({"do_predict": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
+        ({"do_predict": True, "max_query_length": 21}, "must be greater than --max_query_length"),
+        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be from 1 to"),
+        ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
+        (
+            {"do_eval": True, "null_score_diff_threshold": "auto"},
+            "auto needs --version_2_with_negative",
+        ),
+        (
+            {
+                "do_predict": True,
+                "null_score_diff_threshold": "auto",
+                "version_2_with_negative": True,
+            },
+            "auto needs --do_eval",
+        ),
+        (
+            {"do_predict": True, "null_score_diff_threshold": float("nan")},
+            "must be a number or auto. Received: nan",
+        ),
+        (
+            {"do_predict": True, "null_score_diff_threshold": "-1"},
+            "must be a number or auto. Received: -1",
+        ),
+    ],
+)
+def test_what_is_not_right_is_said_before_anything_is_written(tiny, folder, changes, message):
+    with pytest.raises(UserError, match=message):
+        squad.run(options(tiny, folder, **changes))
+    assert not (folder / "out").exists()
+
+
+def test_scores_need_answers(tiny, folder):
+    content = json.loads((folder / "dev.json").read_text())
+    del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
+    (folder / "dev.json").write_text(json.dumps(content))
+    squad.run(options(tiny, folder, do_predict=True))
+    with pytest.raises(UserError, match="does not say the answers of 1 questions, fast among"):
+        squad.run(options(tiny, folder, do_eval=True))
+    negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
+    with pytest.raises(
+        UserError, match="2 questions that have no answer, c among them: pass --ver"
+    ):
+        squad.run(options(tiny, folder, **negative))
+
+
+def test_a_result_that_cannot_be_written_is_known_before_the_work(tiny, folder):
+    (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, in place of a file"):
+        squad.run(options(tiny, folder, do_predict=True))
+    assert not (folder / "out" / "eval.tf_record").exists()
+
+
+def test_long_texts_are_pointed_out_where_epochs_count_questions(tiny, folder, caplog):
+    path = folder / "train.json"
+    path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
+    task = squad.Squad(options(tiny, folder, verbose_logging=True), tiny.config, tokenizer(tiny))
+    with caplog.at_level("DEBUG"):
+        questions = task.read_examples("train")
+    epochs = f"--num_train_epochs={len(questions.windows) / 12:.3g} shows all windows once"
+    assert epochs in caplog.text
+    assert "answer: ('fast story',)\n  tokens: [CLS] [UNK] was" in caplog.text
+
+
+def test_a_stride_beyond_the_window_leaves_no_gap(tiny, folder):
+    path = folder / "dev.json"
+    path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
+    task = squad.Squad(options(tiny, folder, doc_stride=1000), tiny.config, tokenizer(tiny))
+    windows = task.read_examples("predict").windows
+    ends = windows.start + windows.length
+    assert windows.number.max() > 2
+    np.testing.assert_array_equal(
+        windows.start[1:][windows.number[1:] > 0], ends[:-1][np.diff(windows.example) == 0]
+    )
+
+
+def tokenizer(tiny):
+
+    return FullTokenizer(tiny.flags["vocab_file"])
+
+
+@pytest.mark.parametrize(("name", "file"), [("train1_a", "train-v1.1"), ("dev1_a", "dev-v1.1")])
+def test_records_are_those_of_the_original(tmp_path, name, file):
+
+    split = "train" if name.startswith("train") else "predict"
+    run = SquadOptions(max_seq_length=64, doc_stride=16, max_query_length=12)
+    vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
+    task = squad.Squad(run, BertConfig(30522), vocab)
+
+    examples = read_squad_examples(str(golden(f"squad/{file}.json")), split == "train", False)
+    questions = squad.Questions(Windows(examples, BatchTokenizer(vocab), 64, 16, 12))
+    path = tmp_path / "records"
+    features = (task.to_features(part, split) for part in task.portions(questions, split))
+    records.write_records(str(path), task.features(split), features)
+    assert parsed(path) == parsed(golden(f"squad/tfrecord/{name}.tf_record"))
+
+
+def parsed(path):
+
+    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    return [tf.train.Example.FromString(record) for record in found]
+
+
+def test_figures_are_of_the_written_predictions(tiny, folder):
+    run = options(tiny, folder, do_eval=True)
+    metrics = squad.run(run).metrics
+    task = squad.Squad(run, tiny.config, tokenizer(tiny))
+    found = scores.score(list(task.read_examples("predict")), read(folder, "predictions.json"))
+    assert {key: metrics[key] for key in found} == found
+
+
+def test_two_devices_give_the_answers_of_one(tiny, folder):
+    flags = {"do_eval": True, "predict_batch_size": 2}
+    expected = squad.run(options(tiny, folder, **flags)).metrics
+    one = read(folder, "nbest_predictions.json")
+    run_on_two_devices("run_squad", options(tiny, folder, **flags))
+    two = read(folder, "nbest_predictions.json")
+    assert read(folder, "eval_results.json")["f1"] == pytest.approx(expected["f1"])
+    for name, entries in one.items():
+        for ours, theirs in zip(two[name], entries, strict=True):
+            assert ours["text"] == theirs["text"]
+            assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)

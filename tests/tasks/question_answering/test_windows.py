@@ -1,0 +1,130 @@
+"""Windows of texts: the original's rows and maps, and a plain count of context."""
+
+import functools
+import gzip
+import json
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tasks.question_answering.squad_reader import (
+    Paragraph,
+    SquadExample,
+    read_squad_examples,
+)
+from bert_tf.tasks.question_answering.windows import Windows
+from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization import FullTokenizer
+from tests.oracle import golden
+
+NAMES = ["train1_a", "train2_a", "dev1_a", "dev2_a", "train1_b", "dev1_b", "dev2_b"]
+NAMES += ["train2_c", "dev1_c", "dev2_c", "dev1_d"]
+
+
+@functools.cache
+def converted(name):
+    """Windows of a stored conversion, its parameters, its tokenizer."""
+    rows = {row["name"]: row for row in json.loads(golden("squad/conversions.json").read_text())}
+    assert rows.keys() == set(NAMES)
+    row = rows[name]
+    file, order = row["source"].split(" ", 1) if " " in row["source"] else (row["source"], "")
+    examples = read_squad_examples(str(golden(f"squad/{file}")), row["is_training"], "v2" in file)
+    if "shuffle" in order:
+        random.Random(12345).shuffle(examples)
+    tokenizer = FullTokenizer(str(golden(f"vocab/{row['vocab']}.txt")), row["do_lower_case"])
+    lengths = (row["max_seq_length"], row["doc_stride"], row["max_query_length"])
+    return Windows(examples, BatchTokenizer(tokenizer), *lengths), row, tokenizer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_those_of_the_original(name):
+    windows, row, _ = converted(name)
+    expected = np.load(golden(f"squad/features/{name}.npz"))
+    assert len(windows) == row["num_features"] == len(expected["unique_ids"])
+    # In two parts, as there may be many.
+    parts = [(0, len(windows) // 2), (len(windows) // 2, len(windows))]
+    for first, last in parts:
+        found = windows.inputs(first, last)
+        if row["is_training"]:
+            found |= windows.targets(first, last)
+        for key, values in found.items():
+            np.testing.assert_array_equal(values, expected[key][first:last], key)
+
+
+def most_context(windows):
+    """Of all tokens of all windows [N, M]."""
+    rows = np.arange(len(windows))
+    places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
+    return windows.has_most_context(rows, places)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_maps_are_those_of_the_original(name):
+    windows, _, tokenizer = converted(name)
+    with gzip.open(golden(f"squad/features/{name}.json.gz"), "rt") as file:
+        features = json.load(file)
+    context = most_context(windows)
+    ids = windows.inputs(0, len(windows))["input_ids"]
+    for n, feature in enumerate(features):
+        assert feature["example_index"] == windows.example[n]
+        assert feature["doc_span_index"] == windows.number[n]
+        offset, length = int(windows.offset[n]), int(windows.length[n])
+        tokens = tokenizer.convert_ids_to_tokens(ids[n, : offset + length + 1].tolist())
+        assert tokens == feature["tokens"]
+        begin = int(windows.first_token(np.array([n]))[0])
+        words = windows.token_words[begin : begin + length]
+        # Counted from the first word of the text.
+        first = words[0] - feature["token_to_orig_map"][0][1]
+        found = [[offset + place, int(word - first)] for place, word in enumerate(words)]
+        assert found == feature["token_to_orig_map"]
+        assert (np.flatnonzero(context[n]) + offset).tolist() == feature["max_context_positions"]
+
+
+class Letters:
+    """Letters are tokens."""
+
+    reference = SimpleNamespace(vocab={"[CLS]": 1, "[SEP]": 2})
+
+    def encode(self, texts):
+        return TokenIds.from_lists([[ord(char) for char in text] for text in texts])
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))
+def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_stride):
+    examples = [
+        SquadExample(str(n), "q", Paragraph.of("x" * size).words) for n, size in enumerate(lengths)
+    ]
+    windows = Windows(examples, Letters(), max_seq_length, doc_stride, 4)
+    context = most_context(windows)
+    best: dict[tuple[int, int], tuple[float, int]] = {}
+    for n in range(len(windows)):
+        start, length = int(windows.start[n]), int(windows.length[n])
+        for place in range(length):
+            score = min(place, length - 1 - place) + 0.01 * length
+            token = (int(windows.example[n]), start + place)
+            if token not in best or score > best[token][0]:
+                best[token] = (score, n)
+    assert set(best) == {(e, t) for e, size in enumerate(lengths) for t in range(size)}
+    for n in range(len(windows)):
+        expected = [
+            best[int(windows.example[n]), int(windows.start[n]) + place][1] == n
+            for place in range(int(windows.length[n]))
+        ]
+        assert context[n].tolist()[: len(expected)] == expected
+        assert not context[n, len(expected) :].any()
+
+
+def test_texts_without_tokens_have_no_window():
+    examples = [
+        SquadExample(str(n), "q", Paragraph.of(text).words)
+        for n, text in enumerate(["", "ab", " "])
+    ]
+    windows = Windows(examples, Letters(), 10, 4, 4)
+    assert windows.example.tolist() == [1]
+    assert windows.inputs(0, 1)["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
+    assert len(Windows(examples[:1], Letters(), 10, 4, 4)) == 0

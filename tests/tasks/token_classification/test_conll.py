@@ -1,0 +1,216 @@
+"""Files of words and labels: what is read, what is written, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.token_classification import conll
+from tests.oracle import data
+
+TEXT = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+
+Peter NNP B-NP B-PER
+Blackburn NNP I-NP I-PER
+
+-DOCSTART- -X- -X- O
+
+Bonn NNP B-NP B-LOC
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    return tmp_path / "train.txt"
+
+
+def test_layout_of_2003(path):
+    file = conll.read_conll(str(path))
+    assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
+    assert file.labels == ["B-ORG", "O", "B-PER", "I-PER", "B-LOC"]
+    assert file.lines == [3, 4, 6, 7, 11]
+    assert (file.sentences, file.documents, file.marks) == ([0, 2, 4, 5], [0, 4, 5], [1, 9])
+    assert file.by_sentence(file.words) == [["EU", "rejects"], ["Peter", "Blackburn"], ["Bonn"]]
+    chunks = conll.read_conll(str(path), token_column=2, label_column=3)
+    assert (chunks.words[0], chunks.labels[0]) == ("NNP", "B-NP")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace(" ", "\t"),
+        lambda text: text.replace(" ", "  ").replace("\n", " \n"),
+        lambda text: text.replace("\n\n", "\n \t\n"),
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace("O\n\n", "O\n"),
+    ],
+    ids=["bom", "crlf", "tabs", "more spaces", "blank", "no final line end", "no blank after mark"],
+)
+def test_harmless_changes(path, change):
+    expected = conll.read_conll(str(path))
+    path.write_bytes(change(TEXT).encode())
+    found = conll.read_conll(str(path))
+    for name in ("words", "labels"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.documents == expected.documents
+
+
+def test_every_line_is_written_once_more(path):
+    file = conll.read_conll(str(path))
+    predicted = ["O", "O", "B-PER", "I-PER", "B-ORG"]
+    lines = file.with_predictions(predicted).splitlines()
+    assert lines[:4] == ["-DOCSTART- O O", "", "EU B-ORG O", "rejects O O"]
+    assert lines[8:] == ["-DOCSTART- O O", "", "Bonn B-LOC B-ORG"]
+    assert len(lines) == file.num_lines == 11
+    (path.parent / "test.txt").write_text("a\nb\n\n\nc\n\n")
+    bare = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
+    assert bare.labels is None
+    assert bare.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
+
+
+def test_a_test_file_without_the_column_of_labels(path):
+    path.write_text("EU NNP\nrejects VBZ\n")
+    assert conll.read_conll(str(path), label_column=4, need_labels=False).labels is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"train\.txt has no words"),
+        (b"-DOCSTART- -X- -X- O\n\n", r"train\.txt has no words"),
+        (
+            b"EU B-ORG\nrejects\n",
+            r"train\.txt:2: 1 column and no label, but 2 columns in .*:1: 'rej",
+        ),
+        (b"EU B-ORG\n\nthe red O\n", r"train\.txt:3: 3 columns, but 2 columns in .*train\.txt:1"),
+        (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=last\)"),
+        (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label: O, or B-"),
+        (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
+        (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
+    ],
+)
+def test_what_is_not_right(path, content, message):
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        conll.read_conll(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_that_are_not_there(path):
+    with pytest.raises(UserError, match=r"train\.txt:3: --token_column=5, but the row has 4 col"):
+        conll.read_conll(str(path), token_column=5)
+    with pytest.raises(UserError, match=r"train\.txt:3: .* no label \(--label_column=7\)"):
+        conll.read_conll(str(path), label_column=7)
+
+
+SPANS = "中共中央/nt 致/o 江泽民/nr 的贺词/o \n\n在/o 北京/ns 台/ns w/o\n"
+
+
+def test_spans_of_msra(path):
+    path.write_text(SPANS, "utf-8")
+    file = conll.read_conll(str(path))
+    assert "".join(file.words) == "中共中央致江泽民的贺词在北京台w"
+    assert file.labels == [
+        *["B-ORG", "I-ORG", "I-ORG", "I-ORG", "O", "B-PER", "I-PER", "I-PER", "O", "O", "O"],
+        *["O", "B-LOC", "I-LOC", "B-LOC", "O"],
+    ]
+    assert (file.sentences, file.lines) == ([0, 11, 16], [1] * 11 + [3] * 5)
+    written = path.parent / "label_test.txt"
+    written.write_text(file.with_predictions(file.labels), "utf-8")
+    again = conll.read_conll(str(written))
+    assert (again.words, again.labels) == (file.words, file.labels)
+    assert again.sentences == file.sentences
+    path.write_text(SPANS + "上海\n", "utf-8")
+    with pytest.raises(UserError, match=r"train\.txt:4: '上海' does not end with /o, /nr, /ns or"):
+        conll.read_conll(str(path))
+
+
+def test_a_slash_in_a_word_is_no_span(path):
+    path.write_text("w/o\na\n")
+    assert conll.read_conll(str(path), need_labels=False).words == ["w/o", "a"]
+    path.write_text("w/o O\na/ns O\n")
+    assert conll.read_conll(str(path)).words == ["w/o", "a/ns"]
+
+
+def test_tabs_as_conlleval_has_them(path):
+    path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
+    file = conll.read_conll(str(path), label_column=2)
+    assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
+    assert (file.sentences, file.marks) == ([0, 2, 3], [1])
+
+
+def test_a_file_without_blank_lines_is_one_sentence(path, caplog):
+    path.write_text("a O\n\n" + "b B-X\n" * 501)
+    conll.read_conll(str(path))
+    message = f"{path}: one sentence of 501 words, from line 3 on. Are blank lines missing?"
+    assert [each.getMessage() for each in caplog.records] == [message]
+    caplog.clear()
+    path.write_text("b B-X\n" * 500 + "\na O\n")
+    conll.read_conll(str(path))
+    path.write_text("长" * 600 + "/o\n", "utf-8")
+    conll.read_conll(str(path))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("prefix", ["B-", "word"])
+def test_words_in_place_of_labels(path, prefix):
+    path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
+    expected = r"train\.txt: column 2 has 1,001 different values, .* --label_column says where"
+    with pytest.raises(UserError, match=expected):
+        conll.read_conll(str(path), label_column=2)
+    assert conll.read_conll(str(path), token_column=2).labels == ["O"] * 1001
+
+
+def test_iob1_becomes_bio():
+    #          sentence 1                          2        3
+    iob1 = ["I-A", "I-A", "B-A", "I-B", "O", "I-A", "I-A", "B-A", "I-A"]
+    bio = ["B-A", "I-A", "B-A", "B-B", "O", "B-A", "B-A", "B-A", "I-A"]
+    sentences = [0, 6, 7, 9]
+    assert conll.to_bio(iob1, sentences) == bio
+    assert conll.to_bio(bio, sentences) == bio
+    assert conll.to_bio(["I", "O", "I", "I"], [0, 4]) == ["B", "O", "B", "I"]
+    bioes = ["B-A", "I-A", "E-A", "S-A", "O", "I-A"]
+    assert conll.to_bio(bioes, [0, 6]) == bioes
+
+
+def test_list_of_labels():
+    labels = ["I-B", "O", "B-A", "O", "B-B"]
+    assert conll.label_list(labels) == ["O", "B-A", "B-B", "I-B"]
+
+
+WORD = st.text(st.characters(exclude_characters=" \t\r\n", codec="utf-8"), min_size=1).filter(
+    lambda word: word != conll.DOCUMENT and not word.startswith("\ufeff")
+)
+ROW = st.tuples(WORD, st.sampled_from(["O", "B-A", "I-A"]))
+
+
+@given(st.lists(st.one_of(ROW, st.sampled_from(["", "-DOCSTART- -X- O"])), min_size=1))
+def test_every_word_comes_out_once_and_in_order(tmp_path_factory, rows):
+    lines = [row if isinstance(row, str) else " ".join(row) for row in rows]
+    words = [row for row in rows if not isinstance(row, str)]
+    path = tmp_path_factory.mktemp("conll") / "test.txt"
+    path.write_bytes("\n".join([*lines, "end O"]).encode())
+    file = conll.read_conll(str(path))
+    assert list(zip(file.words, file.labels, strict=True)) == [*words, ("end", "O")]
+    assert all(file.by_sentence(file.words))
+    written = file.with_predictions([f"B-{number}" for number in range(len(file.words))])
+    found = [line.split(" ") for line in written.split("\n")[:-1]]
+    assert len(found) == len(rows) + 1
+    for line, row in zip(found, rows, strict=False):
+        assert tuple(line[:2]) == row if not isinstance(row, str) else line[0] in row
+
+
+@pytest.mark.shared
+def test_real_files():
+    file = conll.read_conll(str(data("conll2003/train.txt")))
+    assert (len(file.sentences) - 1, len(file.words), len(file.marks)) == (14_041, 203_621, 946)
+    assert len(file.documents) == 947
+    assert conll.to_bio(file.labels, file.sentences) == file.labels
+    kinds = ("LOC", "MISC", "ORG", "PER")
+    assert conll.label_list(file.labels) == ["O", *(f"{p}-{k}" for p in "BI" for k in kinds)]

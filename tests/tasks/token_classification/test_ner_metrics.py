@@ -1,0 +1,77 @@
+"""Figures of entities against a count of our own."""
+
+import builtins
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.tasks.token_classification import ner_metrics
+
+LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
+
+
+def spans(sentences):
+    """Sentence, first word, last word and kind of each entity."""
+    found = set()
+    for row, labels in enumerate(sentences):
+        first = None
+        for place, label in enumerate([*labels, "O"]):
+            if first is not None and label != f"I-{labels[first][2:]}":
+                found.add((row, first, place - 1, labels[first][2:]))
+                first = None
+            if first is None and label != "O":
+                first = place
+    return found
+
+
+def f1(gold, predicted):
+    gold, predicted = spans(gold), spans(predicted)
+    return 2 * len(gold & predicted) / max(len(gold) + len(predicted), 1)
+
+
+@given(st.lists(st.tuples(LABELS, st.randoms(use_true_random=False)), min_size=1, max_size=5))
+def test_figures_are_those_of_a_plain_count(rows):
+    gold = [labels for labels, _ in rows]
+    # Some labels are others.
+    predicted = [
+        [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
+    ]
+    scores = ner_metrics.entity_scores(gold, predicted)
+    right, all_gold, found = spans(gold) & spans(predicted), spans(gold), spans(predicted)
+    assert scores[""]["precision"] == pytest.approx(len(right) / max(len(found), 1))
+    assert scores[""]["recall"] == pytest.approx(len(right) / max(len(all_gold), 1))
+    assert scores[""]["f1"] == pytest.approx(f1(gold, predicted))
+    assert scores[""]["support"] == len(all_gold)
+    kinds = {span[-1] for span in all_gold | found}
+    assert scores.keys() == {"", *kinds}
+    for kind in kinds:
+        assert scores[kind]["support"] == sum(span[-1] == kind for span in all_gold)
+
+
+def test_schemes_count_the_same():
+    bio = [["B-A", "I-A", "B-A", "O", "B-B"]]
+    bioes = [["B-A", "E-A", "S-A", "O", "S-B"]]
+    iob1 = [["I-A", "I-A", "B-A", "O", "I-B"]]
+    for gold in (bio, bioes, iob1):
+        for predicted in (bio, bioes, iob1):
+            assert ner_metrics.entity_scores(gold, predicted)[""]["f1"] == 1.0
+
+
+def test_single_kind_without_a_name():
+    scores = ner_metrics.entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
+    assert scores[""]["f1"] == 0.5
+
+
+def test_without_seqeval(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("seqeval"):
+            raise ImportError("No module named 'seqeval'")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r'pip install "\.\[ner\]"'):
+        ner_metrics.require_seqeval()

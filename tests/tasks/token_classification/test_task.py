@@ -1,0 +1,439 @@
+"""run_ner as a user runs it: training, figures, labels of every word, and what is not right."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bert_tf.errors import UserError
+from bert_tf.options import NerOptions
+from bert_tf.tasks import ner
+from bert_tf.tasks.token_classification import conll
+from bert_tf.tokenization import FullTokenizer
+from tests.conftest import WORDS
+from tests.oracle import ROOT, data, golden
+from tests.tasks.token_classification.test_ner_metrics import f1
+
+# What words are; `x` only follows.
+KINDS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
+def sentence(rng):
+    words = rng.choices(WORDS, k=rng.randint(1, 9))
+    labels = [KINDS.get(word, "O") for word in words]
+    return [
+        (word, label if label[0] != "I" or (n and labels[n - 1][2:] == label[2:]) else "O")
+        for n, (word, label) in enumerate(zip(words, labels, strict=True))
+    ]
+
+
+def text_of(sentences, mark_every=4):
+    lines = []
+    for n, rows in enumerate(sentences):
+        if n % mark_every == 0:
+            lines += ["-DOCSTART- -X- O", ""]
+        lines += [f"{word} X {label}" for word, label in rows]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = random.Random(3)
+    for name, count in (("train", 40), ("dev", 11), ("test", 9)):
+        sentences = [sentence(rng) for _ in range(count)]
+        (tmp_path / f"{name}.txt").write_text(text_of(sentences))
+    return tmp_path
+
+
+def options(tiny, folder, **changes):
+    flags = {
+        **tiny.flags,
+        "init_checkpoint": tiny.checkpoint,
+        "data_dir": str(folder),
+        "output_dir": str(folder / "out"),
+        **changes,
+    }
+    return NerOptions(**flags)
+
+
+TRAINING = {"do_train": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
+
+
+def rows_of(path):
+    """Sentences of the rows of a file; marks of documents belong to none."""
+    sentences = [[]]
+    for line in path.read_text().split("\n"):
+        columns = line.split()
+        if not columns or columns[0] == "-DOCSTART-":
+            sentences.append([])
+        else:
+            sentences[-1].append(columns)
+    return [rows for rows in sentences if rows]
+
+
+def column(sentences, number):
+    return [[row[number] for row in rows] for rows in sentences]
+
+
+def test_train_evaluate_and_predict(tiny, folder, caplog):
+    run = options(
+        tiny,
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        num_train_epochs=12.0,
+        learning_rate=3e-3,
+    )
+    with caplog.at_level("INFO", logger="bert_tf"):
+        results = ner.run(run)
+    out = folder / "out"
+    names = ["eval_results.txt", "eval_results.json", "label_test.txt"]
+    assert sorted(results.files) == sorted(str(out / name) for name in names)
+    assert results.metrics["global_step"] == 120
+    assert results.metrics["f1"] > 0.9
+    figures = json.loads((out / "eval_results.json").read_text())
+    of_kinds = figures.pop("entities")
+    assert figures.keys() == {"precision", "recall", "f1", "loss", "global_step"}
+    assert of_kinds.keys() == {"A", "B"}
+    assert all(set(kind) == {"precision", "recall", "f1", "support"} for kind in of_kinds.values())
+    assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
+    assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
+    # Every word of the test set, and its label.
+    given, found = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
+    assert column(found, 0) == column(given, 0)
+    assert column(found, 1) == column(given, 2)
+    assert {len(row) for rows in found for row in rows} == {3}
+    assert f"test.txt: all {f1(column(found, 1), column(found, 2)):.4f} (" in caplog.text
+
+    # The figures of the dev set are those of a count over its words.
+    (folder / "test.txt").write_text((folder / "dev.txt").read_text())
+    again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
+    assert again.metrics == results.metrics
+    found = rows_of(out / "label_test.txt")
+    assert again.metrics["f1"] == pytest.approx(f1(column(found, 1), column(found, 2)))
+
+
+def test_the_best_of_several_evaluations_is_kept(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
+    metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
+    found = json.loads((folder / "out" / "evaluations.json").read_text())
+    assert found["figure"] == "f1"
+    assert [evaluation["step"] for evaluation in found["evaluations"]] == [10, 20, 30, 40]
+    assert metrics["f1"] == max(evaluation["f1"] for evaluation in found["evaluations"])
+    assert (folder / "out" / "best" / "labels.txt").exists()
+
+
+def test_prediction_elsewhere_and_without_labels(tiny, folder):
+    """The labels come from beside the checkpoint."""
+    ner.run(options(tiny, folder, **TRAINING, do_predict=True))
+    expected = rows_of(folder / "out" / "label_test.txt")
+    lines = (folder / "test.txt").read_text().splitlines()
+    (folder / "test.txt").write_text("".join(f"{line.split(' ')[0]}\n" for line in lines))
+    start = str(folder / "out" / "model.ckpt-10")
+    other = folder / "other"
+    flags = {"init_checkpoint": start, "output_dir": str(other), "do_predict": True}
+    results = ner.run(options(tiny, folder, **flags))
+    assert results.metrics == {}
+    found = rows_of(other / "label_test.txt")
+    assert {len(row) for rows in found for row in rows} == {2}
+    assert column(found, 1) == column(expected, 2)
+
+
+def task(tiny, folder, **changes):
+    """Knows the labels and has no need of a training set."""
+    (folder / "start").mkdir(exist_ok=True)
+    (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
+    start = str(folder / "start" / "model.ckpt-1")
+    run = options(tiny, folder, init_checkpoint=start, do_predict=True, **changes)
+    return ner.WordLabels(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+
+
+def test_a_folder_without_files_of_conll(tiny, tmp_path):
+    with pytest.raises(UserError, match=r"No such file: .*test\.txt .* of CoNLL, .*eng\.testb"):
+        task(tiny, tmp_path).read_examples("predict")
+
+
+PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
+TOKEN = st.lists(PART, min_size=1, max_size=30).map("".join)
+TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith("\ufeff"))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(TOKEN, min_size=1, max_size=30), min_size=1, max_size=4),
+    st.integers(3, 24),
+    st.booleans(),
+)
+def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
+    """A model that knows the label of each piece by its place; nothing else is made up."""
+    (tmp_path / "test.txt").write_bytes(
+        "\n\n".join("\n".join(words) for words in sentences).encode()
+    )
+    made = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
+    examples = made.read_examples("predict")
+    parts = [made.to_features(part, "predict") for part in made.portions(examples, "predict")]
+    ids = np.concatenate([part["input_ids"] for part in parts])
+    # The label that is found is said by the piece itself.
+    labels = made.decode(examples, {"found": ids % len(made.labels)})
+    (path,) = made.write_predictions(examples, labels, str(tmp_path))
+    with open(path, encoding="utf-8", newline="\n") as file:
+        written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
+    assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
+    reference = made.tokenizer.reference
+    rows = [row.split(" ") for block in written for row in block]
+    for word, label in rows:
+        pieces = reference.tokenize(word) or ["[UNK]"]
+        number = reference.convert_tokens_to_ids(pieces[:1])[0]
+        assert label == made.labels[number % len(made.labels)]
+
+
+def test_labels_stand_at_first_pieces_and_nowhere_else(tiny, folder):
+    (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
+    run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
+    made = ner.WordLabels(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    examples = made.read_examples("train")
+    (part,) = made.portions(examples, "train")
+    rows = made.to_features(part, "train")
+    # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
+    assert rows["input_mask"].sum(axis=1).tolist() == [8, 8, 8]
+    assert [np.flatnonzero(mask).tolist() for mask in rows["label_mask"]] == [[1], [2, 5], [6]]
+    assert made.labels == ["O", "B-A", "B-B"]
+    assert rows["label_ids"][0, 1] == 1
+    assert rows["label_ids"][1, [2, 5]].tolist() == [2, 0]
+
+
+def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
+    made = task(tiny, folder)
+    logits = np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32)
+    batch = {
+        "label_ids": np.array([[0, 1, 2, 3], [3, 0, 0, 0], [0, 0, 0, 0]], np.int32),
+        "label_mask": np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32),
+    }
+    chances = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = [-(chances[0, 1, 1] + chances[0, 2, 2]) / 2, -chances[1, 0, 3], 0.0]
+    loss = np.asarray(made.loss({"logits": logits}, batch))
+    np.testing.assert_allclose(loss, expected, atol=1e-6)
+
+
+def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text("good/nr film/o \nslow/ns was/o plot/nt \n")
+    flags = {**TRAINING, "train_batch_size": 2, "do_eval": True, "do_predict": True}
+    results = ner.run(options(tiny, tmp_path, **flags))
+    assert "f1" in results.metrics
+    labels = ["O", "B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER"]
+    assert (tmp_path / "out" / "labels.txt").read_text().split() == labels
+    lines = (tmp_path / "out" / "label_test.txt").read_text().splitlines()
+    assert [line.split()[:2] for line in lines[:5]] == [
+        *(["g", "B-PER"], ["o", "I-PER"], ["o", "I-PER"], ["d", "I-PER"], ["f", "O"]),
+    ]
+    assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
+
+
+def test_labels_that_the_training_did_not_have(tiny, folder, caplog):
+    ner.run(options(tiny, folder, **TRAINING))
+    text = (folder / "dev.txt").read_text()
+    line = 1 + text.splitlines().index("good X B-A")
+    (folder / "dev.txt").write_text(text.replace("B-A", "B-NEW"))
+    results = ner.run(options(tiny, folder, do_eval=True))
+    assert f"dev.txt:{line}: the training had no label B-NEW. It is never predicted" in caplog.text
+    assert np.isfinite(results.metrics["loss"])
+    assert results.metrics["recall"] < 1
+
+
+def test_iob1_is_scored_as_bio(tiny, folder):
+    """The files of 2003 and what was made of them are the same to the model."""
+    figures = []
+    for scheme in ("bio", "iob1"):
+        if scheme == "iob1":
+            for name in ("train", "dev"):
+                path = folder / f"{name}.txt"
+                path.write_text(_iob1(path.read_text()))
+        out = folder / scheme
+        figures.append(
+            ner.run(options(tiny, folder, **TRAINING, do_eval=True, output_dir=str(out)))
+        )
+        assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
+    assert "I-B" in (folder / "train.txt").read_text()
+    assert figures[0].metrics == figures[1].metrics
+
+
+def _iob1(text):
+    """`B-` only where an entity follows another one of its kind."""
+    lines, before = [], ""
+    for line in text.split("\n"):
+        label = line.split(" ")[-1]
+        if label.startswith("B-") and before[2:] != label[2:]:
+            line = line.removesuffix(label) + "I" + label[1:]
+        lines.append(line)
+        before = label
+    return "\n".join(lines)
+
+
+def test_context_changes_what_a_sentence_is_told_by(tiny, folder):
+    ner.run(options(tiny, folder, **TRAINING))
+    losses = [
+        ner.run(options(tiny, folder, do_eval=True, doc_context=value)).metrics["loss"]
+        for value in (False, True)
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_without_marks_all_is_one_document(tiny, folder, caplog):
+    text = (folder / "test.txt").read_text()
+    (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
+    made = task(tiny, folder, doc_context=True, verbose_logging=True)
+    with caplog.at_level("DEBUG", logger="bert_tf"):
+        examples = made.read_examples("predict")
+    assert "no line of" in caplog.text
+    assert "all of it counts as one document" in caplog.text
+    assert "Window 0\n  tokens: [CLS] " in caplog.text
+    assert (examples.windows.length == 22).all()
+
+
+def fails(run, message):
+    with pytest.raises(UserError, match=message) as caught:
+        ner.run(run)
+    assert "\n" not in str(caught.value)
+    out = run.output_dir
+    assert not os.path.isdir(out) or not [n for n in os.listdir(out) if "tf_record" in n]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "Nothing to do"),
+        ({"do_train": True, "data_dir": None}, "Required, but not given: --data_dir"),
+        ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
+        ({"do_train": True, "token_column": 0}, "--token_column must be from 1 to"),
+        ({"do_train": True, "label_column": 0}, "--label_column counts from 1 on"),
+        ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
+        ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
+        ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
+        ({"do_train": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
+        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, or its folder"),
+        ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
+    ],
+)
+def test_what_is_not_right_is_said_before_anything_is_written(tiny, folder, changes, message):
+    fails(options(tiny, folder, **changes), message)
+    assert not (folder / "out").exists()
+
+
+def test_files_that_are_not_right(tiny, folder):
+    train = options(tiny, folder, do_train=True, do_eval=True)
+    dev = (folder / "dev.txt").read_text()
+    (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
+    line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
+    fails(train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3")
+    (folder / "dev.txt").write_text("")
+    fails(train, r"dev\.txt has no words")
+    (folder / "train.txt").write_text("a O\n\nb O\n")
+    fails(train, r"train\.txt: all labels are O, there is nothing to learn")
+    (folder / "dev.txt").unlink()
+    (folder / "valid.txt").write_text("\n")
+    (folder / "train.txt").write_text("a O\n\nb B-A\n")
+    fails(train, r"valid\.txt has no words")
+    assert not (folder / "out").exists()
+
+
+def test_lists_of_labels_that_are_not_right(tiny, folder):
+    ner.run(options(tiny, folder, **TRAINING))
+    path = folder / "out" / "labels.txt"
+    path.write_text("O\nB-A\nI-A\nB-B\n")
+    message = r"train\.txt has the labels O, B-A, B-B, I-A, but the training in .* had O, B-A, I-A"
+    with pytest.raises(UserError, match=message):
+        ner.run(options(tiny, folder, do_train=True, num_train_epochs=2.0))
+    path.write_text("O\n\n")
+    with pytest.raises(UserError, match=r"labels\.txt:2: '' is not a label"):
+        ner.run(options(tiny, folder, do_eval=True))
+    path.write_text("O\nB-A\n")
+    with pytest.raises(UserError, match=r"output_weights \(checkpoint \[4, 16\], model \[2, 16\]"):
+        ner.run(options(tiny, folder, do_eval=True))
+
+
+def test_scores_need_seqeval_before_any_work(tiny, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
+    fails(options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"')
+    assert not (folder / "out").exists()
+    # Without figures it is not needed.
+    results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
+    assert results.files == [str(folder / "out" / "label_test.txt")]
+
+
+def test_what_is_in_the_way_is_found_before_the_training(tiny, folder):
+    for name in ("labels.txt", "label_test.txt"):
+        (folder / "out" / name).mkdir(parents=True)
+        fails(options(tiny, folder, do_train=True), f"{name} is a folder, in place of a file")
+        (folder / "out" / name).rmdir()
+
+
+def test_script(tiny, folder):
+    """A flag file, and the command; one line for a mistake."""
+    run = options(tiny, folder, do_predict=True, do_train=True, num_train_epochs=1.0)
+    names = [*tiny.flags, "data_dir", "output_dir", "do_predict", "do_train", "num_train_epochs"]
+    flags = "".join(f"--{name}={getattr(run, name)}\n" for name in names)
+    (folder / "flags.txt").write_text(flags)
+    command = [sys.executable, "run_ner.py", f"--flagfile={folder / 'flags.txt'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert column(rows_of(folder / "out" / "label_test.txt"), 0) == column(
+        rows_of(folder / "test.txt"), 0
+    )
+    command.append("--label_column=0")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "ERROR: --label_column counts from 1 on, or is -1 for the last. Received: 0\n"
+    )
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("doc_context", [False, True])
+def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
+    """In windows that are too short for most sentences."""
+    folder = data("conll2003")
+    vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
+    run = options(
+        tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
+        doc_context=doc_context,
+    )  # fmt: skip
+    made = ner.WordLabels(run, tiny.config, vocab)
+    for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
+        examples = made.read_examples(split)
+        parts = [made.to_features(part, split) for part in made.portions(examples, split)]
+        if split != "predict":
+            # Each label is learned once.
+            assert sum(int(part["label_mask"].sum()) for part in parts) == len(examples.labels)
+            found = np.concatenate([part["label_ids"] for part in parts])
+            predicted = made.decode(examples, {"found": found})
+            assert predicted == examples.file.labels
+        else:
+            predicted = ["O"] * len(examples.file.words)
+        (path,) = made.write_predictions(examples, predicted, str(tmp_path))
+        with open(path) as written, open(folder / f"{name}.txt") as given:
+            for ours, theirs in zip(written, given, strict=True):
+                # Word and label; all of them but marks of documents.
+                if not theirs.startswith("-DOCSTART-"):
+                    assert ours.split()[:2] == theirs.split()[::3]
+
+
+def test_a_file_without_blank_lines(tiny, folder, said):
+    lines = (folder / "test.txt").read_text().splitlines()
+    words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
+    (folder / "test.txt").write_text(words + "\n")
+    task(tiny, folder).read_examples("predict")
+    assert "test.txt: all words are one sentence, because no line is blank" in said.text

@@ -1,0 +1,177 @@
+"""Windows of words: a plain count of context, and every word in one window."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tasks.token_classification.windows import WordWindows, split_words
+from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization import FullTokenizer
+
+CLS, SEP, UNK = 1, 2, 3
+
+
+class Letters:
+    """Letters are pieces; spaces are none."""
+
+    reference = SimpleNamespace(vocab={"[CLS]": CLS, "[SEP]": SEP, "[UNK]": UNK})
+
+    def encode(self, texts):
+        return TokenIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+
+
+def windows_of(sentences, max_seq_length, documents=None):
+    words = [word for sentence in sentences for word in sentence]
+    borders = np.cumsum([0, *map(len, sentences)]).tolist()
+    return WordWindows(words, borders, Letters(), max_seq_length, documents)
+
+
+def shown(windows):
+    """Rows as text: the labelled words begin with a capital letter."""
+    rows = windows.inputs(0, len(windows))
+    places = set(zip(*(found.tolist() for found in windows.places(0, len(windows))), strict=True))
+    text = []
+    for row, (ids, mask) in enumerate(zip(rows["input_ids"], rows["input_mask"], strict=True)):
+        size = int(mask.sum())
+        assert ids[0] == CLS
+        assert ids[size - 1] == SEP
+        assert not ids[size:].any()
+        assert not mask[size:].any()
+        letters = [chr(number) for number in ids[1 : size - 1]]
+        marked = (c.upper() if (row, n) in places else c for n, c in enumerate(letters, 1))
+        text.append("".join(marked))
+    assert not rows["segment_ids"].any()
+    return text
+
+
+def test_a_sentence_is_a_row():
+    assert shown(windows_of([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
+
+
+def test_long_sentences_are_cut_into_windows_that_overlap():
+    # Room for 4; a word is labelled where its begin is nearest to the middle.
+    assert shown(windows_of([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
+    assert shown(windows_of([list("abcde")], 6)) == ["ABCd", "bcDE"]
+    assert shown(windows_of([list("abc")], 3)) == ["A", "B", "C"]
+
+
+def test_a_word_that_does_not_fit_keeps_its_begin():
+    assert shown(windows_of([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
+    assert shown(windows_of([["bcdefghijkl"]], 5)) == ["Bcd"]
+
+
+def test_a_word_without_pieces_is_unknown():
+    windows = windows_of([["a", " ", "b"], [" "]], 8)
+    assert windows.inputs(0, 2)["input_ids"][:, :6].tolist() == [
+        [CLS, ord("a"), UNK, ord("b"), SEP, 0],
+        [CLS, UNK, SEP, 0, 0, 0],
+    ]
+    assert windows.places(0, 2)[1].tolist() == [1, 2, 3, 1]
+    assert windows.places(1, 2)[0].tolist() == [0]
+
+
+def test_context_of_the_document():
+    sentences = [["ab"], ["cd", "e"], ["fgh"], ["ij"], ["klmnopq"]]
+    # The second document begins at `ij`, the fifth word.
+    windows = windows_of(sentences, 9, documents=[0, 4, 6])
+    assert shown(windows) == ["Abcdefg", "abCdEfg", "bcdeFgh", "Ijklmno", "Klmnopq"]
+    assert shown(windows_of(sentences, 100, [0, 4, 6])) == [
+        "Abcdefgh",
+        "abCdEfgh",
+        "abcdeFgh",
+        "Ijklmnopq",
+        "ijKlmnopq",
+    ]
+
+
+SENTENCES = st.lists(
+    st.lists(st.integers(0, 9).map(lambda size: "x" * size or " "), min_size=1, max_size=20),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(SENTENCES, st.integers(3, 24), st.sets(st.integers(1, 4)), st.booleans())
+def test_every_word_has_one_place(sentences, max_seq_length, borders, doc_context):
+    """Each word once, in order, at its own first piece, and where it has most context."""
+    words = [word for sentence in sentences for word in sentence]
+    # Every piece of all words is another one.
+    sizes = [max(len(word.strip()), 1) for word in words]
+    first = np.cumsum([0, *sizes])
+    splits = np.cumsum([0, *map(len, sentences)])
+    documents = sorted({0, len(words), *(int(splits[b]) for b in borders if b < len(splits))})
+
+    class Numbered(Letters):
+        def encode(self, texts):
+            return TokenIds.from_lists([range(10, 10 + len(text.strip())) for text in texts])
+
+    windows = WordWindows(
+        words, splits.tolist(), Numbered(), max_seq_length, documents if doc_context else None
+    )
+    rows = windows.inputs(0, len(windows))["input_ids"]
+    row, place = windows.places(0, len(windows))
+    assert len(row) == len(words)
+    assert (np.diff(row) >= 0).all()
+    assert set(row.tolist()) == set(range(len(windows)))
+    room = max_seq_length - 2
+    assert (windows.length <= room).all()
+    for number, word in enumerate(words):
+        begin = int(windows.start[row[number]])
+        assert begin + place[number] - 1 == first[number]
+        assert rows[row[number], place[number]] == (10 if word.strip() else UNK)
+        sentence = int(np.searchsorted(splits, number, "right")) - 1
+        size = first[splits[sentence + 1]] - first[splits[sentence]]
+        if size <= room:
+            continue
+        # Of all windows of the sentence that have it.
+        same = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
+        offset = first[number] - windows.start[same]
+        context = np.minimum(offset, windows.length[same] - 1 - offset)
+        assert min(place[number] - 1, room - place[number]) == context.max()
+    if doc_context:
+        # Windows are full where the document has as much, and stay inside of it.
+        for n in range(len(windows)):
+            document = np.searchsorted(documents, windows.first_word[n], "right")
+            start, end = (first[documents[document + shift]] for shift in (-1, 0))
+            assert windows.length[n] == min(room, end - start)
+            assert start <= windows.start[n] <= windows.start[n] + windows.length[n] <= end
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_pieces_are_those_of_the_tokenizer(tmp_path, lower):
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "U", ".", "n", "u"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), lower)
+    words = ["unable", "U.N.", "\x07", "unable", "zebra"]
+    windows = WordWindows(words, [0, 5], BatchTokenizer(tokenizer), 16)
+    tokens = [token for word in words for token in tokenizer.tokenize(word) or ["[UNK]"]]
+    ids = tokenizer.convert_tokens_to_ids(["[CLS]", *tokens, "[SEP]"])
+    assert windows.inputs(0, 1)["input_ids"][0, : len(ids)].tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The U.N. said (twice): no.", "The U.N. said ( twice ) : no ."),
+        ("Mr. O'Brien of J. P. Morgan Inc.", "Mr. O'Brien of J. P. Morgan Inc ."),
+        ("Anna's dog, the boys' dog", "Anna 's dog , the boys ' dog"),
+        ('"St. Moritz", e.g., at 10.30', '" St. Moritz " , e.g. , at 10.30'),
+        ("it's Anna’s", "it 's Anna ’s"),
+        ("... _ 's", ". . . _ ' s"),
+        ("北京 in 中国.", "北 京 in 中 国 ."),
+        (" \t\n", ""),
+    ],
+)
+def test_words_of_a_text(text, words):
+    assert split_words(text) == words.split()
+
+
+@given(st.text(st.sampled_from("aB.'’s,_(- \t\u00e9")))
+def test_no_character_of_a_text_is_lost(text):
+    words = split_words(text)
+    assert "".join(words) == "".join(text.split())
+    assert all(words)
