@@ -28,13 +28,13 @@ from benchmarks import timing
 from bert_tf import checkpoint, training
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
-from bert_tf.data import glue
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.packing import convert_examples, label_ids_of
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
+from bert_tf.tasks.classification import glue
 from bert_tf.tokenization import FullTokenizer
 
 WAYS = {

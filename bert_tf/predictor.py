@@ -13,8 +13,8 @@ from typing import Any
 from bert_tf import backend
 from bert_tf.data.texts import Text
 from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
 from bert_tf.options import ExtractionOptions, MaskedWordsOptions
-from bert_tf.tasks import model_folder
 from bert_tf.tasks.feature_extraction.extraction import Extractor
 from bert_tf.tasks.fill_mask.fill_mask import MaskedWords
 from bert_tf.tasks.fill_mask.masked_texts import require_mask
@@ -82,7 +82,7 @@ class Predictor:
         Raises:
             UserError: files are missing or do not fit together, or there is no such script or flag.
         """
-        return cls(model_folder.read_options(os.fspath(output_dir), script, **flags))
+        return cls(run_metadata.read_options(os.fspath(output_dir), script, **flags))
 
     def __call__(self, inputs: Any) -> Any:
         """Predicts.

@@ -19,8 +19,8 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from bert_tf.data.task_module import load_task_module
 from bert_tf.options import SCRIPTS
+from bert_tf.tasks.classification.task_module import load_task_module
 from docs import flags
 from tests import sample_data
 from tests.oracle import ROOT

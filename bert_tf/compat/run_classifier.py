@@ -12,9 +12,9 @@ import numpy as np
 
 from bert_tf import files, tokenization
 from bert_tf.data import features as _features
-from bert_tf.data import glue
 from bert_tf.data.tsv import TsvRow
 from bert_tf.replaced import replaced
+from bert_tf.tasks.classification import glue
 
 globals().update(replaced("run_classifier"))
 

@@ -5,8 +5,8 @@ import logging
 import os
 from collections.abc import Sequence
 
-from bert_tf.data import glue
 from bert_tf.data.features import InputExample
+from bert_tf.tasks.classification import glue
 
 _logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Fine-tuning: the contract of a task, and the one run that serves all tasks."""
+"""The framework of fine-tuning: the contract of a task, the run, and its output directory."""

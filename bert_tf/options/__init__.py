@@ -1,54 +1,27 @@
-"""What a script can be told: one frozen dataclass for each, with what scripts share as mix-ins.
+"""Options of the scripts: one frozen dataclass for each, with what scripts share as mix-ins.
 
-A notebook makes the same objects that the command line makes:
-`classification.run(ClassifierOptions(task_name="MRPC", ...))`.
+A notebook creates the same objects as the command line:
+`classification.run(ClassifierOptions(task_name="MRPC", ...))`. The options of a task are defined
+in the task's folder; they can be imported from here, too.
 """
 
-from bert_tf.options.classifier import ClassifierOptions
-from bert_tf.options.conversion import ConversionOptions
-from bert_tf.options.export import ExportOptions
-from bert_tf.options.extraction import ExtractionOptions
-from bert_tf.options.fine_tuning import FineTuningOptions, NerOptions, SquadOptions
-from bert_tf.options.hub import HubClassifierOptions
-from bert_tf.options.masked_words import MaskedWordsOptions
-from bert_tf.options.pretraining import (
-    PretrainingDataOptions,
-    PretrainingOptions,
-    VocabularyOptions,
-)
+from typing import Any
+
+from bert_tf import registry
+from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
 
-# What each script takes.
-SCRIPTS = {
-    "run_classifier": ClassifierOptions,
-    "run_classifier_with_tfhub": HubClassifierOptions,
-    "run_squad": SquadOptions,
-    "run_ner": NerOptions,
-    "extract_features": ExtractionOptions,
-    "predict_masked": MaskedWordsOptions,
-    "create_vocab": VocabularyOptions,
-    "create_pretraining_data": PretrainingDataOptions,
-    "run_pretraining": PretrainingOptions,
-    "convert_checkpoint": ConversionOptions,
-    "export_model": ExportOptions,
-}
-
 __all__ = [
-    "SCRIPTS",
-    "ClassifierOptions",
-    "ConversionOptions",
     "DeviceOptions",
     "EncoderOptions",
-    "ExportOptions",
-    "ExtractionOptions",
     "FineTuningOptions",
-    "HubClassifierOptions",
-    "MaskedWordsOptions",
     "ModelOptions",
-    "NerOptions",
-    "PretrainingDataOptions",
-    "PretrainingOptions",
-    "SquadOptions",
     "TrainingOptions",
-    "VocabularyOptions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for script in registry.SCRIPTS.values():
+        if script.options.endswith(f":{name}"):
+            return script.options_class
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,3 +1,1 @@
-"""What the scripts run."""
-
-import bert_tf.backend  # noqa: F401
+"""The tasks, one folder for each: options, data, model, metrics. No task imports another one."""

@@ -21,8 +21,8 @@ from bert_tf.data.features import (
     truncate_seq_pair,
     truncate_to_fit,
 )
-from bert_tf.data.glue import TASKS, TsvTask, read_examples
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.glue import TASKS, TsvTask, read_examples
 from bert_tf.tokenization import FullTokenizer
 from tests.data import CONVERSIONS, Words
 from tests.oracle import ROOT, golden
@@ -245,7 +245,9 @@ def test_the_first_five_examples_are_logged(caplog, monkeypatch):
 
 
 def test_data_preparation_needs_no_tensorflow():
-    program = "import sys, bert_tf.data.glue, bert_tf.data.packing; print(*sys.modules)"
+    program = (
+        "import sys, bert_tf.tasks.classification.glue, bert_tf.data.packing; print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()

@@ -20,13 +20,13 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, read_columns, read_lines, shown
 from bert_tf.errors import UserError
+from bert_tf.finetuning.initialization import load_config_and_tokenizer, located, restore_from
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.progress import bar, log
 from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
-from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 from bert_tf.token_ids import TokenIds
 
 # Features that wait for those of texts before them.

@@ -19,6 +19,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.data.texts import STDIN
 from bert_tf.errors import UserError
+from bert_tf.finetuning.initialization import load_config_and_tokenizer, located, restore_from
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
 from bert_tf.progress import bar, log
@@ -35,7 +36,6 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     read_masked_texts,
     require_mask,
 )
-from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 
 STDOUT = "-"
 _HEAD = "cls/predictions/"

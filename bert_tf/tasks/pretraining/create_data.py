@@ -10,6 +10,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
 from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.errors import Terminated, UserError
+from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
@@ -27,7 +28,6 @@ from bert_tf.tasks.pretraining.instances import (
     without_cycle_search,
 )
 from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter
-from bert_tf.tasks.vocabulary_checks import check_vocabulary
 from bert_tf.tokenization import FullTokenizer
 
 # Examples that become arrays together.

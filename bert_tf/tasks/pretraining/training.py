@@ -12,19 +12,19 @@ from bert_tf import checkpoint, file_names, files, training
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, count_records
 from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.initialization import check_length, located, restore_weights
+from bert_tf.finetuning.output_dir import Results, prepare_output_dir, reserved, write_metrics
+from bert_tf.finetuning.run_checks import check_resumed, describe_data
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
 from bert_tf.options import PretrainingOptions
 from bert_tf.progress import log
-from bert_tf.tasks import model_folder
 from bert_tf.tasks.agreement import require_same, require_same_options
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.pretraining.create_data import features
 from bert_tf.tasks.pretraining.instance_records import check_records
 from bert_tf.tasks.pretraining.instances import Recipe
-from bert_tf.tasks.results import Results, prepare_output_dir, reserved, write_metrics
-from bert_tf.tasks.run_directory import check_resumed, describe_data
-from bert_tf.tasks.start import check_length, located, restore_weights
 
 # Records in memory to be shuffled; files are read in turn besides.
 _SHUFFLED_RECORDS = 20_000
@@ -97,7 +97,7 @@ def _run(
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
-    kept = model_folder.contents(options, bool(restored), data) if options.do_train else {}
+    kept = run_metadata.contents(options, bool(restored), data) if options.do_train else {}
     if engine.devices.is_chief:
         prepare_output_dir(output_dir, kept)
     require_same(engine.devices, step, "step that it goes on from", "--output_dir")
@@ -108,7 +108,7 @@ def _run(
     results = Results()
     if trainer:
         if engine.devices.is_chief:
-            model_folder.write(output_dir, kept)
+            run_metadata.write(output_dir, kept)
         batches = engine.training_dataset(paths, declared, _SHUFFLED_RECORDS, step)
         engine.train(model, trainer, _loss(options.use_next_sentence), batches)
         step = options.num_train_steps

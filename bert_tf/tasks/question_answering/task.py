@@ -15,6 +15,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
+from bert_tf.finetuning.initialization import load_config_and_tokenizer, located
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.modeling.losses import span_loss
 from bert_tf.options import SquadOptions
@@ -36,7 +37,6 @@ from bert_tf.tasks.question_answering.squad_reader import (
     read_squad_examples,
 )
 from bert_tf.tasks.question_answering.windows import Windows
-from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
 
 # The original's: examples come in another order than in their file, always the same.

@@ -18,14 +18,14 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map as label_file
+from bert_tf.finetuning.initialization import load_config_and_tokenizer, located
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import NerOptions
 from bert_tf.progress import log
 from bert_tf.tasks import finetune
-from bert_tf.tasks import labels as label_file
 from bert_tf.tasks.base import Part, Task, parts
-from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.ner_metrics import entity_scores, require_seqeval
 from bert_tf.tasks.token_classification.token_examples import NO_LABEL, LabeledWords, Sentences

@@ -11,9 +11,9 @@ from bert_tf.errors import UserError
 from bert_tf.options import PretrainingOptions
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
+from tests.tasks.classification.test_task import _stops_after
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
-from tests.tasks.test_classification import _stops_after
 from tests.test_locks import hold
 
 

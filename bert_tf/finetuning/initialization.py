@@ -1,0 +1,296 @@
+"""What comes before the work of every script: configuration, vocabulary, starting weights."""
+
+import dataclasses
+import logging
+import os
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoint, files
+from bert_tf.config import BertConfig
+from bert_tf.conversion import SavedModelSource, Source, find_source, temporary_folder
+from bert_tf.conversion.original import OriginalSource
+from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.hub_parity import require_same_outputs
+from bert_tf.finetuning.multi_seed import run_names
+from bert_tf.finetuning.vocabulary_checks import check_vocabulary
+from bert_tf.options import EncoderOptions, ModelOptions
+from bert_tf.progress import log
+from bert_tf.tokenization import FullTokenizer
+
+# Tokens that every input is made of.
+_NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
+
+
+def located(options: Any) -> Any:
+    """The same options, with configuration and vocabulary found beside `init_checkpoint`.
+
+    Without that, those that a training left in `output_dir` are taken.
+    Files that are named are not looked for.
+
+    Raises:
+        UserError: there is no model, or one of the files that are needed is not beside it; or the
+            model says that its texts are prepared otherwise.
+    """
+    flags = ("bert_config_file", "vocab_file")
+    missing = [name for name in flags if not getattr(options, name, "none needed")]
+    folders = _folders_of_runs(options)
+    own = [newest for newest in map(checkpoint.latest, folders) if newest]
+    for newest in own:
+        _require_same_casing(OriginalSource(newest), "output_dir", options)
+    # What nobody reads need not be there any more.
+    goes_on = folders and len(own) == len(folders)
+    flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
+    place = getattr(options, flag, None)
+    if not place or (goes_on and not missing):
+        return options
+    source = find_source(place)
+    if not goes_on:
+        _require_same_casing(source, flag, options)
+    if not missing:
+        return options
+    found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
+    for name in missing:
+        if found[name] is None:
+            raise UserError(
+                f"--{name} is not given, and there is none beside --{flag}={place}: pass it"
+            )
+    there = [
+        source.config_file or source.path if name == "bert_config_file" else found[name]
+        for name in missing
+    ]
+    log.info("Found beside --%s: %s", flag, ", ".join(filter(None, there)))
+    return dataclasses.replace(options, **{name: found[name] for name in missing})
+
+
+def _folders_of_runs(options: Any) -> list[str]:
+    """The folders whose checkpoints are read rather than `init_checkpoint`, one for each run."""
+    if getattr(options, "resume", "never") == "never":
+        return []
+    folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
+    return [folder] if count == 1 else [os.path.join(folder, name) for name in run_names(count)]
+
+
+def _sources(options: Any) -> list[Source]:
+    """The checkpoints that weights are read from: the run's own, or else `init_checkpoint`."""
+    folders = _folders_of_runs(options)
+    paths = [*filter(None, map(checkpoint.latest, folders))]
+    if options.init_checkpoint and (not folders or len(paths) < len(folders)):
+        paths.append(options.init_checkpoint)
+    return [find_source(path) for path in paths]
+
+
+def _require_same_casing(source: Source, flag: str, options: Any) -> None:
+    """Holds `do_lower_case` against what a model says; for the original's names do that."""
+    lower = source.do_lower_case
+    # A pre-training reads no texts, and has no such flag.
+    if lower in (None, getattr(options, "do_lower_case", lower)):
+        return
+    if source.kind == "original" and not source.has_run:
+        return
+    raise UserError(
+        f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
+        f"{getattr(options, flag)} was trained on texts that were "
+        f"{'' if lower else 'not '}lower-cased: pass --do_lower_case={str(lower).lower()}"
+    )
+
+
+def _config_file(source: Source) -> str | None:
+    """The configuration of a model as a file of the original's format."""
+    path = source.config_file
+    if source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG):
+        return path
+    config = source.config()
+    if config is None:
+        return None
+    folder = temporary_folder()
+    path = os.path.join(folder, run_metadata.CONFIG)
+    files.write_text(path, config.to_json_string())
+    return path
+
+
+def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
+    """The model's configuration and its tokenizer, checked against each other and the options.
+
+    Raises:
+        UserError: a file is missing or not right, the vocabulary does not fit the model, or the
+            inputs are to be longer than the model can take.
+    """
+    config = BertConfig.from_json_file(options.bert_config_file or "")
+    check_length(options, config)
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    size = max(tokenizer.vocab.values(), default=-1) + 1
+    if size > config.vocab_size:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} has {size} entries, the model only "
+            f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
+            "together. Pass the vocab.txt that came with the model"
+        )
+    missing = [token for token in _NEEDED_TOKENS if token not in tokenizer.vocab]
+    if missing:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
+            "BERT's, with one piece on each line"
+        )
+    lower_case, sources = options.do_lower_case, _sources(options)
+    check_vocabulary(options.vocab_file or "", lower_case, config.vocab_size, sources)
+    return config, tokenizer
+
+
+def check_length(options: EncoderOptions, config: BertConfig) -> None:
+    """Refuses inputs that are longer than the model can take.
+
+    Raises:
+        UserError: they are.
+    """
+    if options.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={options.max_seq_length} is more than the model's "
+            f"{config.max_position_embeddings} positions (max_position_embeddings in "
+            f"{options.bert_config_file}): pass --max_seq_length={config.max_position_embeddings} "
+            "or less"
+        )
+
+
+def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
+    """Loads weights from any place that `conversion.find_source` knows.
+
+    Raises:
+        UserError: there is nothing that can be read, or it does not fit.
+    """
+    source = find_source(path)
+    for note in source.notes:
+        log.warning("%s", note)
+    # The original's files are read faster as what they are.
+    tensors = None if isinstance(source, OriginalSource) else source
+    restored = checkpoint.restore(model, source.path, tensors)
+    if isinstance(source, SavedModelSource) and source.is_encoder:
+        require_same_outputs(source, model.config)
+    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if deeper:
+        log.warning(
+            "The checkpoint has more layers than the configuration asks for; not used: %s",
+            checkpoint.summarize(deeper),
+        )
+    return restored
+
+
+def restore_weights(
+    model: keras.Model,
+    output_dir: str,
+    init_checkpoint: str | None,
+    do_train: bool,
+    resume: str = "auto",
+) -> str | None:
+    """Loads the newest checkpoint of `output_dir`, or else `init_checkpoint`.
+
+    It says what was restored and what starts from random values. A checkpoint that was damaged,
+    by a power cut for instance, is passed over with a warning.
+
+    Args:
+        model: takes the values.
+        output_dir: folder of the run; it need not exist.
+        init_checkpoint: prefix or folder, or None for random weights.
+        do_train: whether a training follows.
+        resume: whether checkpoints in `output_dir` count, see `TrainingOptions`.
+
+    Returns:
+        The checkpoint that the run goes on from; None where it starts anew.
+
+    Raises:
+        UserError: the checkpoint is not there, cannot be read, or does not fit; or `resume`
+            forbids what would be done.
+    """
+    newest = _own_checkpoint(output_dir, do_train, resume)
+    if newest:
+        _restore_own(model, newest, output_dir)
+        if init_checkpoint and not _is_same_path(init_checkpoint, newest):
+            begun = run_metadata.hint(output_dir, "begun_from")
+            another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
+            log.log(
+                logging.WARNING if another else logging.INFO,
+                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
+                init_checkpoint,
+                f", of a training that began from {begun}" if begun else "",
+            )
+        return newest
+    if not init_checkpoint:
+        log.warning(
+            "No --init_checkpoint: all weights of the model start from random values%s",
+            "" if do_train else ", and without --do_train=true they stay random",
+        )
+        return None
+    restored = restore_from(model, init_checkpoint)
+    if do_train and _is_same_path(os.path.dirname(restored.prefix), output_dir):
+        log.warning(
+            "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
+            "trained now, and no longer for that model. Choose another --output_dir",
+            output_dir,
+        )
+    log.info("%s", restored.describe())
+    if restored.new and not do_train:
+        log.warning(
+            "Random, because not in %s: %s. Without --do_train=true the results are those of "
+            "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
+            restored.prefix,
+            checkpoint.summarize(restored.new),
+        )
+    return None
+
+
+def _is_same_path(one: str, other: str) -> bool:
+    return os.path.normpath(one) == os.path.normpath(other)
+
+
+def _is_same_checkpoint(one: str, other: str) -> bool:
+    """Whether both are names of one checkpoint, as its folder and its prefix are."""
+    if _is_same_path(one, other):
+        return True
+    try:
+        return _is_same_path(checkpoint.resolve(one), checkpoint.resolve(other))
+    except UserError:
+        return False
+
+
+def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
+    """The checkpoint of the run's own that is gone on from: the newest that can be read.
+
+    Without a training it is the best one, where that was looked for.
+    """
+    newest, damaged = None, []
+    if do_train or resume != "never":
+        best = None if do_train else run_metadata.best_prefix(output_dir)
+        newest, damaged = (best, []) if best else checkpoint.newest_readable(output_dir)
+    for prefix in damaged:
+        log.warning("%s is damaged and passed over", prefix)
+    if newest and resume == "never":
+        raise UserError(
+            f"--resume=never, but --output_dir={output_dir} has checkpoints of an earlier run "
+            f"({newest}): choose another --output_dir, or empty this one"
+        )
+    if not newest and resume == "must":
+        raise UserError(
+            f"--resume=must, but --output_dir={output_dir} has no checkpoint to go on from "
+            f"({files.describe_absence(os.path.join(output_dir, '*'))})"
+        )
+    return newest
+
+
+def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
+    advice = "Choose another --output_dir, or empty this one to start anew"
+    try:
+        restored = checkpoint.restore(model, newest)
+    except UserError as error:
+        raise UserError(
+            f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "
+            f"{advice}"
+        ) from error
+    if restored.new or restored.unused:
+        raise UserError(
+            f"--output_dir={output_dir} holds the checkpoint of another model: {newest} lacks "
+            f"{checkpoint.summarize(restored.new)}, and has beyond this model "
+            f"{checkpoint.summarize(restored.unused)}. {advice}"
+        )
+    log.info("Going on from %s (%d variables)", newest, len(restored.restored))

@@ -1,0 +1,92 @@
+"""Compares a run with the training that its directory already holds."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map
+from bert_tf.finetuning.record_cache import fingerprint
+from bert_tf.finetuning.run_metadata import hint, read_run, script_of
+from bert_tf.progress import log
+
+_DATA = "training data changed:"
+# A larger number of these is how a training is continued.
+_LENGTHS = ("num_train_epochs", "num_train_steps")
+# What changes the weights, or which of them are the best.
+_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
+_COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
+_COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
+_COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
+_COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
+# A model of one of these tasks is meant to be evaluated on the others.
+_LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
+
+
+def describe_data(rows: Iterable[Any]) -> str:
+    """Number and digest of the rows of training data, by their `repr`."""
+    rows = list(rows)
+    return f"{len(rows)} rows ({fingerprint(examples=rows)[:8]})"
+
+
+def check_resumed(options: Any, training_data: str) -> bool:
+    """Logs how a run differs from the training in `output_dir` whose checkpoint it restores.
+
+    What `run.json` does not say is not compared. Returns whether nothing differs.
+
+    Raises:
+        UserError: the training is of another task or has another kind of output.
+    """
+    folder, asked = options.output_dir or "", _task_of(options)
+    try:
+        script, before = read_run(folder)
+    except UserError:
+        script, before = None, {}
+    if not script or options.resume == "never" or not checkpoint.latest(folder):
+        return False
+    now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
+    now["script"], before["script"] = script_of(type(options)), script
+    before[_DATA] = hint(folder, "training_data") or training_data
+    before["task"] = (options.do_train and other_task(folder, asked)) or asked
+    for name in ("script", "task", "problem_type"):
+        if before.get(name, "auto") not in ("auto", now.get(name)):
+            raise UserError(
+                f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
+                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
+                "begins a new training from those weights"
+            )
+    names = [name for name in _COMPARED if options.do_train and name in before]
+    changed = [name for name in names if before[name] != now[name]]
+    for name in changed:
+        is_longer = name in _LENGTHS and now[name] > before[name]
+        level = logging.INFO if is_longer else logging.WARNING
+        log.log(level, "%s: %s was %s, now %s", folder, name, before[name], now[name])
+    return not changed
+
+
+def other_task(folder: str, asked: str) -> str | None:
+    """The task of the training in a folder, if it is known and not the one that is asked for."""
+    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked
+    one, other = (os.path.basename(task).lower() for task in (trained, asked))
+    same = one == other or (one in _LIKE_MNLI and other in _LIKE_MNLI)
+    return None if same else trained
+
+
+def check_evaluated(options: Any) -> str:
+    """Warns of a model that was trained for another task than it is evaluated on.
+
+    Returns a suffix for names of results that would overwrite those of the trained task, or "".
+    """
+    folder, asked = label_map.folder_of_checkpoint(options), _task_of(options)
+    trained = other_task(folder, asked)
+    if trained:
+        log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
+    name = os.path.splitext(os.path.basename(asked))[0].lower()
+    return f"_{name}" if other_task(options.output_dir or "", asked) else ""
+
+
+def _task_of(options: Any) -> str:
+    return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""

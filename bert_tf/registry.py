@@ -1,0 +1,145 @@
+"""The scripts: what each does, its options, and the functions behind it.
+
+The only table of scripts. It is plain data: functions and classes are named as `module:name` and
+imported when they are used, so that every module may import the registry.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """A row of the registry.
+
+    Attributes:
+        description: first line of `--help`.
+        options: the class of its options.
+        make_task: of fine-tuning scripts: (options, config, tokenizer) -> `Task`.
+        run: of the others: takes the options and does the work.
+        make_answer: (options) -> function from the inputs of a `Predictor` to its predictions; by
+            default `finetuning.prediction.TaskPredictor` for scripts with `make_task`.
+        is_training: whether it leaves a model in `output_dir`, which `run.json` describes.
+        environment: environment variables, set before anything is imported.
+    """
+
+    description: str
+    options: str
+    make_task: str | None = None
+    run: str | None = None
+    make_answer: str | None = None
+    is_training: bool = False
+    environment: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def options_class(self) -> type:
+        """The class of the options."""
+        return load(self.options)
+
+    @property
+    def has_predictor(self) -> bool:
+        """Whether a `Predictor` can do the work of the script."""
+        return bool(self.make_task or self.make_answer)
+
+
+_TASKS = "bert_tf.tasks"
+# Neither computes on a GPU, and each worker of create_pretraining_data would take all its memory.
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+SCRIPTS: Mapping[str, Script] = {
+    "run_classifier": Script(
+        "Fine-tunes and applies classifiers of texts and pairs.",
+        options=f"{_TASKS}.classification.options:ClassifierOptions",
+        make_task=f"{_TASKS}.classification.task:make_task",
+        is_training=True,
+    ),
+    "run_classifier_with_tfhub": Script(
+        "Fine-tunes encoders of TensorFlow Hub.",
+        options=f"{_TASKS}.classification.hub_options:HubClassifierOptions",
+        run=f"{_TASKS}.classification.hub:run",
+    ),
+    "run_squad": Script(
+        "Fine-tunes and applies models that answer questions on texts (SQuAD).",
+        options=f"{_TASKS}.question_answering.options:SquadOptions",
+        make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
+        is_training=True,
+    ),
+    "run_ner": Script(
+        "Fine-tunes and applies models that label words, such as named entities.",
+        options=f"{_TASKS}.token_classification.options:NerOptions",
+        make_task=f"{_TASKS}.token_classification.task:TokenClassification",
+        is_training=True,
+    ),
+    "extract_features": Script(
+        "Writes an encoder's vectors of tokens or whole texts.",
+        options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",
+        run=f"{_TASKS}.feature_extraction.extraction:run",
+        make_answer=f"{_TASKS}.feature_extraction.extraction:make_answer",
+    ),
+    "predict_masked": Script(
+        "Fills [MASK] in texts with the words a model expects.",
+        options=f"{_TASKS}.fill_mask.options:MaskedWordsOptions",
+        run=f"{_TASKS}.fill_mask.fill_mask:run",
+        make_answer=f"{_TASKS}.fill_mask.fill_mask:make_answer",
+    ),
+    "create_vocab": Script(
+        "Learns a WordPiece vocabulary from texts.",
+        options=f"{_TASKS}.pretraining.options:VocabularyOptions",
+        run=f"{_TASKS}.pretraining.create_vocab:run",
+    ),
+    "create_pretraining_data": Script(
+        "Makes records for pre-training from texts.",
+        options=f"{_TASKS}.pretraining.options:PretrainingDataOptions",
+        run=f"{_TASKS}.pretraining.create_data:run",
+        # Without threads of NumPy, whose matrix products are not needed, workers can be forked:
+        # see `parallel_for`.
+        environment={**_NO_GPU, "OPENBLAS_NUM_THREADS": "1"},
+    ),
+    "run_pretraining": Script(
+        "Trains a model on masked words and next sentences.",
+        options=f"{_TASKS}.pretraining.options:PretrainingOptions",
+        run=f"{_TASKS}.pretraining.training:run",
+        is_training=True,
+    ),
+    "convert_checkpoint": Script(
+        "Converts models: the original's, Hugging Face's, Keras'.",
+        options=f"{_TASKS}.conversion.options:ConversionOptions",
+        run=f"{_TASKS}.conversion.convert:run",
+        environment=_NO_GPU,
+    ),
+    "export_model": Script(
+        "Writes a trained model as a SavedModel, to serve it.",
+        options=f"{_TASKS}.export_model.options:ExportOptions",
+        run=f"{_TASKS}.export_model.export_model:run",
+    ),
+}
+
+
+def load(reference: str) -> Any:
+    """Imports what `module:name` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def script_of(options_class: type) -> str:
+    """Returns the script whose options are of a class.
+
+    Raises:
+        KeyError: there is no such script.
+    """
+    reference = f"{options_class.__module__}:{options_class.__qualname__}"
+    for name, script in SCRIPTS.items():
+        if script.options == reference:
+            return name
+    raise KeyError(reference)
+
+
+def run(options: Any) -> Any:
+    """Does the work of the script that the options belong to, and returns its results."""
+    script = SCRIPTS[script_of(type(options))]
+    if script.make_task:
+        return load("bert_tf.finetuning.run:run")(load(script.make_task), options)
+    return load(script.run or "")(options)

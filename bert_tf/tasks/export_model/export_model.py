@@ -1,0 +1,117 @@
+"""What `export_model.py` does: a folder with a model becomes a SavedModel."""
+
+import os
+from typing import Any
+
+import keras
+
+from bert_tf import checkpoint, files
+from bert_tf.conversion import find_source, lowers_by_vocabulary
+from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.export import export_task, log_version, version
+from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExportOptions
+from bert_tf.serving import saved_model
+from bert_tf.tasks.fine_tunings import MAKERS
+from bert_tf.tasks.prediction import restore_trained
+
+_USUAL_LENGTH = 128
+# Flags of no use for an encoder or a preprocessor.
+_OF_TASKS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compile")
+
+
+def run(options: ExportOptions) -> str:
+    """Writes a model as a SavedModel.
+
+    Returns:
+        Its folder, a new version in `export_dir`.
+
+    Raises:
+        UserError: the model cannot be read, or the SavedModel cannot be written.
+    """
+    options.check()
+    _require_model_folder(options.model_dir or "")
+    keras.config.set_dtype_policy("float32")
+    folder = options.model_dir or ""
+    script = options.script or run_metadata.read_run(folder)[0]
+    is_task = script in {run_metadata.script_of(kind) for kind in MAKERS}
+    if options.form == "task" or (options.form == "auto" and is_task):
+        return _export_fine_tuned(options, folder, script)
+    return _export_encoder(options, folder)
+
+
+def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) -> str:
+    flags: dict[str, Any] = {"task_name": options.task_name} if options.task_name else {}
+    if flags and script not in (None, "run_classifier"):
+        raise UserError(f"--task_name is for run_classifier, and {folder} was trained by {script}")
+    of_task = run_metadata.read_options(folder, script, **flags, **_flags(options))
+    if type(of_task) not in MAKERS:
+        raise UserError(
+            f"--form=task needs a model that was fine-tuned, and {folder} was trained by {script}"
+        )
+    of_task.check_model()
+    task = MAKERS[type(of_task)](of_task)
+    model = task.build_model()
+    restore_trained(model, folder)
+    return export_task(task, model, of_task, options.export_dir or "", options)
+
+
+def _export_encoder(options: ExportOptions, folder: str) -> str:
+    flags = {"max_seq_length": _USUAL_LENGTH, **_flags(options)}
+    of_encoder = run_metadata.read_options(folder, "extract_features", **flags)
+    of_encoder.check_model()
+    for name in _OF_TASKS:
+        if getattr(options, name) != getattr(ExportOptions(), name):
+            raise UserError(f"--{name} is for fine-tuned models, not for --form={options.form}")
+    config, tokenizer = load_config_and_tokenizer(of_encoder)
+    export_dir = options.export_dir or ""
+    with version(export_dir, run_metadata.contents_of(of_encoder)) as (path, assets):
+        if options.form == "preprocessor":
+            length = of_encoder.max_seq_length
+            module = saved_model.PreprocessorModule(tokenizer, assets["vocab"], length)
+            saved_model.save(module, path, {"serving_default": module.__call__})
+        else:
+            model = BertModel(config)
+            prefix = run_metadata.best_prefix(folder) or checkpoint.resolve(folder)
+            restored = checkpoint.restore(model, prefix)
+            heads = [name for name in restored.unused if name.endswith("output_weights")]
+            heads = [name for name in heads if not name.startswith("cls/seq_relationship/")]
+            if heads and options.form == "auto":
+                raise UserError(
+                    f"{prefix} is a fine-tuned model ({heads[0]}), and {folder} does not say what "
+                    "for: pass --form=task with --script and --task_name, or --form=encoder to "
+                    "leave that head"
+                )
+            module = saved_model.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
+            saved_model.save(module, path, {"serving_default": module.signature()})
+    return log_version(export_dir)
+
+
+def _flags(options: ExportOptions) -> dict[str, Any]:
+    """Flags of the training that are to be others."""
+    found: dict[str, Any] = {}
+    if options.max_seq_length:
+        found["max_seq_length"] = options.max_seq_length
+    if options.do_lower_case != "auto":
+        return {**found, "do_lower_case": options.do_lower_case == "true"}
+    folder = options.model_dir or ""
+    lower = find_source(folder).do_lower_case
+    if lower is None:
+        lower = lowers_by_vocabulary(os.path.join(folder, run_metadata.VOCAB))
+    return {**found, "do_lower_case": lower}
+
+
+def _require_model_folder(folder: str) -> None:
+    """Refuses what is not a folder with the original's files."""
+    advice = (
+        "--model_dir takes the folder of a training, or of a release as the original's authors "
+        "published it; convert_checkpoint.py --to=original makes one of other formats"
+    )
+    if not files.is_dir(folder):
+        raise UserError(f"{folder} is not a folder ({files.describe_absence(folder)}): {advice}")
+    for name in (run_metadata.CONFIG, run_metadata.VOCAB):
+        path = os.path.join(folder, name)
+        if not files.exists(path):
+            raise UserError(f"No such file: {path} ({files.describe_absence(path)}): {advice}")

@@ -1,0 +1,5 @@
+"""Alias of `bert_tf.tasks.feature_extraction.extraction`."""
+
+from bert_tf.tasks.feature_extraction.extraction import Extractor, run
+
+__all__ = ["Extractor", "run"]

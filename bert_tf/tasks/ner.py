@@ -1,0 +1,5 @@
+"""Alias of `bert_tf.tasks.token_classification`."""
+
+from bert_tf.tasks.token_classification import run
+
+__all__ = ["run"]

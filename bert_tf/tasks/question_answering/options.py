@@ -1,0 +1,108 @@
+"""Options of `run_squad.py`."""
+
+import dataclasses
+
+from bert_tf.errors import UserError
+from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.options.fields import option
+
+# [CLS] question [SEP] window [SEP]
+_SPECIAL_TOKENS_OF_A_WINDOW = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadOptions(FineTuningOptions):
+    """Options of `run_squad.py`."""
+
+    train_file: str | None = option(
+        None, "Questions to train on: JSON as train-v1.1.json of SQuAD. Needed with --do_train."
+    )
+    predict_file: str | None = option(
+        None,
+        "Questions to answer: JSON as dev-v1.1.json of SQuAD. Needed with --do_predict and "
+        "--do_eval.",
+    )
+    max_seq_length: int = option(
+        384, "Longest input in word pieces: a question and a window of its text."
+    )
+    doc_stride: int = option(
+        128,
+        "Word pieces from the begin of one window of a long text to the next.",
+        limits=(1, 2**31 - 1),
+    )
+    max_query_length: int = option(
+        64, "Word pieces of a question; the rest is cut.", limits=(1, 2**31 - 1)
+    )
+    n_best_size: int = option(
+        20,
+        "Answers of a question in nbest_predictions.json, and begins and ends of answers that are "
+        "looked at in each window.",
+        limits=(1, 2**31 - 1),
+    )
+    max_answer_length: int = option(30, "Longest answer in word pieces.", limits=(1, 2**31 - 1))
+    version_2_with_negative: bool = option(
+        False, "Whether there are questions without an answer, as in SQuAD 2.0."
+    )
+    null_score_diff_threshold: float | str = option(
+        0.0,
+        "A question has no answer if that is so much more probable than the best answer (in "
+        "logits). auto, with --do_eval: the threshold with the best F1 on --predict_file.",
+        words=("auto",),
+    )
+    do_predict: bool = option(False, "Answer the questions of --predict_file.")
+    do_eval: bool = option(
+        False,
+        "Answer the questions of --predict_file, and score the answers: exact match and F1.",
+        new=True,
+    )
+    answer_scoring: str = option(
+        "auto",
+        "With --do_eval: characters adds exact match and F1 by characters, as CMRC 2018 counts "
+        "them. auto: where most characters of the answers are Han, kana or Thai.",
+        new=True,
+        choices=("auto", "words", "characters"),
+    )
+    fixed_shapes: bool = option(
+        True,
+        "Pad every batch to --max_seq_length, as the original does, whose loss and best answers "
+        "count padding, too. false: only to the longest row, which is faster; results differ a "
+        "little.",
+        new=True,
+    )
+    verbose_logging: bool = option(
+        False, "Print the first examples, and the answers that are not in their texts."
+    )
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file, in the original's order.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        super().check()
+        for flag, name in (
+            ("do_train", "train_file"),
+            ("do_predict", "predict_file"),
+            ("do_eval", "predict_file"),
+            ("eval_every", "predict_file"),
+        ):
+            if getattr(self, flag) and not getattr(self, name):
+                raise UserError(f"--{flag} needs --{name}")
+        self._check_lengths()
+        for flag in ("version_2_with_negative", "do_eval"):
+            if self.null_score_diff_threshold == "auto" and not getattr(self, flag):
+                raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")
+
+    def check_model(self) -> None:
+        """Checks what concerns model and inputs alone."""
+        super().check_model()
+        self._check_lengths()
+
+    def _check_lengths(self) -> None:
+        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS_OF_A_WINDOW:
+            raise UserError(
+                f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
+                f"{self.max_query_length} and {_SPECIAL_TOKENS_OF_A_WINDOW} special tokens, to "
+                "have room for the text"
+            )

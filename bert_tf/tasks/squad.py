@@ -1,0 +1,5 @@
+"""Alias of `bert_tf.tasks.question_answering`."""
+
+from bert_tf.tasks.question_answering import run
+
+__all__ = ["run"]

@@ -1,0 +1,79 @@
+"""labels.txt, as a training writes it and others may have changed it."""
+
+import json
+
+import pytest
+
+from bert_tf.conversion.convert import Request, convert
+from bert_tf.conversion.sources import find_source
+from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map
+from bert_tf.options import ClassifierOptions
+from bert_tf.tasks.token_classification import conll
+from tests.oracle import ROOT
+
+
+def test_list_of_labels(tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_text("O\nB-A\nI-A\n")
+    assert label_map.read(str(path), conll.is_label) == ["O", "B-A", "I-A"]
+    for text, message in (
+        ("", "labels.txt has no label"),
+        ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
+        ("O\nB-A\nO\n", "labels.txt:3: O stands there twice"),
+        ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message):
+            label_map.read(str(path), conll.is_label)
+    (tmp_path / "run.json").write_text('{"script": "run_classifier"}')
+    with pytest.raises(UserError, match="The training by run_classifier writes this file"):
+        label_map.read(str(path), conll.is_label)
+    path.write_text("not at all\n{}\n")
+    assert label_map.read(str(path)) == ["not at all", "{}"]
+    assert label_map.contents(["not at all", "{}"]) == {"labels.txt": path.read_text()}
+
+
+def test_a_folder_whose_checkpoint_has_another_name(tmp_path):
+    """As `convert_checkpoint.py` writes it; its labels lie there, too."""
+    options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
+    assert label_map.folder_of_checkpoint(options) == str(tmp_path)
+    (tmp_path / "labels.txt").write_text("no\nyes\n")
+    assert label_map.of_checkpoint(options) == ["no", "yes"]
+
+
+def test_labels_of_a_model_of_transformers(tmp_path):
+    folder = tmp_path / "hugging_face"
+    source = find_source(str(ROOT / "examples/small_bert"))
+    convert(source, Request(output=str(folder), to="hugging_face"))
+    config = json.loads((folder / "config.json").read_text())
+    options = ClassifierOptions(
+        task_name="tsv",
+        do_eval=True,
+        init_checkpoint=str(folder),
+        output_dir=str(tmp_path / "output"),
+    )
+    for names, found in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
+        config["id2label"] = dict(enumerate(names))
+        (folder / "config.json").write_text(json.dumps(config))
+        if found:
+            assert label_map.of_checkpoint(options) == found
+            continue
+        # Nobody has named them.
+        with pytest.raises(UserError, match="or --labels in the order of its outputs"):
+            label_map.of_checkpoint(options)
+
+
+def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path, said):
+    options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
+    ours = ["contradiction", "entailment", "neutral"]
+    label_map.require_order(ours, options)
+    for theirs in (ours, ["a", "b", "c"], ["a", "b"]):
+        (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
+        said.clear()
+        label_map.require_order(ours, options)
+        other_names = "The outputs of the model are a, b, c, and are taken for contradiction, ent"
+        assert (other_names in said.text) == (theirs == ["a", "b", "c"])
+    (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
+    with pytest.raises(UserError, match=r"use --task_name=tsv .* takes the order from the model"):
+        label_map.require_order(ours, options)

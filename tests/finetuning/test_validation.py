@@ -1,0 +1,372 @@
+"""Evaluation during the training: best weights, early end, several runs, frozen layers, curves."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint, training
+from bert_tf.conversion import find_source
+from bert_tf.errors import UserError
+from bert_tf.finetuning.multi_seed import summarize_runs
+from bert_tf.finetuning.output_dir import Results
+from bert_tf.options import ClassifierOptions
+from bert_tf.predictor import Predictor
+from bert_tf.tasks import classification
+from bert_tf.tasks.validation import Validation, best_figure, score_of
+from tests.tasks.classification.test_task import options
+
+# Large steps: the figures go up and down.
+TRAINING = {
+    "do_train": True,
+    "do_eval": True,
+    "num_train_epochs": 6.0,
+    "learning_rate": 2e-2,
+    "save_checkpoints_steps": 1000,
+}
+
+
+def _read(path):
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("validation")
+    run = options(tiny, folder, **TRAINING, do_predict=True, eval_every="5", best_metric="loss")
+    return run, classification.run(run), folder / "out"
+
+
+def test_the_best_weights_are_kept_and_used(trained, tiny, tmp_path):
+    _, results, out = trained
+    found = _read(out / "evaluations.json")
+    # int(18 / 4 * 6) = 27 steps: every fifth, and the last.
+    assert [evaluation["step"] for evaluation in found["evaluations"]] == [5, 10, 15, 20, 25, 27]
+    best = min(found["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
+    assert found["figure"] == "loss"
+    assert found["best"] == best
+    assert results.metrics["global_step"] == best["step"]
+    assert float(str(results.metrics["eval_loss"])) == pytest.approx(best["eval_loss"], abs=1e-6)
+    # It is the best of several, and not just the last.
+    assert len({evaluation["eval_loss"] for evaluation in found["evaluations"]}) > 1
+    assert best["step"] < 27
+    # What was kept evaluates to the same figure, elsewhere and on its own.
+    again = options(
+        tiny,
+        tmp_path,
+        do_eval=True,
+        do_predict=True,
+        init_checkpoint=str(out / "best" / "model.ckpt"),
+        output_dir=str(tmp_path / "again"),
+    )
+    metrics = classification.run(again).metrics
+    assert metrics["eval_loss"] == pytest.approx(best["eval_loss"], abs=1e-6)
+    assert metrics["eval_accuracy"] == pytest.approx(best["eval_accuracy"], abs=1e-6)
+    names = ("test_results.tsv", "test_predictions.tsv")
+    for name in names:
+        assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
+    assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
+    # The folder stands for its newest, and says where the best are.
+    (note,) = find_source(str(out)).notes
+    assert f"The best of the evaluations is {out}/best/model.ckpt" in note
+    assert find_source(str(out / "best")).notes == []
+
+
+def test_the_best_weights_can_be_loaded_alone(trained):
+    _, _, out = trained
+    lines = (out / "test_predictions.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == [
+        "id", "text", "text_pair", "label", "probability_0", "probability_1"
+    ]  # fmt: skip
+    rows = [line.split("\t") for line in lines[1:]]
+    predictions = Predictor.from_output_dir(out / "best")([(row[1], row[2]) for row in rows])
+    assert [prediction.label for prediction in predictions] == [row[3] for row in rows]
+    for prediction, row in zip(predictions, rows, strict=True):
+        assert list(prediction.probabilities.values()) == pytest.approx(
+            [float(value) for value in row[4:]], abs=1e-5
+        )
+
+
+def test_the_same_command_again_trains_nothing_and_gives_the_same(trained):
+    run, results, out = trained
+    before = (out / "evaluations.json").read_text()
+    assert classification.run(run).metrics == results.metrics
+    assert (out / "evaluations.json").read_text() == before
+
+
+def test_evaluations_do_not_change_the_training(trained, tiny, tmp_path):
+    _, _, out = trained
+    plain = options(tiny, tmp_path, **TRAINING)
+    classification.run(plain)
+    prefixes = [str(folder / "model.ckpt-27") for folder in (out, tmp_path / "out")]
+    one, two = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
+    for name, value in one.items():
+        np.testing.assert_array_equal(two[name], value, err_msg=name)
+
+
+def test_curve(trained):
+    _, _, out = trained
+    rows = [line.split("\t") for line in (out / "training_curve.tsv").read_text().splitlines()]
+    assert rows[0] == ["step", "loss", "learning_rate"]
+    assert [int(row[0]) for row in rows[1:]] == list(range(1, 28))
+    assert all(0 < float(row[1]) < 20 for row in rows[1:])
+    assert (out / "training_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
+    figures = iter([0.5, 0.7, 0.6, 0.7, 0.9])
+    measured = []
+
+    def measure(self, step):
+        measured.append(step)
+        self._runner.measure = lambda: ({"eval_accuracy": np.float32(next(figures))}, None)
+        return evaluate(self, step)
+
+    evaluate = Validation.evaluate
+    monkeypatch.setattr(Validation, "evaluate", measure)
+    run = options(tiny, tmp_path, **TRAINING, eval_every="1epoch", early_stopping_patience=2)
+    # The first epoch has 4.5 steps.
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_tf.tasks.runner.Runner.write_results", lambda self, step: step)
+        assert classification.run(run) == 8
+    assert measured == [4, 8, 12, 16]
+    assert "The training ends: 2 evaluations in a row were no better" in said.text
+    assert checkpoint.names_in(str(tmp_path / "out"))[-1] == "model.ckpt-16"
+    assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) == 8
+    # The same command does not train on.
+    said.clear()
+    results = classification.run(run)
+    assert "Skipping training: it ended at step 16" in said.text
+    assert results.metrics["global_step"] == 8
+    assert measured == [4, 8, 12, 16]
+
+
+def test_a_training_that_was_stopped_goes_on_with_its_evaluations(trained, tiny, tmp_path):
+    _, _, whole = trained
+    every = {"eval_every": "5", "best_metric": "loss"}
+    run = options(tiny, tmp_path, **TRAINING, **every)
+    stop_at = training.Observer.is_due
+
+    class Stopped(Exception):
+        pass
+
+    def stops(self, step, figures):
+        remember(self, step, figures)
+        if step == 12:
+            raise Stopped
+
+    remember = Validation.on_step
+    Validation.on_step = stops
+    try:
+        with pytest.raises(Stopped):
+            classification.run(run)
+    finally:
+        Validation.on_step = remember
+    out = tmp_path / "out"
+    assert len((out / "training_curve.tsv").read_text().splitlines()) == 13
+    assert stop_at is training.Observer.is_due
+    # As if it was stopped after the checkpoint of step 10 and before its evaluation.
+    found = _read(out / "evaluations.json")
+    found["evaluations"] = found["evaluations"][:1]
+    (out / "evaluations.json").write_text(json.dumps(found))
+    classification.run(run)
+    assert _read(out / "evaluations.json") == _read(whole / "evaluations.json")
+    assert (out / "training_curve.tsv").read_text() == (whole / "training_curve.tsv").read_text()
+
+
+def test_several_runs(tiny, tmp_path):
+    few = {**TRAINING, "num_train_epochs": 2.0}
+    results = classification.run(options(tiny, tmp_path, **few, num_runs=3, random_seed=7))
+    out = tmp_path / "out"
+    summary = _read(out / "runs.json")
+    assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
+    found = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
+    losses = [run["eval_loss"] for run in found]
+    assert len(set(losses)) == 3
+    assert summary["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
+    assert summary["deviation"]["eval_loss"] == pytest.approx(np.std(losses, ddof=1))
+    accuracies = [run["eval_accuracy"] for run in found]
+    assert summary["best"]["eval_accuracy"] == max(accuracies)
+    assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
+    # Records are made once, and a run equals one that is done alone.
+    assert not list(out.glob("run_*/*.tf_record"))
+    alone = options(tiny, tmp_path, **few, random_seed=8, output_dir=str(tmp_path / "alone"))
+    metrics = classification.run(alone).metrics
+    assert float(str(metrics["eval_loss"])) == found[1]["eval_loss"]
+
+
+def test_summary_of_one_run():
+    summary = summarize_runs([Results({"f1": 50.0, "total": 3})], [1], 0)
+    assert summary["mean"] == {"f1": 50.0, "total": 3.0}
+    assert summary["deviation"] == {"f1": 0.0, "total": 0.0}
+
+
+@pytest.mark.parametrize("recompute_layers", [False, True])
+def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_layers):
+    tiny = tiny_of_two_layers
+    run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=recompute_layers)
+    classification.run(run)
+    last = checkpoint.latest(str(tmp_path / "out"))
+    after = dict(checkpoint.read(last, checkpoint.shapes(last)))
+    before = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
+    assert before.keys() <= after.keys()
+    same = {name for name, value in before.items() if np.array_equal(after[name], value)}
+    frozen = {n for n in before if n.startswith(("bert/embeddings", "bert/encoder/layer_0"))}
+    # In the second layer only the bias of the keys changes nothing.
+    assert same >= frozen
+    assert len(before.keys() - same) >= 15
+    assert not [name for name in after if name.startswith("bert/embeddings") and "adam" in name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eval_every": "often"}, "--eval_every must be a number of steps, as in 200"),
+        ({"eval_every": "0"}, "--eval_every must be a number of steps"),
+        ({"eval_every": "1.5"}, "--eval_every must be a number of steps"),
+        ({"eval_every": "5", "do_train": False}, "--eval_every needs --do_train=true"),
+        ({"early_stopping_patience": 2}, "--early_stopping_patience needs --eval_every"),
+        ({"best_metric": "f1"}, "--best_metric needs --eval_every"),
+        ({"best_metric": "f2", "eval_every": "5"}, "--best_metric must be one of accuracy, f1, "),
+        ({"num_runs": 2, "do_eval": False}, "--num_runs needs --do_train=true and --do_eval=true"),
+        ({"num_runs": 0}, "--num_runs must be from 1 to 1000"),
+        ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
+        ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
+        ({"class_weights": "0:2,0:3"}, "--class_weights has a label twice"),
+        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 1 layers"),
+        ({"freeze_layers": -1}, "--freeze_layers must be from 0"),
+        ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
+        ({"class_weights": "0:-1"}, "the weight of 0 must be a number above 0"),
+    ],
+)
+def test_flags(tiny, tmp_path, changes, message):
+    run = options(tiny, tmp_path, **{**TRAINING, **changes})
+    with pytest.raises(UserError, match=message) as caught:
+        classification.run(run)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "train.tf_record").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ("200", 200),
+        ("3 steps", 3),
+        ("1epoch", 4),
+        ("0.5 epochs", 2),
+        ("0.01epoch", 1),
+        (None, None),
+    ],
+)
+def test_steps_and_epochs(given, steps):
+    assert ClassifierOptions(eval_every=given).steps_between_evaluations(4.5) == steps
+
+
+def test_figures():
+    assert best_figure("auto", ("f1", "loss")) == "f1"
+    assert best_figure("eval_loss", ("f1", "loss")) == "loss"
+    assert score_of({"f1": 0.5}, "f1") > score_of({"f1": 0.4}, "f1")
+    assert score_of({"eval_loss": 0.5}, "loss") < score_of({"eval_loss": 0.4}, "loss")
+    assert score_of({"eval_pearson": float("nan")}, "pearson") == -float("inf")
+
+
+def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):
+    _, results, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    later = options(tiny, tmp_path, do_eval=True, do_predict=True)
+    metrics = classification.run(later).metrics
+    assert metrics == results.metrics
+    name = "test_predictions.tsv"
+    assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
+    rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
+    found = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
+    assert [list(f.probabilities.values()) for f in found] == [
+        pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
+    ]
+    # A training without evaluations goes on from the last, and then that counts.
+    classification.run(options(tiny, tmp_path, **{**TRAINING, "num_train_epochs": 7.0}))
+    metrics = classification.run(options(tiny, tmp_path, do_eval=True)).metrics
+    assert metrics["global_step"] == 31
+
+
+def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, tmp_path):
+    """Stopped between the last checkpoint and its evaluation."""
+    run, results, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    path = tmp_path / "out" / "evaluations.json"
+    found = _read(path)
+    found["evaluations"] = found["evaluations"][:-1]
+    path.write_text(json.dumps(found))
+    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    assert classification.run(again).metrics == results.metrics
+    assert _read(path) == _read(out / "evaluations.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"examples": "x"}, "they were of other examples"),
+        ({"figure": "f1"}, "they were of the figure f1"),
+        ({"evaluations": 5}, "the file is damaged"),
+        (None, "best is gone"),
+    ],
+)
+def test_evaluations_of_something_else_do_not_count(
+    trained,
+    tiny,
+    tmp_path,
+    said,
+    change,
+    reason,
+):
+    run, _, out = trained
+    shutil.copytree(out, tmp_path / "out")
+    path = tmp_path / "out" / "evaluations.json"
+    if change is None:
+        shutil.rmtree(tmp_path / "out" / "best")
+    path.write_text(json.dumps({**_read(path), **(change or {})}))
+    again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
+    if reason == "they were of other examples":
+        # A training that is skipped leaves them and the best weights.
+        before = path.read_text()
+        classification.run(again)
+        assert path.read_text() == before
+        assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
+    classification.run(dataclasses.replace(again, num_train_epochs=7.0))
+    assert f"do not count any more ({reason})" in said.text
+    assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [30, 31]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder"),
+    [
+        ("evaluations.json", True),
+        ("training_curve.png", True),
+        ("records.json", True),
+        ("best", False),
+        ("runs.json", True),
+        ("run_2", False),
+    ],
+)
+def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name, is_folder):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).mkdir() if is_folder else (out / name).write_text("")
+    several = {"num_runs": 2} if name.startswith("run") else {}
+    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **several)
+    with pytest.raises(UserError, match=f"{name} is a f"):
+        classification.run(run)
+    assert not list(out.rglob("model.ckpt*"))
+
+
+@pytest.mark.slow
+def test_several_runs_go_on_where_they_must(tiny, tmp_path):
+    few = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
+    with pytest.raises(UserError, match="--resume=must"):
+        classification.run(options(tiny, tmp_path, **few, resume="must"))
+    classification.run(options(tiny, tmp_path, **few))
+    shutil.rmtree(tmp_path / "out" / "run_2")
+    classification.run(options(tiny, tmp_path, **few, resume="must"))
+    assert (tmp_path / "out" / "run_2" / "model.ckpt-4.index").exists()

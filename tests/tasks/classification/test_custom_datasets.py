@@ -1,0 +1,510 @@
+"""run_classifier.py on a user's own files, from training to predictions, and what is cached."""
+
+import csv
+import itertools
+import json
+import logging
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.data import packing, records
+from bert_tf.errors import UserError
+from bert_tf.predictor import Predictor
+from bert_tf.tasks import classification
+from bert_tf.tasks.classification import text_task
+from bert_tf.tasks.classification.class_weights import label_weights
+from tests.conftest import WORDS
+from tests.data.bad_tables import BAD_FILES, write_files
+from tests.oracle import ROOT
+from tests.tasks.classification.test_task import options
+
+STEPS = {"do_train": True, "do_eval": True, "do_predict": True}
+COLUMNS = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
+# Enough to learn which word decides.
+LEARNS = {"num_train_epochs": 20.0, "learning_rate": 2e-3, "max_seq_length": 16}
+
+
+def own(tiny, tmp_path, **changes):
+    return options(tiny, tmp_path, **{**COLUMNS, "data_dir": str(tmp_path / "data"), **changes})
+
+
+def sentences(count, seed=3):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 8))) for _ in range(count)]
+
+
+def write(folder, name, rows, header=("label", "text")):
+    folder.mkdir(exist_ok=True)
+    lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
+    (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def label_of(text):
+    return "praise" if "good" in text.split() else "none of that"
+
+
+@pytest.fixture(scope="module")
+def praise(tiny, tmp_path_factory):
+    """A classification, trained on labels with blanks inside; the test file has no labels."""
+    folder = tmp_path_factory.mktemp("praise")
+    data = folder / "data"
+    write(data, "train.tsv", [(label_of(text), text) for text in sentences(120)])
+    write(data, "test.tsv", [[text] for text in sentences(15, seed=9)], header=["text"])
+    run = own(tiny, folder, **STEPS, **LEARNS)
+    return run, classification.run(run), folder / "out"
+
+
+def test_words_as_labels(praise):
+    _, results, out = praise
+    assert (out / "labels.txt").read_text() == "none of that\npraise\n"
+    assert results.metrics["eval_accuracy"] >= 0.9
+    found = json.loads((out / "eval_results.json").read_text())
+    assert set(found["labels"]) == {"none of that", "praise"}
+    # A fifth of 120 rows.
+    assert np.sum(found["confusion_matrix"]) == 24
+    right = np.trace(found["confusion_matrix"]) / 24
+    assert found["eval_accuracy"] == pytest.approx(right)
+    assert (out / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
+    assert records.count_records(str(out / "train.tf_record")) == 96
+
+
+def test_predictions_one_can_read(praise):
+    _, _, out = praise
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert rows[0] == ["id", "text", "label", "probability_none of that", "probability_praise"]
+    assert [row[1] for row in rows[1:]] == sentences(15, seed=9)
+    plain = np.loadtxt(out / "test_results.tsv", delimiter="\t")
+    np.testing.assert_array_equal(plain, np.float64([row[3:] for row in rows[1:]]))
+    names = rows[0][3:]
+    for row in rows[1:]:
+        best = names[int(np.argmax(np.float64(row[3:])))]
+        assert best == f"probability_{row[2]}"
+    right = [row[2] == label_of(row[1]) for row in rows[1:]]
+    assert np.mean(right) >= 0.8
+
+
+def test_texts_to_predict_have_no_label(praise):
+    _, _, out = praise
+    path = str(out / "predict.tf_record")
+    import tensorflow as tf
+
+    example = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
+    assert "label_ids" not in example.features.feature
+
+
+def test_predicting_elsewhere_and_later(praise, tiny, tmp_path):
+    run, _, out = praise
+    later = own(
+        tiny,
+        tmp_path,
+        do_predict=True,
+        do_eval=True,
+        max_seq_length=16,
+        data_dir=run.data_dir,
+        init_checkpoint=checkpoint.latest(str(out)),
+        output_dir=str(tmp_path / "later"),
+    )
+    metrics = classification.run(later).metrics
+    before = json.loads((out / "eval_results.json").read_text())
+    assert float(str(metrics["eval_loss"])) == before["eval_loss"]
+    name = "test_predictions.tsv"
+    assert (tmp_path / "later" / name).read_text() == (out / name).read_text()
+    predictor = Predictor.from_output_dir(out)
+    rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
+    assert [found.label for found in predictor([row[1] for row in rows])] == [r[2] for r in rows]
+    with pytest.raises(UserError, match=r"labels\.txt .*The training writes it beside"):
+        classification.run(own(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
+
+
+def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
+    rows = [(label_of(text), text) for text in sentences(20)]
+    for name in ("train.tsv", "dev.tsv"):
+        write(tmp_path / "data", name, rows)
+    with caplog.at_level(logging.INFO, logger="bert_tf"):
+        classification.run(own(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0))
+    warnings = [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelname == "WARNING" and each.name.startswith("bert_tf")
+    ]
+    assert len(warnings) == 1
+    assert "dev.tsv: 20 of 20 rows to evaluate on (100.0 %) have the text of a t" in warnings[0]
+
+
+def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_path):
+    _, _, out = praise
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    other = own(tiny, tmp_path, do_train=True, output_dir=str(out))
+    with pytest.raises(
+        UserError, match=r"has the labels a, b, but the training in .* none of that"
+    ):
+        classification.run(other)
+
+
+def test_labels_in_another_order_are_refused_in_prediction(praise, tiny, tmp_path):
+    run, _, out = praise
+    flags = {"data_dir": run.data_dir, "max_seq_length": 16, "init_checkpoint": str(out)}
+    swapped = own(tiny, tmp_path, do_predict=True, labels="praise,none of that", **flags)
+    with pytest.raises(UserError, match="--labels has the labels praise, none of that"):
+        classification.run(swapped)
+    classification.run(own(tiny, tmp_path, do_predict=True, labels="none of that,praise", **flags))
+
+
+def test_other_labels_in_several_runs(tiny, tmp_path):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
+    classification.run(own(tiny, tmp_path, **flags))
+    write(tmp_path / "data", "train.tsv", [("c", "good"), ("d", "bad")] * 9)
+    with pytest.raises(UserError, match=r"run_1/labels\.txt is not the same as the labels of"):
+        classification.run(own(tiny, tmp_path, **flags))
+    assert (tmp_path / "out" / "run_1" / "labels.txt").read_text() == "a\nb\n"
+
+
+def test_predictions_are_read_as_they_were_written(tiny, tmp_path):
+    texts = ['"He said', 'so," she "said"', 'a " b', "plain"]
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    (tmp_path / "data" / "test.jsonl").write_text(
+        "".join(json.dumps({"text": f"{text}\n\tx"}) + "\n" for text in texts)
+    )
+    classification.run(own(tiny, tmp_path, do_train=True, do_predict=True))
+    with open(tmp_path / "out" / "test_predictions.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["text"] for row in rows] == [f"{text}  x" for text in texts]
+
+
+def test_pairs_in_csv_and_numbers_for_columns(tiny, tmp_path):
+    texts = sentences(40)
+    rows = [f'"{a}","{b}, or {a}",{int("good" in a)}' for a, b in itertools.pairwise(texts)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "data" / "test.csv").write_text("\n".join(rows[:5]) + "\n")
+    columns = {"text_column": "1", "text_pair_column": "2", "label_column": "3"}
+    classification.run(own(tiny, tmp_path, **STEPS, **columns))
+    lines = (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()
+    assert lines[0] == "id\ttext\ttext_pair\tlabel\tprobability_0\tprobability_1"
+    assert lines[1].split("\t")[:3] == ["test-0", texts[0], f"{texts[1]}, or {texts[0]}"]
+    assert len(lines) == 6
+    assert (tmp_path / "out" / "labels.txt").read_text() == "0\n1\n"
+
+
+def test_any_number_of_labels(tiny, tmp_path):
+    (tmp_path / "data").mkdir()
+    kinds = ("good", "bad", "slow")
+    for name, count in (("train", 150), ("dev", 40), ("test", 10)):
+        lines = [
+            json.dumps({"text": text, "label": [kind for kind in kinds if kind in text.split()]})
+            for text in sentences(count, seed=count)
+        ]
+        (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    # With other seeds, too: 0.86 to 1.0.
+    learns = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
+    run = own(tiny, tmp_path, **STEPS, **{**LEARNS, **learns})
+    metrics = classification.run(run).metrics
+    # Always naming all three gives 0.5.
+    assert metrics["eval_f1_micro"] >= 0.7
+    out = tmp_path / "out"
+    assert (out / "labels.txt").read_text() == "bad\ngood\nslow\n"
+    assert json.loads((out / "run.json").read_text())["flags"]["problem_type"] == "multilabel"
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert rows[0][2:] == ["labels", "probability_bad", "probability_good", "probability_slow"]
+    predictor = Predictor.from_output_dir(out)
+    for row, prediction in zip(rows[1:], predictor([row[1] for row in rows[1:]]), strict=True):
+        assert ",".join(prediction.labels) == row[2]
+        over = [float(value) >= 0.5 for value in row[3:]]
+        assert row[2].split(",") == [k for k, o in zip(sorted(kinds), over, strict=True) if o] or (
+            not any(over) and row[2] == ""
+        )
+    # Evaluated on its own, it still knows what it is.
+    again = own(tiny, tmp_path, do_eval=True, max_seq_length=16)
+    assert classification.run(again).metrics == metrics
+
+
+def test_numbers(tiny, tmp_path):
+    for name, count in (("train.tsv", 60), ("dev.tsv", 20), ("test.tsv", 5)):
+        rows = [(text.split().count("good") / 2, text) for text in sentences(count, seed=count)]
+        write(tmp_path / "data", name, rows)
+    run = own(tiny, tmp_path, **STEPS, eval_every="1epoch")
+    metrics = classification.run(run).metrics
+    assert {"eval_pearson", "eval_spearman"} <= metrics.keys()
+    out = tmp_path / "out"
+    assert not (out / "labels.txt").exists()
+    assert json.loads((out / "evaluations.json").read_text())["figure"] == "pearson"
+    lines = (out / "test_predictions.tsv").read_text().splitlines()
+    assert lines[0] == "id\ttext\tprediction"
+    later = own(tiny, tmp_path, do_predict=True, output_dir=str(tmp_path / "later"),
+                init_checkpoint=str(out / "best"))  # fmt: skip
+    classification.run(later)
+    values = [float(line.split("\t")[2]) for line in lines[1:]]
+    assert Predictor.from_output_dir(out / "best")(sentences(5, seed=5)) == pytest.approx(
+        values, abs=1e-5
+    )
+    weights = own(tiny, tmp_path, do_train=True, class_weights="balanced", resume="auto")
+    with pytest.raises(UserError, match="--class_weights: the labels are numbers here"):
+        classification.run(weights)
+
+
+TASK = """
+from bert_tf.data.features import InputExample
+
+
+class Films:
+    def get_train_examples(self, data_dir):
+        with open(f"{data_dir}/films") as file:
+            rows = [line.rstrip().split("|") for line in file]
+        return [InputExample(str(n), text, None, label) for n, (label, text) in enumerate(rows)]
+
+    get_dev_examples = get_test_examples = get_train_examples
+
+    def get_labels(self):
+        return ["none of that", "praise"]
+"""
+
+
+def test_a_task_of_ones_own(tiny, tmp_path):
+    (tmp_path / "data").mkdir()
+    rows = [f"{label_of(text)}|{text}" for text in sentences(30)]
+    (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
+    (tmp_path / "films.py").write_text(TASK)
+    changes = {"task_name": None, "text_column": None, "label_column": None}
+    run = own(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
+    classification.run(run)
+    out = tmp_path / "out"
+    assert (out / "labels.txt").read_text() == "none of that\npraise\n"
+    assert len((out / "test_predictions.tsv").read_text().splitlines()) == 31
+    # To ask the model nothing else is needed.
+    (tmp_path / "films.py").unlink()
+    assert Predictor.from_output_dir(out)("a good film").label in ("none of that", "praise")
+
+
+# ---- Long texts ------------------------------------------------------------------------------
+
+
+def test_windows_read_what_would_be_cut(tiny, tmp_path, said):
+    rng = random.Random(1)
+    for name, count in (("train.tsv", 30), ("dev.tsv", 12), ("test.tsv", 6)):
+        texts = [" ".join(rng.choices(WORDS, k=19)) for _ in range(count)]
+        write(tmp_path / "data", name, [(label_of(text), text) for text in texts])
+    flags = {"max_seq_length": 10, "num_train_epochs": 2.0, "learning_rate": 1e-2}
+    run = own(tiny, tmp_path, **STEPS, **flags, long_text="windows")
+    metrics = classification.run(run).metrics
+    # 8 of 19 words fit: windows begin at 0, 4, 8 and 11.
+    assert "eval: 12 examples are read in 48 windows" in said.text
+    assert "were cut" not in said.text
+    out = tmp_path / "out"
+    assert records.count_records(str(out / "eval.tf_record")) == 48
+    # 4 windows of 30 examples in batches of 4, 2 times.
+    assert metrics["global_step"] == 60
+    assert np.sum(json.loads((out / "eval_results.json").read_text())["confusion_matrix"]) == 12
+    windows = Predictor.from_output_dir(out, long_text="truncate")
+    whole = Predictor.from_output_dir(out)
+    lines = (out / "test_predictions.tsv").read_text().splitlines()
+    assert len(lines) == 7
+    for line in lines[1:]:
+        _, text, label, *values = line.split("\t")
+        words = text.split()
+        parts = windows([" ".join(words[first : first + 8]) for first in (0, 4, 8, 11)])
+        mean = np.mean([list(part.probabilities.values()) for part in parts], axis=0)
+        np.testing.assert_allclose(np.float64(values), mean, atol=1e-6)
+        found = whole(text)
+        assert found.label == label
+        assert list(found.probabilities.values()) == pytest.approx(np.float64(values), abs=1e-5)
+
+
+def test_what_is_cut_is_reported(tiny, tmp_path, said):
+    write(
+        tmp_path / "data", "train.tsv", [("x", "a " * 12), ("y", "b " * 9), ("x", "a"), ("y", "b")]
+    )
+    run = own(
+        tiny, tmp_path, do_train=True, dev_fraction=0.0, max_seq_length=10, num_train_epochs=1.0
+    )
+    classification.run(run)
+    expected = (
+        "train: 2 of 4 examples (50.0 %) are longer than --max_seq_length=10 and were cut, by 2"
+    )
+    assert expected in said.text
+    assert "and 4 at most" in said.text
+    said.clear()
+    # Also when the records are those of an earlier run.
+    classification.run(
+        own(
+            tiny, tmp_path, do_train=True, dev_fraction=0.0, max_seq_length=10, num_train_epochs=2.0
+        )
+    )
+    assert "as an earlier run has written it" in said.text
+    assert expected in said.text
+
+
+# ---- Records ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conversions(monkeypatch):
+    """How often examples became features."""
+    counted = []
+
+    def count(examples, *more):
+        counted.append(len(examples))
+        return packing.convert_examples(examples, *more)
+
+    monkeypatch.setattr(text_task, "convert_examples", count)
+    return counted
+
+
+def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conversions):
+    rows = [(label_of(text), text) for text in sentences(30)]
+    write(tmp_path / "data", "train.tsv", rows)
+    write(tmp_path / "data", "dev.tsv", rows[:8])
+
+    def converted(**changes):
+        conversions.clear()
+        classification.run(
+            own(tiny, tmp_path, do_eval=True, labels="praise,none of that", **changes)
+        )
+        return sum(conversions)
+
+    out = tmp_path / "out"
+    assert converted() == 8
+    before = (out / "eval.tf_record").read_bytes()
+    assert converted() == 0
+    # Flags that the records have nothing to do with, and a file that is only newer.
+    (tmp_path / "data" / "dev.tsv").touch()
+    assert converted(eval_batch_size=3, random_seed=4, init_checkpoint=None) == 0
+    assert (out / "eval.tf_record").read_bytes() == before
+    assert converted(max_seq_length=12) == 8
+    assert converted(max_seq_length=12, do_lower_case=False) == 8
+    assert converted() == 8
+    assert (out / "eval.tf_record").read_bytes() == before
+    write(tmp_path / "data", "dev.tsv", [*rows[:7], (rows[7][0], "good")])
+    assert converted() == 8
+    assert (out / "eval.tf_record").read_bytes() != before
+    write(tmp_path / "data", "dev.tsv", [("praise", text) for _, text in rows[:8]])
+    assert converted() == 8
+    # A vocabulary in which two words have changed places.
+    vocab = (tiny.folder / "vocab.txt").read_text().replace("good\nbad\n", "bad\ngood\n")
+    (tmp_path / "vocab.txt").write_text(vocab)
+    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 0
+    # What somebody else has written, or damaged.
+    (out / "eval.tf_record").write_bytes(before)
+    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    (out / "records.json").write_text("{")
+    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+    (out / "eval.tf_record").unlink()
+    assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
+
+
+# ---- Weights ---------------------------------------------------------------------------------
+
+
+def test_weights_of_labels():
+    labels = ["a", "b:c", "d"]
+    counts = np.array([6, 3, 0])
+    assert label_weights("balanced", labels, counts).tolist() == [0.5, 1, 1]
+    assert label_weights("b:c:2.5, d:3", labels, counts).tolist() == [1, 2.5, 3]
+    for wrong in ("a", "a:", "e:1", "a:0", "a:nan", "a:1,,"):
+        with pytest.raises(UserError, match="--class_weights"):
+            label_weights(wrong, labels, counts)
+
+
+def test_rare_labels_count_more_where_they_are_to(tiny, tmp_path):
+    texts = sentences(60)
+    write(
+        tmp_path / "data",
+        "train.tsv",
+        [("rare" if n % 6 == 0 else "often", t) for n, t in enumerate(texts)],
+    )
+    recalls = []
+    for name, weights in (("plain", None), ("balanced", "balanced"), ("named", "rare:50")):
+        run = own(tiny, tmp_path, do_train=True, do_eval=True, class_weights=weights,
+                  learning_rate=1e-2, output_dir=str(tmp_path / name))  # fmt: skip
+        classification.run(run)
+        found = json.loads((tmp_path / name / "eval_results.json").read_text())
+        predicted = np.sum(found["confusion_matrix"], axis=0)
+        recalls.append(predicted[1])
+    # Labels have nothing to do with the texts: what counts more is said more often.
+    assert recalls[0] == 0
+    assert recalls[2] == 12
+
+
+# ---- Mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", BAD_FILES, ids=lambda case: case.name)
+def test_bad_files(tiny, tmp_path, case):
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    out.mkdir()
+    write_files(data, case.files)
+    precious = {"notes.txt": "mine", "train.tf_record": "old", "test_results.tsv": "0.1\n"}
+    for name, text in precious.items():
+        (out / name).write_text(text)
+    flags = dict(case.flags)
+    if "dev_fraction" in flags:
+        flags["dev_fraction"] = float(flags["dev_fraction"])
+    needed = {"task_name": "tsv", "text_column": "text", "label_column": None}
+    step = {"train": "do_train", "eval": "do_eval", "predict": "do_predict"}[case.split]
+    run = own(tiny, tmp_path, **{**needed, **flags, "do_train": True, step: True})
+    with pytest.raises(UserError, match=case.message) as caught:
+        classification.run(run)
+    assert "\n" not in str(caught.value)
+    assert {path.name: path.read_text() for path in out.iterdir()} == precious
+
+
+def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("a",)])
+    flags = {**tiny.flags, **COLUMNS, "data_dir": tmp_path / "data", "do_train": "true"}
+    command = [f"--{name}={value}" for name, value in flags.items()]
+    done = subprocess.run(
+        [sys.executable, "run_classifier.py", *command, f"--output_dir={tmp_path / 'out'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"ERROR: {tmp_path}/data/train.tsv:4: 1 column, but 2")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_column": None}, "--task_name=tsv needs --text_column"),
+        ({"label_column": None}, "--do_train and --do_eval need --label_column"),
+        ({"task_name": "cola"}, "--text_column is for --task_name=tsv"),
+        ({"task_module": "x.py"}, "--task_module and --task_name exclude each other"),
+        ({"task_name": None, "text_column": None, "label_column": None}, "Required.*--task_name"),
+        ({"data_dir": None}, r"Required, but not given: --data_dir"),
+        (
+            {"glue_submission": True, "do_predict": True, "predict_file": "train.tsv"},
+            "is none of GLUE",
+        ),
+        ({"glue_submission": True}, "--glue_submission needs --do_predict"),
+        ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),
+        ({"problem_type": "guess"}, "--problem_type must be one of auto, classification"),
+        ({"labels": "a,,b"}, "--labels: label 2 is empty"),
+        ({"labels": "a,b,a"}, "--labels: 'a' stands there twice"),
+        ({"predict_file": "absent.tsv", "do_predict": True}, "--predict_file=absent.tsv: no such"),
+        ({"do_predict": True}, "There is no file to predict on: pass --predict_file"),
+    ],
+)
+def test_flags(tiny, tmp_path, changes, message):
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 5)
+    with pytest.raises(UserError, match=message) as caught:
+        classification.run(own(tiny, tmp_path, **{"do_train": True, **changes}))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_found_out_is_said(praise, tiny, tmp_path, said):
+    run, _, _ = praise
+    logging.getLogger("bert_tf").setLevel(logging.INFO)
+    classification.run(type(run)(**{**run.__dict__, "output_dir": str(tmp_path / "out"),
+                                    "num_train_epochs": 1.0}))  # fmt: skip
+    assert "train.tsv: 120 rows; classification with 2 labels: none of that (" in said.text
+    assert "no dev set: 24 of the 120 rows" in said.text

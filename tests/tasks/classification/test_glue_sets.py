@@ -1,0 +1,185 @@
+"""All sets of GLUE, and XNLI, from files to submissions, for a few steps on a tiny model."""
+
+import json
+import random
+
+import pytest
+
+from bert_tf.data import records
+from bert_tf.tasks import classification
+from tests.conftest import WORDS
+from tests.oracle import data
+from tests.tasks.classification.test_task import options
+
+ALL_STEPS = {"do_train": True, "do_eval": True, "do_predict": True}
+SENTENCE = " ".join(WORDS[3:9])
+
+
+def run(tiny, tmp_path, task, folder, **changes):
+    flags = {**ALL_STEPS, "eval_batch_size": 64, "predict_batch_size": 64, **changes}
+    made = options(tiny, tmp_path, task_name=task, data_dir=str(folder), **flags)
+    return classification.run(made).metrics, tmp_path / "out"
+
+
+def submission(out, name):
+    lines = [line.split("\t") for line in (out / name).read_text().splitlines()]
+    assert lines[0] == ["index", "prediction"]
+    assert [int(line[0]) for line in lines[1:]] == list(range(len(lines) - 1))
+    return [line[1] for line in lines[1:]]
+
+
+# Rows to train on, to evaluate, to predict; name of the submission; a figure.
+PUBLISHED = {
+    "CoLA": (8551, 1043, 1063, "CoLA.tsv", "eval_matthews"),
+    "MRPC": (3668, 408, 1725, "MRPC.tsv", "eval_f1"),
+    "RTE": (2490, 277, 3000, "RTE.tsv", "eval_accuracy"),
+    "SST-2": (67349, 872, 1821, "SST-2.tsv", "eval_accuracy"),
+    "STS-B": (5749, 1500, 1379, "STS-B.tsv", "eval_pearson"),
+    "WNLI": (635, 71, 146, "WNLI.tsv", "eval_accuracy"),
+}
+
+
+# Two of each kind are enough for every day.
+def _some_slow(tasks, daily):
+    return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
+def test_published_sets(tiny, tmp_path, task):
+    folder = data(f"glue/{task}")
+    trained, evaluated, predicted, name, figure = PUBLISHED[task]
+    # Three steps.
+    epochs = 3.5 * 32 / trained
+    metrics, out = run(
+        tiny,
+        tmp_path,
+        task,
+        folder,
+        train_batch_size=32,
+        num_train_epochs=epochs,
+        glue_submission=True,
+    )
+    assert metrics["global_step"] == 3
+    assert -1 <= metrics[figure] <= 1
+    assert records.count_records(str(out / "train.tf_record")) == trained
+    assert records.count_records(str(out / "eval.tf_record")) == evaluated
+    assert len((out / "test_results.tsv").read_text().splitlines()) == predicted
+    answers = submission(out, name)
+    assert len(answers) == predicted
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert len(rows) == predicted + 1
+    if task == "STS-B":
+        assert all(0 <= float(answer) <= 5 and len(answer) == 5 for answer in answers)
+    else:
+        place = rows[0].index("label")
+        assert answers == [row[place] for row in rows[1:]]
+    if task == "RTE":
+        assert set(answers) <= {"entailment", "not_entailment"}
+
+
+def _row(cells, places):
+    row = ["-"] * cells
+    for place, value in places.items():
+        row[place] = value
+    return "\t".join(row)
+
+
+def _files(
+    task, cells, texts, label, labels, test_cells, test_texts, header=True, dev="dev", test="test"
+):
+    """Small files in the layout of a set: how many columns, where texts and the label stand."""
+    rng = random.Random(2)
+    words = lambda: " ".join(rng.choices(WORDS, k=6))  # noqa: E731
+    made = {}
+    for split, count, size in (("train", 30, cells), (dev, 12, cells + (4 if dev != "dev" else 0))):
+        rows = [
+            _row(
+                size,
+                {
+                    **{p: words() for p in texts},
+                    (size - 1 if label is None else label): labels[n % len(labels)],
+                },
+            )
+            for n in range(count)
+        ]
+        made[f"{split}.tsv"] = [_row(size, {})] * header + rows
+    made[f"{test}.tsv"] = [_row(test_cells, {})] + [
+        _row(test_cells, {p: words() for p in test_texts}) for _ in range(7)
+    ]
+    return made
+
+
+NLI = ("neutral", "entailment", "contradiction")
+LAYOUTS = {
+    "mnli": (
+        _files("mnli", 12, (8, 9), None, NLI, 10, (8, 9), dev="dev_matched", test="test_matched"),
+        "MNLI-m.tsv",
+    ),
+    "mnli-mm": (
+        _files(
+            "mnli-mm",
+            12,
+            (8, 9),
+            None,
+            NLI,
+            10,
+            (8, 9),
+            dev="dev_mismatched",
+            test="test_mismatched",
+        ),
+        "MNLI-mm.tsv",
+    ),
+    "qnli": (
+        _files("qnli", 4, (1, 2), None, ("entailment", "not_entailment"), 3, (1, 2)),
+        "QNLI.tsv",
+    ),
+    "qqp": (_files("qqp", 6, (3, 4), None, ("0", "1"), 3, (1, 2)), "QQP.tsv"),
+}
+
+
+@pytest.mark.parametrize("task", _some_slow(LAYOUTS, ["mnli-mm", "qqp"]))
+def test_other_sets(tiny, tmp_path, task):
+    files, name = LAYOUTS[task]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for file, rows in files.items():
+        (folder / file).write_text("\n".join(rows) + "\n")
+    metrics, out = run(tiny, tmp_path, task, folder, num_train_epochs=1.0, glue_submission=True)
+    assert metrics["global_step"] == 7
+    report = json.loads((out / "eval_results.json").read_text())
+    # Each label as often as it was written.
+    counts = {label: found["support"] for label, found in report["labels"].items()}
+    assert set(counts.values()) == {12 // len(counts)}
+    assert set(submission(out, name)) <= set(counts)
+
+
+def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
+    folder = tmp_path / "data"
+    (folder / "multinli").mkdir(parents=True)
+    labels = ("neutral", "entailment", "contradictory")
+    rows = ["premise\thypo\tlabel"]
+    rows += [f"{SENTENCE}\t{SENTENCE}\t{labels[n % 3]}" for n in range(30)]
+    (folder / "multinli" / "multinli.train.zh.tsv").write_text("\n".join(rows) + "\n")
+    rows = [_row(9, {})]
+    for n in range(12):
+        language = "zh" if n % 2 else "en"
+        rows.append(_row(9, {0: language, 1: NLI[n % 3], 6: SENTENCE, 7: "good"}))
+    (folder / "xnli.dev.tsv").write_text("\n".join(rows) + "\n")
+    metrics, out = run(tiny, tmp_path, "XNLI", folder, do_predict=False, num_train_epochs=1.0)
+    assert metrics["global_step"] == 7
+    assert records.count_records(str(out / "eval.tf_record")) == 6
+    rows = ["index\tsentence1\tsentence2", *(f"{n}\t{SENTENCE}\tgood" for n in range(5))]
+    (folder / "diagnostic.tsv").write_text("\n".join(rows) + "\n")
+    made = options(
+        tiny,
+        tmp_path,
+        task_name="AX",
+        data_dir=str(folder),
+        do_predict=True,
+        glue_submission=True,
+        init_checkpoint=str(out / "model.ckpt-7"),
+        output_dir=str(tmp_path / "ax"),
+    )
+    classification.run(made)
+    assert set(submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)

@@ -1,0 +1,172 @@
+"""run_classifier_with_tfhub: encoders of TensorFlow Hub, the Garden's and ours, are fine-tuned.
+
+`tests/conversion/hub/v2.tar.xz` and `v4.tar.xz` were written by the exporters of tf-models-official
+2.20 (TensorFlow 2.20), `legacy/bert/export_tfhub.py` and `nlp/tools/export_tfhub_lib.py` (with the
+head for masked words): a BERT of one layer with random weights, which takes lists of inputs in the
+first and dicts in the second. `outputs.npz` has what it computed.
+"""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.conversion import find_source
+from bert_tf.errors import UserError
+from bert_tf.finetuning.hub_parity import require_same_outputs
+from bert_tf.modeling import BertModel
+from bert_tf.options import ExportOptions, HubClassifierOptions
+from bert_tf.predictor import Predictor
+from bert_tf.tasks import hub_classification
+from bert_tf.tasks.export_model import export_model
+from tests.conversion.conftest import values_of
+
+HUB = Path(__file__).parents[1] / "conversion" / "hub"
+
+
+@pytest.fixture(scope="module")
+def modules(tiny, tmp_path_factory):
+    """The same kind of module from three hands."""
+    folder = tmp_path_factory.mktemp("modules")
+    for name in ("v2", "v4"):
+        with tarfile.open(HUB / f"{name}.tar.xz") as archive:
+            archive.extractall(folder / name, filter="data")
+    flags = {"model_dir": str(tiny.folder), "export_dir": str(folder / "ours")}
+    path = export_model.run(ExportOptions(**flags, form="encoder", max_seq_length=24))
+    return {"v2": folder / "v2", "v4": folder / "v4", "ours": Path(path)}
+
+
+def options(tiny, tmp_path, module, **flags):
+    given = {
+        "task_name": "MRPC",
+        "data_dir": str(tiny.folder / "mrpc"),
+        "output_dir": str(tmp_path / "output"),
+        "bert_hub_module_handle": str(module),
+        "max_seq_length": 24,
+        "train_batch_size": 4,
+        "num_train_epochs": 1.0,
+        "do_train": True,
+        "do_eval": True,
+    }
+    return HubClassifierOptions(**{**given, **flags})
+
+
+@pytest.mark.parametrize("name", ["v2", "v4"])
+def test_outputs_are_those_of_the_garden(modules, name):
+    source = find_source(str(modules[name]))
+    assert source.do_lower_case is True
+    config = source.config()
+    assert (config.num_attention_heads, config.hidden_size) == (2, 16)
+    model = BertModel(config)
+    restored = checkpoint.restore(model, source.path, source)
+    assert restored.new == ()
+    assert len(restored.unused) == {"v2": 0, "v4": 5}[name]
+    expected = np.load(HUB / "outputs.npz")
+    outputs = model({key: expected[key] for key in expected.files if "output" not in key})
+    mask = expected["input_mask"].astype(bool)
+    found = np.asarray(outputs["sequence_output"])[mask]
+    np.testing.assert_allclose(found, expected["sequence_output"][mask], atol=1e-5)
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["v2", "v4", "ours"])
+def test_a_module_is_trained_and_used(tiny, tmp_path, modules, name):
+    vocab = (tiny.folder / "vocab.txt").read_text().split()
+    run = options(tiny, tmp_path, modules[name], do_predict=True, do_lower_case=False)
+    results = hub_classification.run(run)
+    assert 0 <= results.metrics["eval_accuracy"] <= 1
+    output = tmp_path / "output"
+    assert (output / "vocab.txt").read_text().split() == vocab
+    assert (output / "test_results.tsv").exists()
+    # The folder is all that is needed, and knows the casing, which is the module's.
+    given, lowered = Predictor.from_output_dir(output)(["The GOOD film", "the good film"])
+    assert given == lowered
+
+
+def test_weights_of_the_module_are_what_is_trained(tiny, tmp_path, modules):
+    """With next to no learning rate the encoder is the module's afterwards."""
+    hub_classification.run(options(tiny, tmp_path, modules["v4"], learning_rate=1e-30))
+    trained = values_of(checkpoint.latest(str(tmp_path / "output")))
+    source = find_source(str(modules["v4"]))
+    names = [name for name in source.shapes() if name.startswith("bert/")]
+    assert len(names) == 23
+    for name, value in source.read(names):
+        np.testing.assert_array_equal(trained[name], value)
+
+
+def test_a_module_that_computes_something_else_is_refused(tiny, tmp_path, modules):
+    """Another activation shows in no name and no shape."""
+    source = find_source(str(modules["v4"]))
+    config = source.config()
+    require_same_outputs(source, config)
+    config.hidden_act = "relu"
+    with pytest.raises(UserError, match=r"v4 has the weights of a BERT, but computes something el"):
+        require_same_outputs(source, config)
+
+
+def test_a_module_of_tensorflow_1(tiny, tmp_path):
+    """As the Hub had them: variables under names of their own, and no objects."""
+    folder = tmp_path / "bert_uncased_L-12_H-768_A-12_1"
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable("bert/embeddings/word_embeddings", [3, 4])
+        session.run(tf.compat.v1.global_variables_initializer())
+        builder = tf.compat.v1.saved_model.Builder(str(folder))
+        builder.add_meta_graph_and_variables(session, [])
+        builder.save()
+    with pytest.raises(UserError, match=r"for TensorFlow 1, which .* run_classifier.py --init_che"):
+        hub_classification.run(options(tiny, tmp_path, folder))
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_module_without_a_vocabulary(tiny, tmp_path, modules):
+    shutil.copytree(modules["v2"], tmp_path / "bare")
+    (tmp_path / "bare" / "assets" / "vocab.txt").unlink()
+    bare = options(tiny, tmp_path, tmp_path / "bare")
+    with pytest.raises(UserError, match=r"has no vocabulary: pass --vocab_file"):
+        hub_classification.run(bare)
+    named = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
+    assert hub_classification.with_module(named).vocab_file == tiny.flags["vocab_file"]
+
+
+@pytest.mark.parametrize(
+    ("handle", "message"),
+    [
+        ("https://tfhub.dev/google/bert_uncased_L-12_H-768_A-12/1", "nothing is downloaded here"),
+        ("module.tar.gz", "is an archive: unpack it"),
+        ("nowhere", "is not a folder"),
+        ("", "Required, but not given: --bert_hub_module_handle"),
+    ],
+)
+def test_what_is_no_module(tiny, tmp_path, handle, message):
+    with pytest.raises(UserError, match=message):
+        hub_classification.run(options(tiny, tmp_path, handle))
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
+def test_a_half_copied_module(tiny, tmp_path, modules, name, damage):
+    shutil.copytree(modules["v2"], tmp_path / "module")
+    path = tmp_path / "module" / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    with pytest.raises(UserError, match=r"No such file|damaged|not a checkpoint|Cannot read"):
+        hub_classification.run(options(tiny, tmp_path, tmp_path / "module"))
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
+    hub_classification.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
+    flags = {"model_dir": str(tmp_path / "output"), "export_dir": str(tmp_path / "export")}
+    exported = export_model.run(ExportOptions(**flags, text_input=False, ids_model=False))
+    again = options(tiny, tmp_path, exported, output_dir=str(tmp_path / "again"))
+    with pytest.raises(UserError, match=r"cannot be called as an encoder.*--form=encoder"):
+        hub_classification.run(again)
+    # But its weights can be read, head and all.
+    assert find_source(exported).shapes()["output_weights"] == [2, 16]

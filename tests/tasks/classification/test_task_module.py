@@ -1,0 +1,192 @@
+"""Tasks in a Python file of the user, written as for the original release."""
+
+import re
+import sys
+import textwrap
+
+import pytest
+
+from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
+from bert_tf.tasks.classification.task_module import load_task_module
+
+TASK = """
+    from dataclasses import dataclass
+
+
+    @dataclass
+    class Example:
+        guid: str
+        text_a: str
+        text_b: str = None
+        label: object = None
+
+
+    class Mine:
+        def get_train_examples(self, data_dir):
+            yield Example("a", data_dir, label="no")
+            yield Example("b", "text", "pair", "yes")
+
+        def get_test_examples(self, data_dir):
+            return [Example("c", "text", None, "whatever")]
+
+        def get_labels(self):
+            return ["yes", "no"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes) -> str:
+        path = tmp_path / "my_task.py"
+        raw = textwrap.dedent(content).encode() if isinstance(content, str) else content
+        path.write_bytes(raw)
+        return str(path)
+
+    return write
+
+
+def task(examples: str, labels: str = '["yes", "no"]', more: str = "") -> str:
+    """A file whose class has these training examples."""
+    return f"""
+    from bert_tf.data.features import InputExample as Example, PaddingInputExample
+    class Mine:
+        {more}
+        def get_train_examples(self, data_dir):
+            return {examples}
+        def get_labels(self):
+            return {labels}
+    """
+
+
+def test_a_task(write):
+    path = write(TASK)
+    made = load_task_module(path, "folder")
+    assert (made.name, made.problem_type, made.labels) == (
+        "task Mine",
+        "classification",
+        ("yes", "no"),
+    )
+    assert made.read("train") == [
+        InputExample("a", "folder", None, "no"),
+        InputExample("b", "text", "pair", "yes"),
+    ]
+    assert made.read("predict") == [InputExample("c", "text", None, None)]
+    assert made.describe("train") == f"get_train_examples() of {path}"
+    with pytest.raises(UserError, match=r"my_task.py: class Mine has no get_dev_examples\(data_d"):
+        made.read("eval")
+
+
+def test_several_labels(write):
+    examples = '[Example("a", "x", None, ["no", "yes", "no"]), Example("b", "y", None, ())]'
+    made = load_task_module(write(task(examples, more='problem_type = "multilabel"')), "")
+    assert made.problem_type == "multilabel"
+    assert [example.label for example in made.read("train")] == [("yes", "no"), ()]
+
+
+@pytest.mark.parametrize("labels", ["None", "[]"])
+def test_numbers(write, labels):
+    examples = '[Example(1, "x", None, 2), Example(2, "y", None, " -0.5")]'
+    made = load_task_module(write(task(examples, labels)), "")
+    assert (made.problem_type, made.labels) == ("regression", ())
+    assert [example.label for example in made.read("train")] == ["2", "-0.5"]
+    assert made.read("train")[0].guid == "1"
+
+
+def test_what_lies_beside_the_file_can_be_imported(write, tmp_path):
+    (tmp_path / "helper_of_my_task.py").write_text("LABELS = ['a', 'b']\n")
+    before = list(sys.path)
+    content = task("[]", "self.labels", "from helper_of_my_task import LABELS as labels")
+    made = load_task_module(write(content), "")
+    assert made.labels == ("a", "b")
+    assert made.read("train") == []
+    assert sys.path == before
+
+
+def test_a_class_made_of_another_one(write):
+    code = TASK + "\n    class Other(Mine):\n        pass\n    Again = Other\n"
+    assert load_task_module(write(code), "").name == "task Other"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x = 1\nclass Mine\n", r":2: not Python: expected ':'"),
+        (b"x = '\xe9'\n", r"(:1)?: not Python: "),
+        (b"x = '\0'\n", r".*: not Python: "),
+        ("x = 1\n\nx.y\n", ":3: AttributeError: 'int' object has no attribute 'y'"),
+        ("import no_such_module\n", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("import json\ndef f():\n    json.loads('{')\n\nf()\n", ":3: JSONDecodeError: Expecting"),
+        ("raise ValueError('''one\ntwo''')\n", ":1: ValueError: one two"),
+        ("raise SystemExit\n", ":1: SystemExit"),
+        ("x = 1\n", ": no class has one of get_train_examples, get_dev_examples, get_test_ex"),
+        ("from json import JSONDecoder as Mine\n", ": no class has one of"),
+        (task("[]") + task("[]").replace("Mine", "Yours"), r": 2 classes \(Mine, Yours\) have"),
+        ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
+        (task("[]", more="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
+        (task("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
+        (task("[]", '"yes"'), r": get_labels\(\) gives 'yes'. Return a list"),
+        (
+            task("[]", "[0, 1]"),
+            r": get_labels\(\) gives the label 0 \(int\), not a text of one line",
+        ),
+        (task("[]", '["a", "a"]'), r": get_labels\(\) gives 'a' twice"),
+        (
+            task("[]", more='problem_type = "regression"'),
+            r": problem_type is 'regression', but .* 2",
+        ),
+        (
+            task("[]", "None", 'problem_type = "multilabel"'),
+            r".* gives no labels. .* it is regression",
+        ),
+    ],
+)
+def test_files_that_are_wrong(write, content, message):
+    path = write(content)
+    with pytest.raises(UserError, match=re.escape(path) + message) as caught:
+        load_task_module(path, "")
+    assert "\n" not in str(caught.value)
+
+
+MULTI = 'problem_type = "multilabel"'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (task("None"), r": get_train_examples\(data_dir\) gives None"),
+        (task("3"), ": TypeError: 'int' object is not iterable"),
+        (task("open(data_dir)"), ":6: IsADirectoryError: "),
+        (task("[Example(1)]"), ":6: TypeError: .*missing 1 required positional argument: 'text_a'"),
+        (task("[PaddingInputExample()]"), ": example train-0 of .* has no text"),
+        (task('[Example("a", None)]'), ": example a of .* has no text: its text_a is None"),
+        (task('[Example("a", "b", 3)]'), ": example a of .*: its text_b is 3, and neither"),
+        (task('[Example("a", "b")]'), ": example a of .* has no label"),
+        (task('[Example("a", "b", "", "maybe")]'), r"'maybe' is not one of .*: yes, no"),
+        (
+            task('[Example("a", "b", "", ["no"])]'),
+            r"\['no'\] \(list\) is not one of get_labels\(\)",
+        ),
+        (
+            task('[Example("a", "b", "", 0)]', '["0", "1"]'),
+            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are texts",
+        ),
+        (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
+        (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),
+        (task('[Example("a", "b", "", float("nan"))]', "None"), "nan is not a finite number"),
+        (task('[Example("a", "b", "", "x")]', "None"), "'x' is not a finite number"),
+    ],
+)
+def test_examples_that_are_wrong(write, tmp_path, content, message):
+    path = write(content)
+    made = load_task_module(path, str(tmp_path))
+    with pytest.raises(UserError, match=f"{re.escape(path)}.*{message}") as caught:
+        made.read("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(UserError, match=r"No such file: .*missing\.py"):
+        load_task_module(str(tmp_path / "missing.py"), "")
+    with pytest.raises(UserError, match="is a folder, a file was expected"):
+        load_task_module(str(tmp_path), "")
