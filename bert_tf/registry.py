@@ -7,7 +7,6 @@ imported when they are used, so that every module may import the registry.
 import dataclasses
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 
@@ -32,7 +31,7 @@ class Script:
     run: str | None = None
     make_answer: str | None = None
     is_training: bool = False
-    environment: Mapping[str, str] = MappingProxyType({})
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def options_class(self) -> type:
