@@ -11,50 +11,32 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import flags
 
+from bert_tf import registry
 from bert_tf.errors import Terminated, UserError
-from bert_tf.options import DeviceOptions
+from bert_tf.options.shared import DeviceOptions
 from bert_tf.quiet import import_tensorflow
 
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 
 
-def main(
-    options_class: type, run: Callable[[Any], None], argv: Sequence[str], description: str
-) -> typing.NoReturn:
-    """Parses a command line, runs a script, and exits.
+@contextlib.contextmanager
+def explained_exit() -> Iterator[None]:
+    """Exits after the block, with one line instead of a traceback for a user's mistake.
 
-    Exit codes: 0 when all went well; 1 for a mistake of the user's, which is printed on one line
-    without a traceback; 75 when another worker of a distributed run is gone; 130 after Ctrl-C and
-    143 after SIGTERM, before which a training saves a checkpoint and the other scripts remove their
-    temporary files. After 75, 130 and 143 the same command resumes a training.
-
-    Args:
-        options_class: the script's options; each field becomes a flag.
-        run: takes the options.
-        argv: name of the script and its arguments.
-        description: one sentence, for `--help`.
+    Exit codes: 0 for success; 1 for a user's mistake; 75 if another worker of a distributed run is
+    gone; 130 after Ctrl-C and 143 after SIGTERM, before which a training saves a checkpoint and the
+    other scripts remove their temporary files. After 75, 130 and 143 the same command resumes a
+    training.
     """
-    if any(argument in _HELP_FLAGS for argument in argv[1:]):
-        try:
-            print(help_text(options_class, os.path.basename(argv[0]), description), flush=True)
-        except BrokenPipeError:
-            # `| head` has read enough. Python would try once more at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(0)
     try:
-        options = parse(options_class, argv)
-        _set_up_logging(getattr(options, "verbose_logging", False))
-        options.check()
-        _check_address_space()
-        import_tensorflow()
-        run(options)
+        yield
     except UserError as error:
-        # A file name may have a line end in it; an error still is one line.
+        # A file name may contain a line break; an error is one line anyway.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(error.exit_code)
     except Terminated as end:
@@ -73,9 +55,36 @@ def main(
     sys.exit(0)
 
 
-# What Python, the dynamic linker and TensorFlow say.
+def read_options(script: str, argv: Sequence[str]) -> Any:
+    """Reads and checks the options of a script, and imports TensorFlow; `--help` exits.
+
+    Args:
+        script: name of the script in the registry.
+        argv: name of the program and its arguments.
+
+    Raises:
+        UserError: the command line is invalid.
+    """
+    entry = registry.SCRIPTS[script]
+    if any(argument in _HELP_FLAGS for argument in argv[1:]):
+        program = os.path.basename(argv[0])
+        try:
+            print(help_text(entry.options_class, program, entry.description), flush=True)
+        except BrokenPipeError:
+            # `| head` has read enough. Python would try once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)
+    options = parse(entry.options_class, argv)
+    _set_up_logging(getattr(options, "verbose_logging", False))
+    options.check()
+    _check_address_space()
+    import_tensorflow()
+    return options
+
+
+# Messages of Python, the dynamic linker and TensorFlow.
 _OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
-# What TensorFlow needs to start and to compile a small model.
+# TensorFlow needs this to start and to compile a small model.
 _LEAST_ADDRESS_SPACE = 3e9
 
 
@@ -109,7 +118,7 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     try:
         rest = values(list(argv))[1:]
     except (flags.Error, OSError, ValueError) as error:
-        raise UserError(_in_our_words(str(error).removeprefix("ERROR:: "))) from error
+        raise UserError(_reworded(str(error).removeprefix("ERROR:: "))) from error
     if rest:
         raise UserError(
             f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
@@ -120,8 +129,8 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     )
 
 
-# What absl says of a flag, and what a person is told.
-_WORDS_OF_ABSL = (
+# Messages of absl, and ours.
+_MESSAGES_OF_ABSL = (
     (
         r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag', .*",
         r"--\1 must be true or false. Received: \2",
@@ -138,12 +147,12 @@ _WORDS_OF_ABSL = (
 )
 
 
-def _in_our_words(message: str) -> str:
+def _reworded(message: str) -> str:
     guesses = re.search(r"Did you mean: (.+) \?$", message)
     if guesses:
         dashed = " or --".join(guesses[1].split(", "))
         message = message.replace(guesses[0], f"Did you mean: {dashed} ?")
-    for pattern, words in _WORDS_OF_ABSL:
+    for pattern, words in _MESSAGES_OF_ABSL:
         if re.fullmatch(pattern, message, re.S):
             return re.sub(pattern, words, message, flags=re.S)
     return message

@@ -5,7 +5,8 @@ imported when they are used, so that every module may import the registry.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -136,9 +137,16 @@ def script_of(options_class: type) -> str:
     raise KeyError(reference)
 
 
+def runner(name: str) -> Callable[[Any], Any]:
+    """Returns the function that does the work of a script, given its options."""
+    # TensorFlow must be imported quietly, and before Keras.
+    import_module("bert_tf.backend")
+    script = SCRIPTS[name]
+    if script.make_task:
+        return partial(load("bert_tf.finetuning.run:run"), load(script.make_task))
+    return load(script.run or "")
+
+
 def run(options: Any) -> Any:
     """Does the work of the script that the options belong to, and returns its results."""
-    script = SCRIPTS[script_of(type(options))]
-    if script.make_task:
-        return load("bert_tf.finetuning.run:run")(load(script.make_task), options)
-    return load(script.run or "")(options)
+    return runner(script_of(type(options)))(options)

@@ -1,4 +1,4 @@
-"""Models as SavedModels in versioned folders, as TensorFlow Serving takes them."""
+"""Exports fine-tuned models as SavedModels in versioned folders, for TensorFlow Serving."""
 
 import contextlib
 import os
@@ -9,14 +9,14 @@ import keras
 
 from bert_tf import files, locks
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
-from bert_tf.options import ExportOptions, FineTuningOptions
+from bert_tf.finetuning.run_metadata import model_files
+from bert_tf.finetuning.task import Task
+from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.serving import saved_model
-from bert_tf.tasks.base import Task
 from bert_tf.tokenization import FullTokenizer
 
-# Of a version: the model without text operations; what TensorFlow leaves alone.
+# In a version: the model without text operations, and a folder that TensorFlow ignores.
 IDS_FOLDER = "ids"
 _EXTRA_FOLDER = "assets.extra"
 
@@ -26,16 +26,23 @@ def export_task(
     model: keras.Model,
     options: FineTuningOptions,
     export_dir: str,
-    how: ExportOptions | None = None,
+    *,
+    text_input: bool = True,
+    ids_model: bool = True,
+    text_pairs: bool | None = None,
+    jit_compile: bool = False,
 ) -> str:
-    """Writes a fine-tuned model.
+    """Exports a fine-tuned model.
 
     Args:
-        task: of the model.
-        model: with its weights.
-        options: of the training.
+        task: the task.
+        model: the model with its weights.
+        options: options of the training.
         export_dir: folder of the versions.
-        how: which signatures, and whether XLA compiles them; by default those of the flags.
+        text_input: whether the model takes texts; never if rows have several texts.
+        ids_model: whether to write the model without text operations, too.
+        text_pairs: whether it takes two texts by default; None asks the task.
+        jit_compile: whether XLA compiles it.
 
     Returns:
         The folder of the new version.
@@ -43,47 +50,54 @@ def export_task(
     Raises:
         UserError: it cannot be written, or TensorFlow Text is missing.
     """
-    how = how or ExportOptions()
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    pairs = {"auto": task.takes_pairs, "true": True, "false": False}[how.text_pairs]
     length = options.max_seq_length
-    known = {**task.assets(), **run_metadata.contents_of(options)}
-    with version(export_dir, known) as (folder, assets):
-        texts = saved_model.TextInputs(tokenizer, length) if how.text_input else None
-        wanted = {folder: texts}
-        if texts and how.ids_model:
-            wanted[os.path.join(folder, IDS_FOLDER)] = None
-        for path, inputs in wanted.items():
+    text_input = text_input and task.texts_per_row is None
+    texts = saved_model.TextInputs(tokenizer, length) if text_input else None
+    row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
+    with new_version(export_dir, model_files(options, task.labels)) as (folder, assets):
+        inputs = {folder: texts}
+        if texts and ids_model:
+            inputs[os.path.join(folder, IDS_FOLDER)] = None
+        for path, text_inputs in inputs.items():
             module = saved_model.TaskModule(
-                model, task.served_outputs, inputs, pairs, length, assets, how.jit_compile
+                model,
+                task.serve,
+                text_inputs,
+                row_shape,
+                assets,
+                task.text_pairs if text_pairs is None else text_pairs,
+                jit_compile,
             )
-            saved_model.save(module, path, module.signatures(task.served_names))
+            saved_model.save(module, path, module.signatures())
     return log_version(export_dir)
 
 
 def require_text_input(options: FineTuningOptions) -> None:
-    """Looks whether a tokenizer can be put into a model, before anything is trained for it.
+    """Checks before a training whether the tokenizer can be exported after it.
 
     Raises:
-        UserError: TensorFlow Text is missing, or cannot take the vocabulary.
+        UserError: TensorFlow Text is missing, or cannot read the vocabulary.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     saved_model.TextInputs(tokenizer, options.max_seq_length)
 
 
 @contextlib.contextmanager
-def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Gives a folder to write to, which becomes the next version when all is written.
+def new_version(
+    export_dir: str, contents: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields a folder to write to, which becomes the next version, and the paths of its assets.
 
     Args:
         export_dir: folder of the versions.
-        known: texts that belong to the model, by names of files. Lists, `.txt`, are assets of the
-            SavedModel, all others lie beside them.
+        contents: files of the model by name. `.txt` files become assets of the SavedModel, the
+            others are written beside it.
 
     Raises:
         UserError: it cannot be written.
     """
-    # Another run that exports waits, and writes the version after this one.
+    # Another export waits, and writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
         folder = os.path.join(export_dir, f"{number}.tmp")
@@ -92,7 +106,7 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
         try:
             with tempfile.TemporaryDirectory() as temporary:
                 assets = {}
-                for name, text in known.items():
+                for name, text in contents.items():
                     path = os.path.join(temporary, name)
                     files.write_text(path, text)
                     if name.endswith(".txt"):
@@ -100,7 +114,7 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
                 yield folder, assets
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
-            for name, text in known.items():
+            for name, text in contents.items():
                 if not name.endswith(".txt"):
                     files.write_text(os.path.join(extra, name), text)
             files.rename(folder, os.path.join(export_dir, str(number)))
@@ -110,7 +124,7 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
 
 
 def log_version(export_dir: str) -> str:
-    """Says which version was written last; its folder."""
+    """Logs and returns the folder of the newest version."""
     folder = os.path.join(export_dir, str(max(_versions(export_dir))))
     log.info("SavedModel: %s", folder)
     return folder

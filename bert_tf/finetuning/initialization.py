@@ -1,4 +1,4 @@
-"""What comes before the work of every script: configuration, vocabulary, starting weights."""
+"""Resolves configuration, vocabulary and initial weights of every script."""
 
 import dataclasses
 import logging
@@ -20,53 +20,53 @@ from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
-# Tokens that every input is made of.
-_NEEDED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
+# Every input has these.
+_REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
-def located(options: Any) -> Any:
-    """The same options, with configuration and vocabulary found beside `init_checkpoint`.
+def find_model_files(options: Any) -> Any:
+    """Returns the options with configuration and vocabulary found beside `init_checkpoint`.
 
-    Without that, those that a training left in `output_dir` are taken.
-    Files that are named are not looked for.
+    Without `init_checkpoint`, takes those that a training left in `output_dir`. Files that the
+    options name are not searched.
 
     Raises:
-        UserError: there is no model, or one of the files that are needed is not beside it; or the
-            model says that its texts are prepared otherwise.
+        UserError: there is no model, a file that is needed is not beside it, or the model says
+            that its texts are lower-cased and the options do not, or the other way round.
     """
     flags = ("bert_config_file", "vocab_file")
-    missing = [name for name in flags if not getattr(options, name, "none needed")]
+    missing = [name for name in flags if not getattr(options, name, "not needed")]
     folders = _folders_of_runs(options)
     own = [newest for newest in map(checkpoint.latest, folders) if newest]
     for newest in own:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
-    # What nobody reads need not be there any more.
-    goes_on = folders and len(own) == len(folders)
+    resumes = folders and len(own) == len(folders)
     flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
-    place = getattr(options, flag, None)
-    if not place or (goes_on and not missing):
+    path = getattr(options, flag, None)
+    # A checkpoint that is not read need not exist any more.
+    if not path or (resumes and not missing):
         return options
-    source = find_source(place)
-    if not goes_on:
+    source = find_source(path)
+    if not resumes:
         _require_same_casing(source, flag, options)
     if not missing:
         return options
-    found = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
+    available = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
-        if found[name] is None:
+        if available[name] is None:
             raise UserError(
-                f"--{name} is not given, and there is none beside --{flag}={place}: pass it"
+                f"--{name} is not given, and there is none beside --{flag}={path}: pass it"
             )
-    there = [
-        source.config_file or source.path if name == "bert_config_file" else found[name]
+    shown = [
+        source.config_file or source.path if name == "bert_config_file" else available[name]
         for name in missing
     ]
-    log.info("Found beside --%s: %s", flag, ", ".join(filter(None, there)))
-    return dataclasses.replace(options, **{name: found[name] for name in missing})
+    log.info("Found beside --%s: %s", flag, ", ".join(filter(None, shown)))
+    return dataclasses.replace(options, **{name: available[name] for name in missing})
 
 
 def _folders_of_runs(options: Any) -> list[str]:
-    """The folders whose checkpoints are read rather than `init_checkpoint`, one for each run."""
+    """Returns the folders whose checkpoints win over `init_checkpoint`, one for each run."""
     if getattr(options, "resume", "never") == "never":
         return []
     folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
@@ -74,7 +74,7 @@ def _folders_of_runs(options: Any) -> list[str]:
 
 
 def _sources(options: Any) -> list[Source]:
-    """The checkpoints that weights are read from: the run's own, or else `init_checkpoint`."""
+    """Returns the checkpoints to read: the run's own, otherwise `init_checkpoint`."""
     folders = _folders_of_runs(options)
     paths = [*filter(None, map(checkpoint.latest, folders))]
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
@@ -83,9 +83,9 @@ def _sources(options: Any) -> list[Source]:
 
 
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
-    """Holds `do_lower_case` against what a model says; for the original's names do that."""
+    """Compares `do_lower_case` with the model's; the original's models say it by their names."""
     lower = source.do_lower_case
-    # A pre-training reads no texts, and has no such flag.
+    # Pre-training reads no texts and has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
     if source.kind == "original" and not source.has_run:
@@ -98,7 +98,7 @@ def _require_same_casing(source: Source, flag: str, options: Any) -> None:
 
 
 def _config_file(source: Source) -> str | None:
-    """The configuration of a model as a file of the original's format."""
+    """Returns the configuration of a model as a file in the original's format."""
     path = source.config_file
     if source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG):
         return path
@@ -112,11 +112,11 @@ def _config_file(source: Source) -> str | None:
 
 
 def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
-    """The model's configuration and its tokenizer, checked against each other and the options.
+    """Loads configuration and tokenizer, and checks them against each other and the options.
 
     Raises:
-        UserError: a file is missing or not right, the vocabulary does not fit the model, or the
-            inputs are to be longer than the model can take.
+        UserError: a file is missing or invalid, the vocabulary does not fit the model, or
+            `max_seq_length` exceeds the model's positions.
     """
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
@@ -128,7 +128,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
             "together. Pass the vocab.txt that came with the model"
         )
-    missing = [token for token in _NEEDED_TOKENS if token not in tokenizer.vocab]
+    missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:
         raise UserError(
             f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
@@ -140,7 +140,7 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
 
 
 def check_length(options: EncoderOptions, config: BertConfig) -> None:
-    """Refuses inputs that are longer than the model can take.
+    """Requires that inputs are not longer than the model's positions.
 
     Raises:
         UserError: they are.
@@ -155,15 +155,15 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
 
 
 def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
-    """Loads weights from any place that `conversion.find_source` knows.
+    """Loads weights in any format that `find_source` reads.
 
     Raises:
-        UserError: there is nothing that can be read, or it does not fit.
+        UserError: there are no readable weights, or they do not fit the model.
     """
     source = find_source(path)
     for note in source.notes:
         log.warning("%s", note)
-    # The original's files are read faster as what they are.
+    # Reading the original's files directly is faster.
     tensors = None if isinstance(source, OriginalSource) else source
     restored = checkpoint.restore(model, source.path, tensors)
     if isinstance(source, SavedModelSource) and source.is_encoder:
@@ -184,23 +184,23 @@ def restore_weights(
     do_train: bool,
     resume: str = "auto",
 ) -> str | None:
-    """Loads the newest checkpoint of `output_dir`, or else `init_checkpoint`.
+    """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
 
-    It says what was restored and what starts from random values. A checkpoint that was damaged,
-    by a power cut for instance, is passed over with a warning.
+    Logs what was restored and what starts from random values. A damaged checkpoint, for instance
+    after a power cut, is skipped with a warning.
 
     Args:
-        model: takes the values.
+        model: the model.
         output_dir: folder of the run; it need not exist.
         init_checkpoint: prefix or folder, or None for random weights.
         do_train: whether a training follows.
         resume: whether checkpoints in `output_dir` count, see `TrainingOptions`.
 
     Returns:
-        The checkpoint that the run goes on from; None where it starts anew.
+        The checkpoint that the run resumes from; None for a new run.
 
     Raises:
-        UserError: the checkpoint is not there, cannot be read, or does not fit; or `resume`
+        UserError: the checkpoint does not exist, cannot be read, or does not fit; or `resume`
             forbids what would be done.
     """
     newest = _own_checkpoint(output_dir, do_train, resume)
@@ -245,7 +245,7 @@ def _is_same_path(one: str, other: str) -> bool:
 
 
 def _is_same_checkpoint(one: str, other: str) -> bool:
-    """Whether both are names of one checkpoint, as its folder and its prefix are."""
+    """Whether both name the same checkpoint, such as a folder and the prefix in it."""
     if _is_same_path(one, other):
         return True
     try:
@@ -255,16 +255,16 @@ def _is_same_checkpoint(one: str, other: str) -> bool:
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """The checkpoint of the run's own that is gone on from: the newest that can be read.
+    """Returns the checkpoint to resume from: the newest readable one.
 
-    Without a training it is the best one, where that was looked for.
+    Without a training it is the best one of a training with `--eval_every`.
     """
     newest, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
         newest, damaged = (best, []) if best else checkpoint.newest_readable(output_dir)
     for prefix in damaged:
-        log.warning("%s is damaged and passed over", prefix)
+        log.warning("%s is damaged; skipping it", prefix)
     if newest and resume == "never":
         raise UserError(
             f"--resume=never, but --output_dir={output_dir} has checkpoints of an earlier run "

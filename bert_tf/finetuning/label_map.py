@@ -7,47 +7,40 @@ from collections.abc import Callable, Sequence
 from bert_tf import checkpoint, files
 from bert_tf.conversion.sources import find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.run_metadata import hint
-from bert_tf.options import FineTuningOptions
+from bert_tf.finetuning.run_metadata import LABELS, hint
+from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
-
-LABELS = "labels.txt"
 
 _SHOWN_CHARACTERS = 60
 
 
-def contents(labels: Sequence[str]) -> dict[str, str]:
-    """The file, by its name."""
-    return {LABELS: "".join(f"{label}\n" for label in labels)}
-
-
 def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
-    """Reads a file with a label on each line, the first one that of the model's first output.
+    """Reads a file with a label on each line, that of the model's first output first.
 
     Args:
         path: the file.
         is_label: whether a line can be a label.
 
     Raises:
-        UserError: it cannot be read, has no label, has one twice or something else.
+        UserError: the file cannot be read, is empty, or has an invalid or duplicate label.
     """
-    found: list[str] = []
+    labels: list[str] = []
     for number, line in enumerate(files.read_small_lines(path), start=1):
         if not is_label(line):
             problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
-        elif line in found:
-            problem = f"{line} stands there twice"
+        elif line in labels:
+            problem = f"duplicate label {line}"
         else:
-            found.append(line)
+            labels.append(line)
             continue
         by = f" by {script}" if (script := hint(os.path.dirname(path), "script")) else ""
         raise UserError(
             f"{path}:{number}: {problem}. The training{by} writes this file, with a label on each "
-            "line; take it as it was, or train again"
+            "line; restore it, or train again"
         )
-    if not found:
+    if not labels:
         raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
-    return found
+    return labels
 
 
 def require_same(
@@ -56,21 +49,23 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] = bool,
 ) -> None:
-    """Refuses labels other than those of the checkpoint that is trained further or read.
+    """Requires the labels of the checkpoint that is trained further, evaluated or predicted with.
+
+    A training from `init_checkpoint` may have labels of its own.
 
     Args:
-        labels: that are asked for, in their order.
+        labels: the labels of the data, in order.
         source: where they are from, for the message.
-        options: with the folders. A training from `init_checkpoint` may have labels of its own.
+        options: options of the run.
         is_label: see `read`.
 
     Raises:
-        UserError: they are others.
+        UserError: they differ.
     """
-    goes_on = bool(checkpoint.latest(options.output_dir or "")) and options.resume != "never"
+    resumes = bool(checkpoint.latest(options.output_dir or "")) and options.resume != "never"
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS)
-    if (options.do_train and not goes_on) or not files.exists(path):
+    if (options.do_train and not resumes) or not files.exists(path):
         return
     before = read(path, is_label)
     if before != list(labels):
@@ -86,73 +81,70 @@ def require_same(
 
 
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
-    """The folder of the checkpoint that an evaluation or a prediction reads."""
+    """Returns the folder of the checkpoint that an evaluation or a prediction reads."""
     folder, start = options.output_dir or "", options.init_checkpoint or ""
-    # A folder that was converted has a checkpoint of another name.
+    # A converted folder has a checkpoint with another name.
     if start and (options.resume == "never" or not checkpoint.latest(folder)):
         folder = start if files.is_dir(start) else os.path.dirname(start)
     return folder
 
 
 def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = bool) -> list[str]:
-    """The labels of the checkpoint that an evaluation or a prediction reads.
+    """Returns the labels of the checkpoint that an evaluation or a prediction reads.
 
     Raises:
-        UserError: there is no such list beside it, or it is not right.
+        UserError: there is no label map beside it, or it is invalid.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
-    if not files.exists(path):
-        by_others = labels_of_others(options)
-        if by_others and all(map(is_label, by_others)):
-            return by_others
-        raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
-            "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
-            "checkpoints as --init_checkpoint"
-            + (
-                ", or --labels in the order of its outputs"
-                if getattr(options, "is_own_tables", False)
-                else ""
-            )
-        )
-    return read(path, is_label)
+    if files.exists(path):
+        return read(path, is_label)
+    labels = _labels_of_source(options)
+    if labels and all(map(is_label, labels)):
+        return labels
+    raise UserError(
+        f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
+        "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
+        "checkpoints as --init_checkpoint"
+        + ", or --labels in the order of its outputs"
+        * getattr(options, "is_own_tables", False)
+    )
 
 
-def labels_of_others(options: FineTuningOptions) -> list[str] | None:
-    """The names that a model of another program has for its outputs, as transformers' do."""
+def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
+    """Returns the labels in the configuration of another program's model, such as transformers'."""
     start = options.init_checkpoint
-    goes_on = options.resume != "never" and checkpoint.latest(options.output_dir or "")
-    if not start or goes_on:
+    resumes = options.resume != "never" and checkpoint.latest(options.output_dir or "")
+    if not start or resumes:
         return None
-    found = find_source(start).labels
-    # What transformers calls them where nobody has.
-    nameless = found and all(re.fullmatch(r"LABEL_\d+", label) for label in found)
-    return None if nameless else found
+    labels = find_source(start).labels
+    # The default names of transformers.
+    nameless = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
+    return None if nameless else labels
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
-    """Refuses a model whose outputs are the labels of a published task in another order.
+    """Requires that a model's outputs are the labels of a published task in the same order.
 
-    Models of transformers have MNLI's in another one, say; names may be written otherwise. Of other
-    names it only warns, as they may stand for the same.
+    Models of transformers have MNLI's in another order, for example; names may differ in case.
+    Warns of other names, which may stand for the same.
 
     Raises:
-        UserError: it is another order; nobody would see it by the figures but as bad ones.
+        UserError: the order differs, which would only show as bad metrics.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
-    found = files.read_small_lines(path) if files.exists(path) else labels_of_others(options)
-    ours, theirs = ([str(x).casefold() for x in names] for names in (labels, found or []))
+    outputs = files.read_small_lines(path) if files.exists(path) else _labels_of_source(options)
+    ours, theirs = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
     if ours != theirs and sorted(ours) == sorted(theirs):
         raise UserError(
-            f"The outputs of the model are {', '.join(found or [])}, in this order, those of the "
+            f"The outputs of the model are {', '.join(outputs or [])}, in this order, those of the "
             f"task {', '.join(labels)}: use --task_name=tsv with --text_column and --label_column, "
             "which takes the order from the model"
         )
-    # Another number of outputs is found where the weights are read.
-    if found and ours != theirs and len(ours) == len(theirs):
+    # Another number of outputs raises an error when the weights are loaded.
+    if outputs and ours != theirs and len(ours) == len(theirs):
         log.warning(
             "The outputs of the model are %s, and are taken for %s of the task, in this order. For "
             "texts of your own use --task_name=tsv",
-            ", ".join(found),
+            ", ".join(outputs),
             ", ".join(labels),
         )

@@ -1,4 +1,4 @@
-"""What a run leaves in `output_dir` beside checkpoints and predictions."""
+"""The output directory of a run: the lock, the checks before the work, and the results."""
 
 import contextlib
 import dataclasses
@@ -10,24 +10,23 @@ from typing import Any
 from bert_tf import files, locks
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
+from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
 EVAL_RESULTS = "eval_results.txt"
 # The same for programs; the original has no such file.
 EVAL_RESULTS_JSON = "eval_results.json"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
-# Where the original's evaluation writes its curves.
-EVAL_FOLDER = "eval"
-# What the original's `eval_results.txt` of a classifier has.
-_FIRST = ("eval_accuracy", "eval_loss", "global_step", "loss")
+# Metrics in the original's `eval_results.txt` of a classifier.
+_ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
 
 
 @dataclasses.dataclass
 class Results:
-    """What a run gave.
+    """Results of a run.
 
     Attributes:
-        metrics: figures of the evaluation, as in `eval_results.txt`; empty without one.
-        files: paths of the results that were written.
+        metrics: metrics of the evaluation, as in `eval_results.txt`; empty without one.
+        files: paths of the files that were written.
     """
 
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -36,10 +35,10 @@ class Results:
 
 @contextlib.contextmanager
 def reserved(options: Any, is_chief: bool) -> Iterator[None]:
-    """Keeps other trainings out of `output_dir`; evaluations and predictions may go on beside one.
+    """Keeps other trainings out of `output_dir`; evaluation and prediction beside one are allowed.
 
     Raises:
-        UserError: another training uses it, or its rights would not let it be written to.
+        UserError: another training uses the folder, or it is not writable.
     """
     output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
@@ -60,15 +59,15 @@ def reserved(options: Any, is_chief: bool) -> Iterator[None]:
 def prepare_output_dir(
     output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
 ) -> None:
-    """Makes the folder, and sees now rather than after the training that it can be written to.
+    """Creates the folder, and checks now rather than after the training that it is writable.
 
     Args:
         output_dir: the folder.
-        names: of files that will be written.
-        folders: names of folders in it that will be written to, beside that for curves.
+        names: names of the files that will be written.
+        folders: names of the folders in it that will be written to, beside that of the curves.
 
     Raises:
-        UserError: it cannot, or something else has the name of a file or a folder.
+        UserError: it is not writable, or a file has the name of a folder or the other way round.
     """
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
@@ -84,50 +83,65 @@ def prepare_output_dir(
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:
-    """Path of a file of results, with a suffix before the extension."""
+    """Returns the path of a result, with a suffix before the extension.
+
+    A name that contains the task already, such as that of a GLUE submission, gets no suffix.
+    """
     stem, extension = os.path.splitext(name)
+    suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix
     return os.path.join(output_dir, f"{stem}{suffix}{extension}")
 
 
-def plain_figures(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures for JSON, in the shortest digits that tell a float32 from others."""
-    return {
-        key: value if isinstance(value, int) else float(str(value))
-        for key, value in sorted(metrics.items())
-    }
+@contextlib.contextmanager
+def renamed(output_dir: str, suffix: str, paths: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Gives the names of result files a suffix, whoever writes them.
+
+    Yields a folder to write to and a list for the paths that were written; their final paths are
+    added to `paths`. Without a suffix the folder is `output_dir`.
+    """
+    written: list[str] = []
+    if not suffix:
+        yield output_dir, written
+        paths += written
+        return
+    folder = os.path.join(output_dir, f".results{suffix}")
+    files.make_dirs(folder)
+    try:
+        yield folder, written
+        for path in written:
+            final = result_path(output_dir, os.path.basename(path), suffix)
+            files.rename(path, final)
+            paths.append(final)
+    finally:
+        files.remove_tree(folder)
 
 
 def write_metrics(
     output_dir: str,
     metrics: Mapping[str, Any],
     step: int,
-    examples: int,
+    num_examples: int,
     more: Mapping[str, Any] | None = None,
     suffix: str = "",
-) -> str:
-    """Writes the figures of an evaluation to `eval_results.txt`, as JSON, and as curves.
+) -> None:
+    """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
     Args:
         output_dir: the folder.
-        metrics: the figures. The lines that the original writes for a classifier come first.
-        step: that the model is at.
-        examples: how many were evaluated.
-        more: what only the JSON file gets.
-        suffix: of the names of the files.
-
-    Returns:
-        Path of the file.
+        metrics: metrics by name. Those of the original's classifier come first.
+        step: training step of the model.
+        num_examples: number of examples of the evaluation.
+        more: more entries for the JSON file.
+        suffix: suffix of the names of the files.
     """
-    first = _FIRST if "eval_loss" in metrics else ()
-    # str and not a format: it gives the shortest digits that tell the float32 from others.
+    first = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
+    # str, not a format: it writes the shortest digits that identify the float32.
     names = sorted(metrics, key=lambda name: (name not in first, name))
     lines = [f"{name} = {metrics[name]!s}" for name in names]
-    log.info("Evaluation of %d examples: %s", examples, ", ".join(lines))
-    path = result_path(output_dir, EVAL_RESULTS, suffix)
-    files.write_text(path, "\n".join(lines) + "\n")
-    text = json.dumps({**plain_figures(metrics), **(more or {})}, indent=1) + "\n"
+    log.info("Evaluation of %d examples: %s", num_examples, ", ".join(lines))
+    files.write_text(result_path(output_dir, EVAL_RESULTS, suffix), "\n".join(lines) + "\n")
+    text = json.dumps({**plain_metrics(metrics), **(more or {})}, indent=1) + "\n"
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
         scalars.write(step, curves)
-    return path

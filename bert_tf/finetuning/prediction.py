@@ -1,5 +1,6 @@
 """A fine-tuned model that answers one request after the other; `Predictor` uses it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +9,10 @@ import keras
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.finetuning.initialization import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.run import MakeTask
 from bert_tf.options import FineTuningOptions
+from bert_tf.progress import log
 
 
 class TaskPredictor:
@@ -25,6 +27,7 @@ class TaskPredictor:
     """
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        options = find_model_files(options)
         task = make_task(options, *load_config_and_tokenizer(options))
         devices = training.open_devices(options)
         devices.require_one_process()
@@ -80,3 +83,31 @@ def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) 
         texts = given if isinstance(given, tuple) else (given,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
             raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")
+
+
+class PairCheck:
+    """Warns once of pairs for a model of single texts, and the other way round.
+
+    Args:
+        has_pairs: whether the model was trained on pairs; None if that is unknown.
+    """
+
+    def __init__(self, has_pairs: bool | None) -> None:
+        self._warnings = {"joined": "contain ' ||| ', at which nothing is split here"}
+        if has_pairs:
+            self._warnings["single"] = "are single texts, and the model was trained on pairs"
+        elif has_pairs is not None:
+            self._warnings["pair"] = "are pairs, and the model was trained on single texts"
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Checks texts and tuples of texts."""
+        for kind, count in Counter(map(_kind_of, inputs)).items():
+            if warning := self._warnings.pop(kind, None):
+                what = "%d of %d inputs %s: a pair is a tuple of two texts (this is said once)"
+                log.warning(what, count, len(inputs), warning)
+
+
+def _kind_of(given: Any) -> str:
+    texts = given if isinstance(given, tuple) else (given,)
+    joined = any(" ||| " in text for text in texts)
+    return "joined" if joined else "pair" if len(texts) == 2 else "single"

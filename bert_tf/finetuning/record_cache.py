@@ -1,4 +1,4 @@
-"""Which records lie in a folder and what they were made of, so that they are not made again."""
+"""Remembers what the record files of a folder were made from, so that they can be reused."""
 
 import hashlib
 import json
@@ -10,30 +10,22 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 MANIFEST = "records.json"
-# To be raised when the same examples become other records.
-_FORMAT = 1
+# Raise it when the same examples become other records.
+_FORMAT = 2
 
 
-def fingerprint(*settings: Any, examples: Iterable[Any]) -> str:
-    """A key of all that records depend on.
-
-    Args:
-        *settings: with a `repr` that says all of them.
-        examples: the same.
-    """
-    digest = hashlib.blake2b(repr((_FORMAT, *settings)).encode(errors="surrogatepass"))
+def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
+    """Returns a digest of settings and examples, by their `repr`."""
+    digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))
     return digest.hexdigest()[:32]
 
 
 class RecordCache:
-    """The records of a folder.
+    """The record files of a folder.
 
-    A file that somebody has written anew since then does not count, by its size and time.
-
-    Args:
-        folder: with the records.
+    A file that was changed since then, by its size and time, does not count.
     """
 
     def __init__(self, folder: str) -> None:
@@ -41,32 +33,20 @@ class RecordCache:
         self._path = os.path.join(folder, MANIFEST)
 
     def find(self, name: str, key: str) -> dict[str, Any] | None:
-        """What `note` was told of a file; None if it is not there, or was made of something else.
-
-        Args:
-            name: of the file.
-            key: of what it is to be made of, see `fingerprint`.
-        """
+        """Returns the statistics of a file if it exists and was made from `key`."""
         path = os.path.join(self._folder, name)
-        found = self._read().get(name)
-        if not isinstance(found, dict) or found.get("key") != key or not files.exists(path):
+        entry = self._read().get(name)
+        if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT} {key}":
             return None
-        return found.get("about") if found.get("stamp") == list(files.stamp(path)) else None
+        if not files.exists(path) or entry.get("stamp") != list(files.stamp(path)):
+            return None
+        return entry.get("about")
 
-    def note(self, name: str, key: str, about: dict[str, Any]) -> None:
-        """Remembers a file that was just written.
-
-        Args:
-            name: of the file.
-            key: of what it was made of.
-            about: it, for JSON.
-
-        Raises:
-            UserError: it cannot be written down.
-        """
+    def note(self, name: str, key: str, stats: dict[str, Any]) -> None:
+        """Stores the statistics of a file that was just written from `key`."""
         stamp = files.stamp(os.path.join(self._folder, name))
-        manifest = {**self._read(), name: {"key": key, "stamp": stamp, "about": about}}
-        files.write_text(self._path, json.dumps(manifest, indent=1) + "\n")
+        entry = {"key": f"{_FORMAT} {key}", "stamp": stamp, "about": stats}
+        files.write_text(self._path, json.dumps({**self._read(), name: entry}, indent=1) + "\n")
 
     def _read(self) -> dict[str, Any]:
         if not files.exists(self._path):
@@ -74,6 +54,6 @@ class RecordCache:
         try:
             manifest = json.loads(files.read_text(self._path))
         except (UserError, ValueError):
-            # Records are made anew, that is all.
+            # The records are written anew.
             return {}
         return manifest if isinstance(manifest, dict) else {}

@@ -1,6 +1,5 @@
 """The one run of all fine-tuning tasks: read, build, restore, train, evaluate, predict, export."""
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from bert_tf import checkpoint, training
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, output_dir, run_metadata
+from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
@@ -20,9 +19,18 @@ from bert_tf.finetuning.initialization import (
     restore_weights,
 )
 from bert_tf.finetuning.multi_seed import RUNS, run_names, write_summary
-from bert_tf.finetuning.output_dir import EVAL_FILES, Results, prepare_output_dir, write_metrics
+from bert_tf.finetuning.output_dir import (
+    EVAL_FILES,
+    Results,
+    prepare_output_dir,
+    renamed,
+    reserved,
+    result_path,
+    write_metrics,
+)
 from bert_tf.finetuning.record_cache import MANIFEST, fingerprint
 from bert_tf.finetuning.records import find_records, record_file
+from bert_tf.finetuning.run_checks import check_evaluated, check_resumed, describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -58,7 +66,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
-    if options.do_export:
+    if options.do_export and task.texts_per_row is None:
         require_text_input(options)
     with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
         if options.num_runs == 1:
@@ -135,22 +143,19 @@ class FineTuningRun:
         data = describe_data(task.identity(self.examples["train"])) if options.do_train else ""
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
-        self.model = training.build_model(
-            task.build_model,
-            devices,
-            options.recompute_layers,
-            zero_init_encoder=bool(options.init_checkpoint),
-        )
+        self.model = self._build_model()
         restored = restore_weights(
             self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
         )
         step = checkpoint.step_of(restored) if restored else 0
         num_train_steps = self._num_train_steps() if options.do_train else 0
-        kept, evaluation = {}, None
+        kept: dict[str, str] = {}
+        evaluation = None
+        if restored:
+            labels = run_metadata.labels_file(task.labels)
+            run_metadata.require_same(self.output_dir, labels, "the labels of the data")
         if options.do_train:
-            freeze_layers(self.model, options.freeze_layers)
-            training.check_training(self.model, options, devices, task.texts_per_row)
-            kept = run_metadata.contents(options, bool(restored), data, task.labels)
+            kept = run_metadata.training_files(options, bool(restored), data, task.labels)
             evaluation = self._eval_callback(step, kept)
         self._prepare(kept)
         devices.require_equal(step, "step that it goes on from", "--output_dir")
@@ -160,7 +165,9 @@ class FineTuningRun:
         devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
 
         if options.do_train and self._has_steps_left(step, num_train_steps, restored, evaluation):
-            step = self._train(step, num_train_steps, restored, kept, evaluation)
+            arguments = self._training(step, num_train_steps, restored, kept, evaluation)
+            training.train(*arguments)
+            step = int(arguments[1].step)
         elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(step, last=True):
             # The run before was killed between its last checkpoint and the evaluation of that.
             evaluation.evaluate(step)
@@ -173,6 +180,19 @@ class FineTuningRun:
         # Barrier: wait for the chief's writes.
         devices.from_chief(0)
         return results
+
+    def _build_model(self) -> keras.Model:
+        task, options = self.task, self.options
+        model = training.build_model(
+            task.build_model,
+            self.devices,
+            options.recompute_layers,
+            zero_init_encoder=bool(options.init_checkpoint),
+        )
+        freeze_layers(model, options.freeze_layers)
+        if options.do_train:
+            training.check_training(model, options, self.devices, task.texts_per_row)
+        return model
 
     def _read_examples(self) -> None:
         """Reads the splits that are needed, unless a run before did."""
@@ -244,15 +264,15 @@ class FineTuningRun:
             return False
         return True
 
-    def _train(
+    def _training(
         self,
         step: int,
         num_train_steps: int,
         restored: str | None,
         kept: Mapping[str, str],
         evaluation: EvalCallback | None,
-    ) -> int:
-        """Trains, writes the training curve, and returns the last step."""
+    ) -> tuple[Any, ...]:
+        """Returns the arguments of `training.train`; writes the records."""
         task, options, devices = self.task, self.options, self.devices
         state = training.create_train_state(
             self.model,
@@ -280,8 +300,9 @@ class FineTuningRun:
             training.step_options(options, devices, task.loss_uses_padding),
             batches.element_spec,
         )
-        curve = TrainingCurve(self.output_dir, step)
-        callbacks = [curve, *([evaluation] if evaluation else [])]
+        points = (lambda: evaluation.points) if evaluation else dict
+        callbacks = [TrainingCurve(self.output_dir, step, points, devices.is_chief)]
+        callbacks += [evaluation] if evaluation else []
         profiled = options.profiled_steps()
         if profiled and devices.is_chief:
             callbacks.append(training.Profiler(self.output_dir, profiled, num_train_steps))
@@ -292,20 +313,7 @@ class FineTuningRun:
             devices.is_chief,
             devices.workers,
         )
-
-        def write_curve() -> None:
-            if devices.is_chief:
-                curve.write(evaluation.points if evaluation else {})
-
-        try:
-            training.train(train_step, state, batches, loop, callbacks)
-        except BaseException:
-            # The reason why the training ends says more than why the curve cannot be written.
-            with contextlib.suppress(UserError):
-                write_curve()
-            raise
-        write_curve()
-        return state.step
+        return train_step, state, batches, loop, callbacks
 
     def _restore_best(self, step: int) -> int:
         """Restores the best weights if the training had `--eval_every`; returns their step."""

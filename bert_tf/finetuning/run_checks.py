@@ -1,4 +1,4 @@
-"""Compares a run with the training that its directory already holds."""
+"""Compares a run with the training that its output directory already holds."""
 
 import dataclasses
 import logging
@@ -6,28 +6,28 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, registry
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map
+from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import hint, read_run, script_of
+from bert_tf.finetuning.run_metadata import hint, read_run
 from bert_tf.progress import log
 
 _DATA = "training data changed:"
-# A larger number of these is how a training is continued.
+# Increasing these is how one continues a training.
 _LENGTHS = ("num_train_epochs", "num_train_steps")
-# What changes the weights, or which of them are the best.
+# Flags that change the weights, or which of them are best.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
 _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
 _COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
 _COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
 _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
-# A model of one of these tasks is meant to be evaluated on the others.
+# A model of one of these tasks may be evaluated on the others.
 _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def describe_data(rows: Iterable[Any]) -> str:
-    """Number and digest of the rows of training data, by their `repr`."""
+    """Returns number and digest of the rows of training data, by their `repr`."""
     rows = list(rows)
     return f"{len(rows)} rows ({fingerprint(examples=rows)[:8]})"
 
@@ -35,7 +35,7 @@ def describe_data(rows: Iterable[Any]) -> str:
 def check_resumed(options: Any, training_data: str) -> bool:
     """Logs how a run differs from the training in `output_dir` whose checkpoint it restores.
 
-    What `run.json` does not say is not compared. Returns whether nothing differs.
+    Flags that `run.json` does not have are not compared. Returns whether nothing differs.
 
     Raises:
         UserError: the training is of another task or has another kind of output.
@@ -48,7 +48,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     if not script or options.resume == "never" or not checkpoint.latest(folder):
         return False
     now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
-    now["script"], before["script"] = script_of(type(options)), script
+    now["script"], before["script"] = registry.script_of(type(options)), script
     before[_DATA] = hint(folder, "training_data") or training_data
     before["task"] = (options.do_train and other_task(folder, asked)) or asked
     for name in ("script", "task", "problem_type"):
@@ -68,7 +68,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
 
 
 def other_task(folder: str, asked: str) -> str | None:
-    """The task of the training in a folder, if it is known and not the one that is asked for."""
+    """Returns the task of the training in a folder, if it is known and not the one asked for."""
     trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked
     one, other = (os.path.basename(task).lower() for task in (trained, asked))
     same = one == other or (one in _LIKE_MNLI and other in _LIKE_MNLI)
@@ -78,9 +78,10 @@ def other_task(folder: str, asked: str) -> str | None:
 def check_evaluated(options: Any) -> str:
     """Warns of a model that was trained for another task than it is evaluated on.
 
-    Returns a suffix for names of results that would overwrite those of the trained task, or "".
+    Returns:
+        A suffix for names of results that would overwrite those of the trained task, or "".
     """
-    folder, asked = label_map.folder_of_checkpoint(options), _task_of(options)
+    folder, asked = folder_of_checkpoint(options), _task_of(options)
     trained = other_task(folder, asked)
     if trained:
         log.warning("%s: trained as %s, asked as %s", folder, trained, asked)

@@ -1,4 +1,4 @@
-"""Warnings about a vocabulary: not the model's, damaged, or of the other casing than the texts."""
+"""Warns of a vocabulary that is not the model's, is damaged, or has the wrong casing."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ _CONSECUTIVE = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def check_vocabulary(
     path: str, lower_case: bool, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns where a vocabulary is probably not the model's, or is for texts of the other casing.
+    """Warns if a vocabulary is probably not the model's, or does not fit `lower_case`.
 
-    `vocab_size` is the model's, if there is one, and `sources` are the checkpoints that it is read
-    from, which may have a vocabulary of their own.
+    `vocab_size` is the model's, if any; `sources` are the checkpoints to read, which may have a
+    vocabulary of their own.
     """
     entries = _entries(path)
     own = next((source.vocab_file for source in sources if source.vocab_file), None)
@@ -28,7 +28,7 @@ def check_vocabulary(
     problems = _difference(entries, own) if is_other else _unusual(entries, vocab_size)
     if problem := next(problems, None):
         log.warning("%s %s. Check that --vocab_file is the model's own", path, problem)
-    # A training with the same flag has had this warning.
+    # The training with the same flag gave this warning already.
     if any(source.do_lower_case is lower_case for source in sources):
         return
     lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
@@ -48,7 +48,7 @@ def _entries(path: str) -> list[str]:
 def _difference(entries: Sequence[str], own: str) -> Iterator[str]:
     pairs = list(zip_longest(entries, _entries(own), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
-    # [unusedN] are places for words of one's own.
+    # [unusedN] are free for the user's own words.
     is_free = all(entry and other.startswith("[unused") for _, entry, other in changed)
     for line, entry, other in changed if not is_free or len(set(entries)) < len(entries) else ():
         yield (

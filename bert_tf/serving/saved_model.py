@@ -46,24 +46,23 @@ class TaskModule(tf.Module):
     """A fine-tuned model with its signatures.
 
     Args:
-        model: from rows to outputs.
-        outputs_fn: from those to what is served.
-        text_inputs: for texts; None for a model that takes ids alone.
-        takes_pairs: whether `serving_default` takes two texts.
-        max_seq_length: of `tf.train.Example`s.
-        assets: files that belong to the model, by names of attributes.
-        jit_compile: whether XLA compiles the model, not what is done with texts; each length of a
-            batch anew.
+        model: takes rows.
+        serve: (outputs of the model, inputs) -> outputs of the signatures, which may be strings.
+        text_inputs: converts texts; None for a model that takes ids only.
+        row_shape: shape of a row in `tf.train.Example`s, (S,) or (C, S).
+        assets: paths of files that belong to the model, by names of attributes.
+        text_pairs: whether `serving_default` takes two texts.
+        jit_compile: whether XLA compiles the model, anew for each length of a batch.
     """
 
     def __init__(
         self,
         model: keras.Model,
-        outputs_fn: Callable[[Any, Inputs], dict[str, Any]],
+        serve: Callable[[Any, Inputs], Mapping[str, Any]],
         text_inputs: TextInputs | None,
-        takes_pairs: bool,
-        max_seq_length: int,
+        row_shape: tuple[int, ...],
         assets: Mapping[str, str],
+        text_pairs: bool = False,
         jit_compile: bool = False,
     ) -> None:
         super().__init__()
@@ -75,36 +74,36 @@ class TaskModule(tf.Module):
 
         @tf.function(jit_compile=jit_compile)
         def compute(inputs: Inputs) -> dict[str, Any]:
-            return outputs_fn(model(inputs, training=False), inputs)
+            return model(inputs, training=False)
 
-        # Text operations and strings stay outside of it.
+        # XLA compiles neither text operations nor strings.
         self._compute = compute
-        self._max_seq_length = max_seq_length
-        self._takes_pairs = takes_pairs
+        self._serve = serve
+        self._row_shape = row_shape
+        self._text_pairs = text_pairs
 
-    def signatures(self, finish: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """What can be asked: `serving_default`, `ids`, `examples`, and `pairs` of texts.
+    def _outputs(self, inputs: Inputs) -> dict[str, Any]:
+        return dict(self._serve(self._compute(inputs), inputs))
 
-        Args:
-            finish: adds to the outputs what XLA cannot compute, names of labels say.
-        """
-        row = tf.TensorSpec([None, None], tf.int32)
-        specs = [tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS]
+    def signatures(self) -> dict[str, Any]:
+        """Returns the signatures: `serving_default`, `ids`, `examples`, and `pairs` of texts."""
+        shape = [None, *self._row_shape[:-1], None]
+        specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
         text = tf.TensorSpec([None], tf.string, "text")
         pair = tf.TensorSpec([None], tf.string, "text_pair")
-        length = self._max_seq_length
+        row_shape = self._row_shape
 
         @tf.function(input_signature=specs)
         def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
             values = zip(INPUTS, (input_ids, input_mask, segment_ids), strict=True)
-            return finish(self._compute(dict(values)))
+            return self._outputs(dict(values))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
         def examples(examples: Any) -> dict[str, Any]:
-            features = {name: tf.io.FixedLenFeature([length], tf.int64) for name in INPUTS}
+            features = {name: tf.io.FixedLenFeature(row_shape, tf.int64) for name in INPUTS}
             parsed: Any = tf.io.parse_example(examples, features)
-            inputs = {name: tf.cast(value, row.dtype) for name, value in parsed.items()}
-            return finish(self._compute(inputs))
+            inputs = {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
+            return self._outputs(inputs)
 
         found = {"serving_default": ids, "ids": ids, "examples": examples}
         if self.text_inputs is None:
@@ -113,13 +112,13 @@ class TaskModule(tf.Module):
 
         @tf.function(input_signature=[text])
         def texts(text: Any) -> dict[str, Any]:
-            return finish(self._compute(text_inputs(text)))
+            return self._outputs(text_inputs(text))
 
         @tf.function(input_signature=[text, pair])
         def pairs(text: Any, text_pair: Any) -> dict[str, Any]:
-            return finish(self._compute(text_inputs(text, text_pair)))
+            return self._outputs(text_inputs(text, text_pair))
 
-        default = pairs if self._takes_pairs else texts
+        default = pairs if self._text_pairs else texts
         return {**found, "serving_default": default, "pairs": pairs}
 
 

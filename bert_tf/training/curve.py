@@ -2,12 +2,13 @@
 
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from bert_tf import files
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.training.callbacks import Callback
 
 CURVE = "training_curve.tsv"
@@ -30,10 +31,18 @@ class TrainingCurve(Callback):
     Args:
         output_dir: takes the table and the plot; the table of a training that is resumed is read.
         first_step: the step that the training resumes from, or 0.
+        metrics: returns points of the evaluations by the name of a metric.
+        is_chief: whether this process writes.
     """
 
-    def __init__(self, output_dir: str, first_step: int) -> None:
-        self._output_dir = output_dir
+    def __init__(
+        self,
+        output_dir: str,
+        first_step: int,
+        metrics: Callable[[], Mapping[str, Points]] = dict,
+        is_chief: bool = True,
+    ) -> None:
+        self._output_dir, self._metrics, self._is_chief = output_dir, metrics, is_chief
         self._rows = _read(os.path.join(output_dir, CURVE), first_step)
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
@@ -45,20 +54,17 @@ class TrainingCurve(Callback):
         lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
         files.write_text(os.path.join(self._output_dir, CURVE), _HEADER + "".join(lines))
 
-    def write(self, metrics: Mapping[str, Points]) -> None:
-        """Writes the table and the plot.
-
-        Args:
-            metrics: by name, what evaluations during the training found.
-
-        Raises:
-            UserError: a file cannot be written.
-        """
-        if self._rows:
+    def close(self) -> None:
+        """Writes the table and the plot, also of a training that failed."""
+        if not self._rows or not self._is_chief:
+            return
+        try:
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self._output_dir, CURVE_PLOT)
-            files.write_bytes(path, plot_training_curve(steps, losses, metrics))
+            files.write_bytes(path, plot_training_curve(steps, losses, self._metrics()))
+        except UserError as error:
+            log.warning("%s", error)
 
 
 def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError
 from bert_tf.options import DeviceOptions
@@ -160,7 +161,11 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     Raises:
         UserError: the devices do not exist, `TF_CONFIG` is invalid, or flags contradict each other.
     """
-    for note in options.notes():
+    backend.require_runtime(starts=True)
+    notes = options.notes()
+    if getattr(options, "do_train", False):
+        notes += options.training_notes()
+    for note in notes:
         log.warning("%s", note)
     set_precision(options.precision)
     found = _choose(options, one_thread)

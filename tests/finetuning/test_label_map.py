@@ -20,7 +20,7 @@ def test_list_of_labels(tmp_path):
     for text, message in (
         ("", "labels.txt has no label"),
         ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
-        ("O\nB-A\nO\n", "labels.txt:3: O stands there twice"),
+        ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
         ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
     ):
         path.write_text(text)

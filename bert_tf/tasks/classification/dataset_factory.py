@@ -1,4 +1,4 @@
-"""Which set of texts the options of `run_classifier.py` mean."""
+"""Makes the data set that the options of `run_classifier.py` describe."""
 
 import os
 
@@ -14,14 +14,20 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.task_module import load_task_module
 
 
-def of_files(options: ClassifierOptions) -> TextSet:
-    """The set, with what its files say: a user's own training file is read here.
+def make_dataset(options: ClassifierOptions) -> TextSet:
+    """Returns the data set; infers labels and problem type from a custom training file.
+
+    Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data are read.
 
     Raises:
-        UserError: there is no such task, or a file is missing or not right.
+        UserError: there is no such task, a file is missing or invalid, or the labels of the model
+            are unknown.
     """
+    reads_data = options.do_train or options.evaluates or options.do_predict
+    if options.task_module and not reads_data:
+        return _module_of_checkpoint(options)
     data = _own_set(options, _paths(options)) if options.is_own_tables else _other(options)
-    if not data.is_published:
+    if not data.is_published and reads_data:
         label_map.require_same(data.labels, _source_of_labels(options, data), options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
@@ -36,21 +42,14 @@ def _source_of_labels(options: ClassifierOptions, data: TextSet) -> str:
     return data.describe("train") if options.do_train else data.name
 
 
-def of_checkpoint(options: ClassifierOptions) -> TextSet:
-    """The set, with what is known without its files: for a model that is to be asked.
-
-    Raises:
-        UserError: there is no such task, or the labels of the model are not known.
-    """
-    if options.task_module:
-        # The file need not be there any more.
-        problem_type = _trained_type(options)
-        names = [] if problem_type == REGRESSION else label_map.of_checkpoint(options)
-        data = OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
-        # The module may not be there any more to say it.
-        data.has_pairs = None
-        return data
-    return _own_set(options, {}) if options.is_own_tables else _other(options)
+def _module_of_checkpoint(options: ClassifierOptions) -> TextSet:
+    """Returns the data set of a `--task_module` whose file need not exist any more."""
+    problem_type = _trained_type(options)
+    names = [] if problem_type == REGRESSION else label_map.of_checkpoint(options)
+    data = OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
+    # Only the module knows.
+    data.has_pairs = None
+    return data
 
 
 def _other(options: ClassifierOptions) -> TextSet:
@@ -61,9 +60,9 @@ def _other(options: ClassifierOptions) -> TextSet:
 
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
-    """The files that are needed: to evaluate on, if there is no dev file, a part of the others."""
+    """Returns the files to read by split; without a dev file, part of the training file is kept."""
     named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    # Without a dev file the training leaves rows out, whether this run evaluates or not.
+    # Without a dev file a training leaves rows out, whether this run evaluates or not.
     learns = options.do_train or options.evaluates
     found = find_files(*named, splits=["eval"] * learns)
     wanted = {
@@ -110,9 +109,9 @@ def _own_set(options: ClassifierOptions, paths: dict[str, str]) -> OwnSet:
 
 
 def _trained_type(options: ClassifierOptions) -> str:
-    """The problem type of the model that is evaluated or predicts."""
+    """Returns the problem type of the model that is evaluated or predicts."""
     if options.problem_type != "auto":
         return options.problem_type
     folder = label_map.folder_of_checkpoint(options)
-    # Trained by something else: one label for each text is what most have.
+    # The default for models that something else trained.
     return run_metadata.hint(folder, "flags", "problem_type") or "classification"

@@ -1,29 +1,22 @@
-"""What `run_classifier_with_tfhub.py` does: `run_classifier.py` with an encoder of TensorFlow Hub.
+"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub.
 
-The module's weights are put into the model of this package, so that all else is as with a
-checkpoint; whether that computes what the module computes is looked at first.
+The weights of the module are loaded into our model; a comparison of outputs makes sure that both
+compute the same.
 """
 
-from bert_tf import files
+from bert_tf import files, registry
 from bert_tf.conversion import SavedModelSource
 from bert_tf.errors import UserError
-from bert_tf.options import ClassifierOptions, HubClassifierOptions
+from bert_tf.finetuning.output_dir import Results
 from bert_tf.progress import log
-from bert_tf.tasks import classification, finetune
+from bert_tf.tasks.classification.hub_options import HubClassifierOptions
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 
-def run(options: HubClassifierOptions) -> finetune.Results:
-    """Fine-tunes, evaluates and predicts, as the options say.
-
-    Returns:
-        The figures of the evaluation and the files that were written.
-
-    Raises:
-        UserError: the module is not an encoder that can be read, or as for
-            `classification.run`.
-    """
+def run(options: HubClassifierOptions) -> Results:
+    """Fine-tunes, evaluates and predicts; see `bert_tf.tasks.classification.run`."""
     options.check()
-    return classification.run(with_module(options))
+    return registry.run(with_module(options))
 
 
 def with_module(options: HubClassifierOptions) -> ClassifierOptions:

@@ -1,179 +1,221 @@
-"""One label of several for each text or pair of texts; and what `run_classifier.py` runs.
+"""Classification and regression of texts and pairs of texts, for `run_classifier.py`.
 
-B rows of a batch, E examples, L labels.
+B batch, E examples, L labels, S max_seq_length.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
 from bert_tf import files
-from bert_tf.data.features import InputExample
-from bert_tf.data.packing import label_ids_of
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.config import BertConfig
+from bert_tf.data.features import InputExample, log_examples
+from bert_tf.data.packing import convert_examples, encode_texts
 from bert_tf.data.records import Feature
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
-from bert_tf.evaluation.metrics import (
-    classification_metrics,
-    classification_report,
-    describe_report,
-)
+from bert_tf.data.text_sets import CLASSIFICATION, TextSet, check_split
+from bert_tf.data.text_windows import window_counts
+from bert_tf.errors import UserError
+from bert_tf.evaluation.metrics import describe_report
 from bert_tf.evaluation.pictures import confusion_matrix_picture
-from bert_tf.finetuning import run_checks
-from bert_tf.finetuning.initialization import load_config_and_tokenizer, located
-from bert_tf.finetuning.output_dir import result_path
-from bert_tf.modeling.losses import cross_entropy
-from bert_tf.options import ClassifierOptions
+from bert_tf.finetuning.prediction import PairCheck, require_texts
+from bert_tf.finetuning.task import Task
+from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
-from bert_tf.tasks import finetune
-from bert_tf.tasks.classification import dataset_factory
-from bert_tf.tasks.classification.class_weights import label_weights
-from bert_tf.tasks.classification.multilabel import MultiLabel
-from bert_tf.tasks.classification.regression import Regression
-from bert_tf.tasks.classification.text_task import TextTask
+from bert_tf.tasks.classification.dataset_factory import make_dataset
+from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.prediction_files import (
+    TEST_PREDICTIONS,
+    TEST_RESULTS,
+    prediction_files,
+)
+from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES, ProblemType
+from bert_tf.tokenization import FullTokenizer
 
 CONFUSION_MATRIX = "confusion_matrix.png"
-# More are not to be told apart in a picture.
-_MOST_LABELS_IN_A_PICTURE = 40
+# With more labels the plot is unreadable.
+_MAX_PLOTTED_LABELS = 40
 
 
-class ClassPrediction(NamedTuple):
-    """The likeliest label of a text, and how likely each one is."""
+class Predictions(Sequence[Any]):
+    """Predictions of E examples, converted for programs when they are accessed.
 
-    label: str
-    probabilities: dict[str, float]
+    Attributes:
+        values: probabilities [E, L], or numbers [E].
+        losses: loss of each example [E], if the labels are known.
+    """
+
+    def __init__(self, problem: ProblemType, values: np.ndarray, losses: np.ndarray | None) -> None:
+        self._problem, self.values, self.losses = problem, values, losses
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._problem.prediction(self.values[index].tolist())
 
 
-class Classification(TextTask):
-    """A set whose texts have one label each."""
+class Classification(Task):
+    """A data set of texts or pairs of texts as a fine-tuning task.
 
-    @property
-    def result_files(self) -> Sequence[str]:
-        """With the picture of what was taken for what."""
-        return (*super().result_files, CONFUSION_MATRIX)
+    Args:
+        data: the data set.
+        options: options of the script.
+        config: configuration of the model.
+        tokenizer: its tokenizer.
+    """
 
-    @property
-    def best_metrics(self) -> Sequence[str]:
-        """Of two labels also the figures of the second one."""
-        of_two = ("f1", "precision", "recall") if len(self.data.labels) == 2 else ()
-        of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
-        found = ("accuracy", *of_two, *of_all)
-        usual = self.data.usual_figure
-        return (usual, *(name for name in found if name != usual)) if usual else found
+    def __init__(
+        self,
+        data: TextSet,
+        options: ClassifierOptions,
+        config: BertConfig,
+        tokenizer: FullTokenizer,
+    ) -> None:
+        # `run.json` gets the problem type that was inferred from the data.
+        self.options = dataclasses.replace(options, problem_type=data.problem_type)
+        self.data, self.config = data, config
+        self.tokenizer = BatchTokenizer(tokenizer)
+        self.problem = PROBLEM_TYPES[data.problem_type](data, options)
+        self.labels = data.labels
+        self.targets = (self.problem.target,)
+        self.text_pairs = bool(data.has_pairs)
+        self.metric_names = self.problem.metric_names
+        self.lower_is_better = self.problem.lower_is_better
+        submission = [data.submission or ""] * options.glue_submission
+        plots = [CONFUSION_MATRIX] * (data.problem_type == CLASSIFICATION)
+        self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submission, *plots)
+        self._in_windows = options.long_text == "windows"
+        self._check_pairs = PairCheck(data.has_pairs)
+        self._training: Sequence[InputExample] = ()
 
-    def label_feature(self) -> Feature:
-        """The place of the label among all."""
-        return Feature("label_ids")
+    def read(self, split: str) -> list[InputExample]:
+        """Reads the examples of a split; there is at least one."""
+        examples, path = self.data.read(split), self.data.describe(split)
+        if not examples:
+            raise UserError(f"{path} has not one example: there is nothing to {split} on")
+        if split == "train":
+            self._training = examples
+            self.problem.set_class_weights(examples)
+        check_split(self.data, split, examples, self._training)
+        texts = [(example.text_a, example.text_b or "") for example in examples]
+        self.tokenizer.warn_of_unknown(path, texts)
+        length, reference = self.options.max_seq_length, self.tokenizer.reference
+        log_examples(examples, self.labels, length, reference)
+        return examples
 
-    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
-        """int32 [E]."""
-        return label_ids_of(examples, self.data.labels)
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """Declares the original's features; a custom data set has no labels to predict."""
+        inputs = super().features("predict")
+        labels = self.targets if self._has_labels(split) else ()
+        return (*inputs, *labels, Feature("is_real_example"))
 
-    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Cross entropy [B]."""
-        return cross_entropy(outputs["logits"], batch["label_ids"])
+    def _has_labels(self, split: str) -> bool:
+        # The original's records to predict have the first label as a placeholder.
+        return split != "predict" or self.data.is_published
 
-    def training_loss(self, examples: Sequence[InputExample]) -> Callable:
-        """With `class_weights` the loss of a row counts as much as its label."""
-        if not self.options.class_weights:
-            return self.loss
-        counts = np.bincount(self.label_ids(examples), minlength=len(self.data.labels))
-        weights = label_weights(self.options.class_weights, self.data.labels, counts)
-        return lambda outputs, batch: (
-            ops.take(weights, batch["label_ids"]) * self.loss(outputs, batch)
-        )
+    def featurize(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
+        """Returns a row for each example, or for each of its windows."""
+        label_ids = self.problem.label_ids(examples) if self._has_labels(split) else None
+        length = self.options.max_seq_length
+        return convert_examples(examples, label_ids, length, self.tokenizer, self._in_windows)
 
-    def metrics(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
-        """The original's `eval_accuracy` and `eval_loss`, and figures by label."""
-        return dict(classification_metrics(**results))
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Builds encoder and classifier."""
+        return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
 
-    def write_evaluation(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray], output_dir: str
-    ) -> tuple[Mapping[str, Any], list[str]]:
-        """Figures of each label, and a picture of what was taken for what."""
-        names = ("probabilities", "label_ids", "is_real_example")
-        labels = self.data.labels
-        report = classification_report(*(results[name] for name in names), labels=labels)
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
+        """Computes the loss of each row, [B]."""
+        return self.problem.loss(outputs["logits"], batch["label_ids"], training)
+
+    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects probabilities [B, L], or numbers [B]."""
+        return {self.problem.output: self.problem.values(outputs["logits"])}
+
+    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects the same, and the name of the likeliest label."""
+        return self.problem.serve(self.problem.values(outputs["logits"]))
+
+    def decode(
+        self, examples: Sequence[InputExample], outputs: Mapping[str, np.ndarray]
+    ) -> Predictions:
+        """Averages the windows of each example."""
+        values, losses = outputs[self.problem.output], outputs.get("loss")
+        if self._in_windows and len(examples):
+            counts = self._window_counts(examples)
+            values = _window_means(values, counts)
+            losses = None if losses is None else _window_means(losses, counts)
+        return Predictions(self.problem, values, losses)
+
+    def metrics(self, examples: Sequence[InputExample], predictions: Predictions) -> dict[str, Any]:
+        """Computes the original's `eval_accuracy` and `eval_loss`, and more."""
+        label_ids = self.problem.label_ids(examples)
+        return dict(self.problem.metrics(predictions.values, label_ids, predictions.losses))
+
+    def report(
+        self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
+    ) -> tuple[Mapping[str, Any], Iterable[str]]:
+        """Reports metrics by label, and plots the confusion matrix."""
+        report = self.problem.report(predictions.values, self.problem.label_ids(examples))
+        if not report:
+            return {}, ()
         log.info("%s", describe_report(report))
-        if len(labels) == 2:
-            log.info("eval_f1, eval_precision and eval_recall are those of %s", labels[1])
-        if len(labels) > _MOST_LABELS_IN_A_PICTURE:
-            return report, []
-        path = result_path(output_dir, CONFUSION_MATRIX, self.result_suffix)
-        files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], labels))
+        if "confusion_matrix" not in report:
+            return report, ()
+        if len(self.labels) == 2:
+            log.info("eval_f1, eval_precision and eval_recall are those of %s", self.labels[1])
+        if len(self.labels) > _MAX_PLOTTED_LABELS:
+            return report, ()
+        path = os.path.join(output_dir, CONFUSION_MATRIX)
+        files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], self.labels))
         return report, [path]
 
-    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """`probabilities` [B, L]."""
-        return {"probabilities": outputs["probabilities"]}
+    def write_predictions(
+        self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
+    ) -> list[str]:
+        """Writes `test_results.tsv`, `test_predictions.tsv`, and the file that GLUE takes."""
+        submission = self.data.submission if self.options.glue_submission else None
+        contents = prediction_files(examples, predictions.values, self.problem, submission)
+        for name, text in contents.items():
+            files.write_text(os.path.join(output_dir, name), text)
+        return [os.path.join(output_dir, name) for name in contents]
 
-    def served_names(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """`label`: the likeliest."""
-        labels = tf.constant(list(self.data.labels))
-        best = tf.argmax(outputs["probabilities"], axis=-1)
-        return {**outputs, "label": tf.gather(labels, best)}
+    def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
+        """Converts texts, and tuples of two texts."""
+        require_texts(inputs, [1, 2], "a text, or a tuple of two")
+        self._check_pairs(inputs)
+        # A placeholder, see `_has_labels`.
+        label = next(iter(self.labels), "0") if self.data.is_published else None
+        pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
+        return [InputExample("", *texts, label=label) for texts in pairs]
 
-    def columns(
-        self, predictions: Mapping[str, np.ndarray]
-    ) -> tuple[list[str], Iterable[Sequence[Any]]]:
-        """The likeliest label, and the probability of each one."""
-        names = ["label", *(f"probability_{label}" for label in self.data.labels)]
-        pairs = zip(self.answers(predictions), predictions["probabilities"], strict=True)
-        return names, ([label, *row] for label, row in pairs)
+    def epoch_size(self, examples: Sequence[InputExample]) -> int:
+        """Returns the number of examples, or of their windows."""
+        return int(self._window_counts(examples).sum()) if self._in_windows else len(examples)
 
-    def answers(self, predictions: Mapping[str, np.ndarray]) -> list[str]:
-        """The likeliest labels."""
-        best = predictions["probabilities"].argmax(axis=1)
-        return [self.data.labels[int(place)] for place in best]
-
-    def predictions_of(
-        self, examples: Sequence[InputExample], results: Mapping[str, np.ndarray]
-    ) -> list[ClassPrediction]:
-        """The labels of the texts."""
-        rows = results["probabilities"].tolist() if len(examples) else []
-        labels = self.data.labels
-        found = [dict(zip(labels, row, strict=True)) for row in rows]
-        return [ClassPrediction(max(row, key=row.__getitem__), row) for row in found]
+    def _window_counts(self, examples: Sequence[InputExample]) -> np.ndarray:
+        a, b = encode_texts(examples, self.tokenizer)
+        length_b = b.lengths if b else np.zeros_like(a.lengths)
+        return window_counts(a.lengths, length_b, self.options.max_seq_length)
 
 
-_KINDS = {CLASSIFICATION: Classification, MULTILABEL: MultiLabel, REGRESSION: Regression}
+def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
+    sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
+    return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
 
 
-def make_task(options: ClassifierOptions) -> TextTask:
-    """The task that the options describe, to be asked; no data are read for it.
-
-    Raises:
-        UserError: configuration and vocabulary are not right, there is no such task, or the labels
-            of the model are not known.
-    """
-    options = located(options)
-    config, tokenizer = load_config_and_tokenizer(options)
-    data = dataset_factory.of_checkpoint(options)
-    return _KINDS[data.problem_type](data, options, config, tokenizer)
-
-
-def run(options: ClassifierOptions) -> finetune.Results:
-    """Fine-tunes, evaluates and predicts, as the options say.
-
-    Returns:
-        The figures of the evaluation and the files that were written.
+def make_task(
+    options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
+) -> Classification:
+    """Makes the task that the options describe; reads a custom training file.
 
     Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are not right; nothing
-            in `output_dir` has been changed then.
+        UserError: there is no such task, a file is missing or invalid, or the labels of the model
+            are unknown.
     """
-    options.check()
-    options = located(options)
-    # The model is looked at first: its files are small, and a set may be large.
-    config, tokenizer = load_config_and_tokenizer(options)
-    data = dataset_factory.of_files(options)
-    # What was found out about the data is kept with the training, for those who use the model.
-    options = dataclasses.replace(options, problem_type=data.problem_type)
-    task = _KINDS[data.problem_type](data, options, config, tokenizer)
-    task.result_suffix = "" if options.do_train else run_checks.check_evaluated(options)
-    return finetune.run(task, options)
+    return Classification(make_dataset(options), options, config, tokenizer)

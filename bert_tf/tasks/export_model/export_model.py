@@ -1,21 +1,20 @@
-"""What `export_model.py` does: a folder with a model becomes a SavedModel."""
+"""Exports the model of a folder as a SavedModel, for `export_model.py`."""
 
 import os
 from typing import Any
 
 import keras
 
-from bert_tf import checkpoint, files
+from bert_tf import checkpoint, files, registry
 from bert_tf.conversion import find_source, lowers_by_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.export import export_task, log_version, version
+from bert_tf.finetuning.export import export_task, log_version, new_version
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.finetuning.prediction import restore_trained
 from bert_tf.modeling import BertModel
-from bert_tf.options import ExportOptions
 from bert_tf.serving import saved_model
-from bert_tf.tasks.fine_tunings import MAKERS
-from bert_tf.tasks.prediction import restore_trained
+from bert_tf.tasks.export_model.options import ExportOptions
 
 _USUAL_LENGTH = 128
 # Flags of no use for an encoder or a preprocessor.
@@ -36,7 +35,7 @@ def run(options: ExportOptions) -> str:
     keras.config.set_dtype_policy("float32")
     folder = options.model_dir or ""
     script = options.script or run_metadata.read_run(folder)[0]
-    is_task = script in {run_metadata.script_of(kind) for kind in MAKERS}
+    is_task = bool(script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
         return _export_fine_tuned(options, folder, script)
     return _export_encoder(options, folder)
@@ -47,15 +46,25 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     if flags and script not in (None, "run_classifier"):
         raise UserError(f"--task_name is for run_classifier, and {folder} was trained by {script}")
     of_task = run_metadata.read_options(folder, script, **flags, **_flags(options))
-    if type(of_task) not in MAKERS:
+    make_task = registry.SCRIPTS[registry.script_of(type(of_task))].make_task
+    if not make_task:
         raise UserError(
             f"--form=task needs a model that was fine-tuned, and {folder} was trained by {script}"
         )
     of_task.check_model()
-    task = MAKERS[type(of_task)](of_task)
+    task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
-    return export_task(task, model, of_task, options.export_dir or "", options)
+    return export_task(
+        task,
+        model,
+        task.options,
+        options.export_dir or "",
+        text_input=options.text_input,
+        ids_model=options.ids_model,
+        text_pairs={"auto": None, "true": True, "false": False}[options.text_pairs],
+        jit_compile=options.jit_compile,
+    )
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
@@ -67,7 +76,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             raise UserError(f"--{name} is for fine-tuned models, not for --form={options.form}")
     config, tokenizer = load_config_and_tokenizer(of_encoder)
     export_dir = options.export_dir or ""
-    with version(export_dir, run_metadata.contents_of(of_encoder)) as (path, assets):
+    with new_version(export_dir, run_metadata.model_files(of_encoder)) as (path, assets):
         if options.form == "preprocessor":
             length = of_encoder.max_seq_length
             module = saved_model.PreprocessorModule(tokenizer, assets["vocab"], length)

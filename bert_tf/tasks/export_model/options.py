@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf import registry
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
@@ -35,8 +36,8 @@ class ExportOptions:
     )
     script: str | None = option(
         None,
-        "Script that trained the model, where the folder does not say it: run_classifier, "
-        "run_squad or run_ner.",
+        "Script that trained the model, if the folder does not say it: run_classifier, run_squad "
+        "or another one that fine-tunes.",
         new=True,
     )
     task_name: str | None = option(
@@ -87,8 +88,8 @@ class ExportOptions:
         check_required(self)
         # 0 stands for another number here, and is no length.
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
-        if self.script and self.script not in ("run_classifier", "run_squad", "run_ner"):
+        scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
+        if self.script and self.script not in scripts:
             raise UserError(
-                "--script must be one of run_classifier, run_squad, run_ner. Received: "
-                f"{self.script}"
+                f"--script must be one of {', '.join(scripts)}. Received: {self.script}"
             )

@@ -1,4 +1,4 @@
-"""Work on a cluster, as an Apache Beam pipeline (Dataflow, Flink, Spark; the extra `beam`)."""
+"""Runs work on a cluster as an Apache Beam pipeline (Dataflow, Flink, Spark; the extra `beam`)."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -9,16 +9,16 @@ from bert_tf.errors import UserError
 Item = TypeVar("Item")
 
 
-def do_by_beam(
+def for_each_on_beam(
     function: Callable[[Item], object], items: Sequence[Item], runner: str, options: str
 ) -> Iterator[Item]:
-    """Does items on the workers of a Beam runner, and waits for all of them.
+    """Calls a function with each item on the workers of a Beam runner.
 
     Args:
-        function: what to do, for its effect; workers must know it by its name, so they need this
-            package, and must be able to read and write the files that it is about.
-        items: they are pickled.
-        runner: Beam's name for it, as `DirectRunner`.
+        function: called for its effect. It is pickled by name, so the workers need this package,
+            and access to the files that it reads and writes.
+        items: the items; they are pickled.
+        runner: Beam's name of the runner, such as `DirectRunner`.
         options: Beam's other options: `name=value` separated by commas, or as Beam has them
             (`--name=value --other=value`), where values may have commas.
 
@@ -28,18 +28,18 @@ def do_by_beam(
     Raises:
         UserError: Beam is not installed, there is no such runner, or the pipeline failed.
     """
-    beam, pipeline_options = _beam()
+    beam, pipeline_options = _import_beam()
     arguments = [f"--runner={runner}", *_arguments(options)]
     try:
         with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
             _ = (
                 pipeline
                 | "Units" >> beam.Create(list(items))
-                # Or one worker would do all that come from one place.
+                # Otherwise one worker would process all items of the same source.
                 | "Spread" >> beam.Reshuffle()
                 | "Do" >> beam.Map(function)
             )
-    # Beam leaves by itself where it does not understand an option.
+    # Beam exits the process if it does not understand an option.
     except (Exception, SystemExit) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = lines[-1] if lines else repr(error)
@@ -55,7 +55,7 @@ def _arguments(options: str) -> list[str]:
     return [f"--{option.strip()}" for option in options.split(",") if option.strip()]
 
 
-def _beam() -> tuple[Any, Any]:
+def _import_beam() -> tuple[Any, Any]:
     try:
         import apache_beam  # pyright: ignore[reportMissingImports]
         from apache_beam.options import (  # pyright: ignore[reportMissingImports]

@@ -1,4 +1,4 @@
-"""Documents for pre-training from text files: a sentence on each line, blank lines in between."""
+"""Reads documents from text files: one sentence per line, blank lines between documents."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -8,17 +8,16 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tasks.pretraining.instances import Document
 from bert_tf.tasks.pretraining.word_segments import Segmenter, mark_inner_pieces
 
-# Lines that are tokenized together.
-_LINES = 1 << 14
+_BATCH_SIZE = 1 << 14
 
 
 class LineEncoder:
-    """Turns lines into lists of ids, many at once.
+    """Converts lines to lists of token ids.
 
     Args:
-        tokenizer: gives the ids.
-        vocab_size: above all of them.
-        segmenter: of words, for masking them as a whole; None leaves that to the pieces' `##`.
+        tokenizer: the tokenizer.
+        vocab_size: larger than all ids.
+        segmenter: finds words for whole word masking; None for those that `##` marks.
     """
 
     def __init__(
@@ -29,39 +28,37 @@ class LineEncoder:
         self._segmenter = segmenter
 
     def __call__(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of each line, with the marks of `mark_inner_pieces`.
+        """Returns the ids of each line, with the marks of `mark_inner_pieces`.
 
         Raises:
             UserError: the segmenter fails.
         """
-        found = self._tokenizer.encode(lines, with_spans=self._segmenter is not None)
+        tokens = self._tokenizer.encode(lines, with_spans=self._segmenter is not None)
         if self._segmenter:
-            ids = mark_inner_pieces(found, lines, self._segmenter, self._vocab_size).tolist()
+            ids = mark_inner_pieces(tokens, lines, self._segmenter, self._vocab_size).tolist()
         else:
-            ids = found.ids.tolist()
-        return [ids[a:b] for a, b in itertools.pairwise(found.row_splits.tolist())]
+            ids = tokens.ids.tolist()
+        return [ids[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
 
 
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
-    """Reads all documents of some files, as the original release does.
+    """Reads all documents of text files, as the original does.
 
-    The end of a file is no border: a document goes on in the next one. A line without a token
-    (of control characters, say) adds nothing and is no border either.
+    The end of a file does not end a document. A line without tokens, such as one of control
+    characters, is ignored and does not end a document either. Documents without sentences are
+    dropped.
 
     Args:
-        paths: files of UTF-8 text, in the order to read them.
-        encode: gives the ids.
-
-    Returns:
-        Those that have a sentence.
+        paths: files of UTF-8 text, in reading order.
+        encode: converts lines to ids.
 
     Raises:
         UserError: a file cannot be read, or the segmenter fails.
     """
     documents: list[Document] = [[]]
     lines = (line.strip() for path in paths for line in files.read_lines(path))
-    while some := list(itertools.islice(lines, _LINES)):
-        for line, ids in zip(some, encode(some), strict=True):
+    while batch := list(itertools.islice(lines, _BATCH_SIZE)):
+        for line, ids in zip(batch, encode(batch), strict=True):
             if not line:
                 documents.append([])
             elif ids:

@@ -1,51 +1,83 @@
-"""From text files to records for pre-training: what `create_pretraining_data.py` runs."""
+"""Creates pre-training records from text files: `create_pretraining_data.py`."""
 
 import functools
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from bert_tf import file_names, files, locks
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.parallel import do_by_processes
+from bert_tf.data.records import write_records
 from bert_tf.errors import Terminated, UserError
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
-from bert_tf.options import PretrainingDataOptions
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks.pretraining import sharded_data
-from bert_tf.tasks.pretraining.beam_units import do_by_beam
+from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
-from bert_tf.tasks.pretraining.instance_records import describing
+from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
 from bert_tf.tasks.pretraining.instances import (
-    Draws,
+    Document,
     Instance,
-    Pieces,
-    Recipe,
-    all_instances,
-    to_arrays,
-    without_cycle_search,
+    InstanceConfig,
+    VocabInfo,
+    create_training_instances,
+    gc_paused,
 )
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions
+from bert_tf.tasks.pretraining.record_description import described
+from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter
 from bert_tf.tokenization import FullTokenizer
 
-# Examples that become arrays together.
-_TOGETHER = 1024
-_SHOWN = 20
+# Instances that --verbose_logging shows.
+_NUM_SHOWN = 20
+# Lines of each file that are checked for unknown tokens.
+_NUM_CHECKED_LINES = 2000
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
-    """Makes the records that `run_pretraining.py` trains on.
+    """Creates the records that `run_pretraining.py` trains on.
 
     Returns:
         Paths of the files that were written.
 
     Raises:
-        UserError: options, vocabulary or texts are not right, or a file cannot be written;
-            nothing stands under the name of an output file then that was not there before.
+        UserError: options, vocabulary or texts are invalid, or a file cannot be written; then no
+            output file has been created.
     """
     options.check()
+    paths, outputs = _paths(options)
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    check_vocabulary(options.vocab_file or "", options.do_lower_case)
+    vocab = VocabInfo(tokenizer.vocab)
+    for path in paths:
+        lines = itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)
+        BatchTokenizer(tokenizer).warn_of_unknown(path, [[line] for line in lines])
+    _check_num_predictions(options)
+    # A segmenter that cannot be loaded is found before the work begins, also by other processes.
+    name = options.whole_word_segments
+    segmenter = load_segmenter(name) if name else None
+    log.info("Reading %d files: %s", len(paths), _shown(paths) + " ..." * (len(paths) > 5))
+    config = InstanceConfig(
+        options.max_seq_length,
+        options.max_predictions_per_seq,
+        options.short_seq_prob,
+        options.masked_lm_prob,
+        options.do_whole_word_mask,
+    )
+    if options.in_shards:
+        _write_in_shards(options, config, paths, outputs, tokenizer)
+    else:
+        with gc_paused():
+            instances = _create_instances(options, config, paths, tokenizer, vocab, segmenter)
+            _write(options, config, instances, outputs, tokenizer)
+    return outputs
+
+
+def _paths(options: PretrainingDataOptions) -> tuple[list[str], list[str]]:
+    """Returns input and output files, and checks that they can be read and written."""
     paths = file_names.expand(options.input_file or "")
     outputs = file_names.split(options.output_file or "")
     if not paths or not outputs:
@@ -54,116 +86,19 @@ def run(options: PretrainingDataOptions) -> list[str]:
     file_names.require_others(outputs, sources)
     for output in outputs:
         file_names.require_writable(output)
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    check_vocabulary(options.vocab_file or "", options.do_lower_case)
-    pieces = Pieces(tokenizer.vocab)
-    for path in paths:
-        lines = [[line] for line in itertools.islice(files.read_lines(path), 2000)]
-        BatchTokenizer(tokenizer).warn_of_unknown(path, lines)
-    recipe = Recipe(
-        options.max_seq_length,
-        options.max_predictions_per_seq,
-        options.short_seq_prob,
-        options.masked_lm_prob,
-        options.do_whole_word_mask,
-    )
-    _compare_predictions(options)
-    name = options.whole_word_segments
-    # Here and now, so that one that is not there is known before the work begins.
-    segmenter = load_segmenter(name) if name else None
-    log.info("Reading %d files: %s", len(paths), ", ".join(paths[:5]) + " ..." * (len(paths) > 5))
-    if options.in_shards:
-        if files.is_stream(outputs[0]):
-            raise UserError(
-                f"--output_file={outputs[0]} is not a file, and shards are kept beside it: leave "
-                "out --num_workers and --beam_runner, or write to a file"
-            )
-        job = sharded_data.Job(
-            options.vocab_file or "",
-            options.do_lower_case,
-            recipe,
-            options.dupe_factor,
-            options.random_seed,
-            int(options.shard_mb * 1e6),
-            len(outputs),
-            options.whole_word_segments or "",
+    if options.in_shards and files.is_stream(outputs[0]):
+        raise UserError(
+            f"--output_file={outputs[0]} is not a file, and shards are kept beside it: leave "
+            "out --num_workers and --beam_runner, or write to a file"
         )
-        folder, workers = f"{outputs[0]}.parts", _workers(options)
-        with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
-            try:
-                units = sharded_data.write_parts(job, paths, folder, workers)
-                with describing(outputs, options, tokenizer.vocab):
-                    count = sharded_data.join(units, folder, outputs, workers)
-            except (KeyboardInterrupt, Terminated) as stop:
-                raise type(stop)(f"The same command resumes from {folder}.") from None
-        log.info("%s: %d examples", ", ".join(outputs), count)
-    else:
-        with without_cycle_search():
-            _write_as_the_original(options, recipe, paths, outputs, tokenizer, pieces, segmenter)
-    return outputs
+    return paths, outputs
 
 
-def _workers(options: PretrainingDataOptions) -> sharded_data.Workers:
-    if options.beam_runner:
-        return functools.partial(
-            do_by_beam, runner=options.beam_runner, options=options.beam_options or ""
-        )
-    return functools.partial(
-        do_by_processes, num_workers=options.num_workers, start=import_tensorflow
-    )
-
-
-def _write_as_the_original(
-    options: PretrainingDataOptions,
-    recipe: Recipe,
-    paths: Sequence[str],
-    outputs: Sequence[str],
-    tokenizer: FullTokenizer,
-    pieces: Pieces,
-    segmenter: Segmenter | None,
-) -> None:
-    documents = read_documents(
-        paths, LineEncoder(BatchTokenizer(tokenizer), pieces.size, segmenter)
-    )
-    if not documents:
-        raise UserError(f"There is not one token in {', '.join(paths[:5])}: nothing to train on")
-    _warn_of_documents(documents, paths)
-    draws = Draws(random.Random(options.random_seed))
-    total = len(documents) * options.dupe_factor
-    with bar(total, "documents") as shown:
-        instances = all_instances(
-            documents, options.dupe_factor, draws, recipe, pieces, lambda: shown.update()
-        )
-    for instance in instances[:_SHOWN]:
-        log.debug("%s", _describe(instance, tokenizer))
-    with describing(outputs, options, tokenizer.vocab):
-        for number, output in enumerate(outputs):
-            part = instances[number :: len(outputs)]
-            count = write_records(output, features(recipe), _batches(part, recipe))
-            log.info("%s: %d examples", output, count)
-
-
-def features(recipe: Recipe) -> tuple[Feature, ...]:
-    """Declares the records."""
-    predictions = recipe.max_predictions_per_seq
-    return (
-        *sequence_features(recipe.max_seq_length),
-        Feature("masked_lm_positions", predictions),
-        Feature("masked_lm_ids", predictions),
-        Feature("masked_lm_weights", predictions, "float32"),
-        Feature("next_sentence_labels", 1),
-    )
-
-
-def _batches(instances: Sequence[Instance], recipe: Recipe) -> Iterator[dict]:
-    return map_in_order(lambda part: to_arrays(part, recipe), chunks(instances, _TOGETHER))
-
-
-def _compare_predictions(options: PretrainingDataOptions) -> None:
-    """Points out that fewer tokens are to be predicted than the length asks for.
+def _check_num_predictions(options: PretrainingDataOptions) -> None:
+    """Warns if `max_predictions_per_seq` is too small for the number of tokens to mask.
 
     Raises:
-        UserError: with shards, where no old command line expects the original's silence.
+        UserError: with shards, which have no users who rely on the original's silence.
     """
     wanted = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= wanted:
@@ -179,24 +114,102 @@ def _compare_predictions(options: PretrainingDataOptions) -> None:
     log.warning("%s", message)
 
 
-def _warn_of_documents(documents: Sequence, paths: Sequence[str]) -> None:
+def _write_in_shards(
+    options: PretrainingDataOptions,
+    config: InstanceConfig,
+    paths: Sequence[str],
+    outputs: Sequence[str],
+    tokenizer: FullTokenizer,
+) -> None:
+    job = sharded_data.Job(
+        options.vocab_file or "",
+        options.do_lower_case,
+        config,
+        options.dupe_factor,
+        options.random_seed,
+        int(options.shard_mb * 1e6),
+        len(outputs),
+        options.whole_word_segments or "",
+    )
+    workers: sharded_data.Workers = functools.partial(
+        do_by_processes, num_workers=options.num_workers, start=import_tensorflow
+    )
+    if options.beam_runner:
+        workers = functools.partial(
+            for_each_on_beam, runner=options.beam_runner, options=options.beam_options or ""
+        )
+    folder = f"{outputs[0]}.parts"
+    with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
+        try:
+            units = sharded_data.write_parts(job, paths, folder, workers)
+            with described(outputs, options, tokenizer.vocab):
+                count = sharded_data.join(units, folder, outputs, workers)
+        except (KeyboardInterrupt, Terminated) as stop:
+            raise type(stop)(f"The same command resumes from {folder}.") from None
+    log.info("%s: %d examples", ", ".join(outputs), count)
+
+
+def _create_instances(
+    options: PretrainingDataOptions,
+    config: InstanceConfig,
+    paths: Sequence[str],
+    tokenizer: FullTokenizer,
+    vocab: VocabInfo,
+    segmenter: Segmenter | None,
+) -> list[Instance]:
+    """Creates all instances in memory, as the original does."""
+    encode = LineEncoder(BatchTokenizer(tokenizer), vocab.size, segmenter)
+    documents = read_documents(paths, encode)
+    if not documents:
+        raise UserError(f"There is not one token in {_shown(paths)}: nothing to train on")
+    _check_documents(documents, paths)
+    rng = ReferenceRng(random.Random(options.random_seed))
+    with bar(len(documents) * options.dupe_factor, "documents") as shown:
+        return create_training_instances(
+            documents, options.dupe_factor, rng, config, vocab, lambda: shown.update()
+        )
+
+
+def _write(
+    options: PretrainingDataOptions,
+    config: InstanceConfig,
+    instances: Sequence[Instance],
+    outputs: Sequence[str],
+    tokenizer: FullTokenizer,
+) -> None:
+    for instance in instances[:_NUM_SHOWN]:
+        log.debug("%s", _describe(instance, tokenizer))
+    features = record_features(config.max_seq_length, config.max_predictions_per_seq)
+    with described(outputs, options, tokenizer.vocab):
+        for number, output in enumerate(outputs):
+            part = instances[number :: len(outputs)]
+            count = write_records(output, features, record_batches(part, config))
+            log.info("%s: %d examples", output, count)
+
+
+def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
+    """Warns of files that probably lack blank lines, or lines for sentences."""
     sentences = max(map(len, documents))
     if len(documents) == 1 and sentences > 1:
         log.warning(
             "%s: all lines are one document, because no line is blank. The random next sentence "
             "then comes from the same text: put a blank line between documents",
-            ", ".join(paths[:5]),
+            _shown(paths),
         )
     elif len(documents) > 1 and sentences == 1:
         log.warning(
             "%s: each document is a single line, of which only the beginning is used, and no next "
             "sentence is the real one: put each sentence on a line of its own",
-            ", ".join(paths[:5]),
+            _shown(paths),
         )
 
 
+def _shown(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:5])
+
+
 def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:
-    def tokens(ids: Sequence[int]) -> str:
+    def tokens(ids: Iterable[int]) -> str:
         return " ".join(tokenizer.convert_ids_to_tokens(ids))
 
     return (

@@ -1,25 +1,26 @@
-"""A WordPiece vocabulary learned from texts: what `create_vocab.py` runs.
+"""Learns a WordPiece vocabulary from text files: `create_vocab.py`.
 
-The words are those of the package's own tokenizer, the learner is TensorFlow Text's.
+Words are those of the package's tokenizer; the learner is TensorFlow Text's.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files
 from bert_tf.errors import UserError
-from bert_tf.options import VocabularyOptions
 from bert_tf.progress import bar, log
+from bert_tf.tasks.pretraining.options import VocabularyOptions
 from bert_tf.tokenization import BasicTokenizer
 
-# In the published vocabularies [PAD] is 0, so many unused tokens follow, and then the others.
+# In the published vocabularies [PAD] is 0, 99 unused tokens follow, then the special tokens.
 _UNUSED_BEFORE = 99
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Of the learner: its own values, but that it comes closer to the size that was asked for, and that
-# Chinese, which has thousands of characters, finds room.
-_LEARNER = {
+# The learner's defaults, except for `slack_ratio` and `max_unique_chars`: the result should be
+# close to the requested size, and have room for the thousands of characters of Chinese.
+_LEARNER_PARAMS = {
     "upper_thresh": 10_000_000,
     "lower_thresh": 2,
     "num_iterations": 4,
@@ -29,24 +30,24 @@ _LEARNER = {
     "include_joiner_token": True,
     "joiner": "##",
 }
-_LINES_TOGETHER = 1000
-# Words that have to be left, after those with characters that find no room are not counted.
-_KEPT = 0.9
+_BATCH_SIZE = 1000
+# Fraction of the words that must remain after dropping those with characters that do not fit.
+_MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
     """Learns a vocabulary and writes it.
 
     Returns:
-        Its tokens, in the order of their ids; exactly `vocab_size` of them. Where there were not
-        enough pieces, the last ones are missing characters, and then `[unusedN]`.
+        The tokens in the order of their ids; exactly `vocab_size` of them. If there are not enough
+        word pieces, the last ones are missing characters and then `[unusedN]`.
 
     Raises:
-        UserError: options or texts are not right, TensorFlow Text is missing, or the file cannot
-            be written.
+        UserError: options or texts are invalid, TensorFlow Text is missing, or the file cannot be
+            written.
     """
     options.check()
-    learner = _learner()
+    learner = _import_learner()
     output = options.output_file or ""
     file_names.require_writable(output)
     paths = file_names.expand(options.input_file or "")
@@ -62,24 +63,24 @@ def run(options: VocabularyOptions) -> list[str]:
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     tokens += _missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
-    unused = options.num_unused_tokens
-    while len(tokens) < options.vocab_size:
-        tokens.append(f"[unused{unused}]")
-        unused += 1
+    first, missing = options.num_unused_tokens, options.vocab_size - len(tokens)
+    tokens += [f"[unused{number}]" for number in range(first, first + missing)]
     files.write_text(output, "\n".join(tokens) + "\n")
-    log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), unused)
+    log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), first + missing)
     return tokens
 
 
 def reserved_tokens(num_unused_tokens: int) -> list[str]:
-    """What stands before the pieces, as in the published vocabularies: with 99 unused tokens or
-    more, `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]` have the ids 100 to 103."""
+    """Returns the first tokens, as in the published vocabularies.
+
+    With 99 unused tokens or more `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]` have the ids 100 to 103.
+    """
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     return ["[PAD]", *unused[:_UNUSED_BEFORE], *_SPECIAL, *unused[_UNUSED_BEFORE:]]
 
 
 def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]:
-    """How often each word is in some files.
+    """Counts the words in files.
 
     Raises:
         UserError: a file cannot be read.
@@ -87,13 +88,9 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     counts: Counter[str] = Counter()
     with bar(len(paths), "files") as shown:
         for path in paths:
-            waiting: list[str] = []
-            for line in files.read_lines(path):
-                waiting.append(line)
-                if len(waiting) == _LINES_TOGETHER:
-                    counts.update(tokenizer.tokenize("\n".join(waiting)))
-                    waiting = []
-            counts.update(tokenizer.tokenize("\n".join(waiting)))
+            lines = iter(files.read_lines(path))
+            while batch := list(itertools.islice(lines, _BATCH_SIZE)):
+                counts.update(tokenizer.tokenize("\n".join(batch)))
             shown.update()
     return counts
 
@@ -101,21 +98,21 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
 def learn(
     counts: Mapping[str, int], vocab_size: int, reserved: Sequence[str], learner: Any
 ) -> list[str]:
-    """Pieces for words.
+    """Learns word pieces.
 
     Args:
-        counts: how often each word is there.
-        vocab_size: tokens at most.
-        reserved: what comes first.
+        counts: number of occurrences of each word.
+        vocab_size: maximum number of tokens.
+        reserved: the first tokens.
         learner: TensorFlow Text's module.
 
     Returns:
-        The reserved tokens, single characters, and then pieces, the commonest first.
+        The reserved tokens, single characters, and then word pieces, the most frequent first.
 
     Raises:
-        UserError: there is no room for the characters of most words.
+        UserError: the characters of most words do not fit.
     """
-    # Punctuation and ideographs are words by themselves: they need no form for inside of a word.
+    # Punctuation and ideographs are always single words, and need no `##` form.
     inside = set().union(*(word for word in counts if len(word) > 1))
     alone = sorted(
         (word for word in counts if len(word) == 1 and word not in inside),
@@ -126,10 +123,10 @@ def learn(
     room = vocab_size - len(first)
     params = learner.Params(
         vocab_size=vocab_size,
-        # Each is there twice, at the beginning of a word and inside.
+        # Each takes two tokens: for the beginning and for the inside of a word.
         max_unique_chars=max(room // 3, 1),
         reserved_tokens=first,
-        **_LEARNER,
+        **_LEARNER_PARAMS,
     )
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = [(word, count) for word, count in words if len(word) > 1 or word in inside]
@@ -137,7 +134,7 @@ def learn(
     allowed = learner.get_allowed_chars(words, params.max_unique_chars)
     total = sum(count for _, count in words)
     words = learner.filter_input_words(words, allowed, params.max_input_tokens)
-    if sum(count for _, count in words) < _KEPT * total or len(first) >= vocab_size:
+    if sum(count for _, count in words) < _MIN_COVERAGE * total or len(first) >= vocab_size:
         raise UserError(
             f"--vocab_size={vocab_size} has no room for the characters of the text beside "
             f"{len(reserved)} reserved tokens: pass a larger one"
@@ -146,19 +143,20 @@ def learn(
         return first
     upper, lower = learner.get_search_threshs(words, params.upper_thresh, params.lower_thresh)
     tokens = learner.learn_binary_search(words, lower, upper, params)
-    # What is too much are the rarest pieces.
+    # The rarest word pieces come last.
     return tokens[:vocab_size]
 
 
 def _missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
-    """Characters without a token, the most frequent first; inside of words they have `##`."""
-    found: Counter[str] = Counter()
+    """Characters without a token, the most frequent first; with `##` inside of words."""
+    frequencies: Counter[str] = Counter()
     for word, count in counts.items():
-        found.update({f"##{char}" if place else char: count for place, char in enumerate(word)})
-    return sorted(found.keys() - set(tokens), key=lambda token: (-found[token], token))
+        frequencies.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
+    missing = frequencies.keys() - set(tokens)
+    return sorted(missing, key=lambda token: (-frequencies[token], token))
 
 
-def _learner() -> Any:
+def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:

@@ -1,39 +1,38 @@
-"""Examples for pre-training: pairs of segments, masked tokens (Devlin et al. 2018, section 3.1).
+"""Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-The draws of the original release, one by one in its order: the same documents and the same
-`random.Random` give the same examples. A document is a list of sentences, a sentence a list of the
-ids of its tokens; everything here is done on ids. S max_seq_length, P max_predictions_per_seq.
+Random numbers are drawn in the order of the original release, so that the same documents and the
+same `random.Random` give the same instances. A document is a list of sentences, a sentence a list
+of token ids.
 """
 
 import contextlib
 import gc
 import itertools
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from bert_tf.errors import UserError
+from bert_tf.tasks.pretraining.rng import ReferenceRng
 
 Sentence = list[int]
 Document = list[Sentence]
 
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Draws of another document before it may be the same.
-_TRIES = 10
+# Attempts to draw another document for a random second segment.
+_MAX_ATTEMPTS = 10
 
 
+# Part of plan.json, see `sharded_data`: renaming a field discards the work of interrupted runs.
 @dataclass(frozen=True)
-class Recipe:
-    """How examples are made.
+class InstanceConfig:
+    """How to create instances.
 
     Attributes:
-        max_seq_length: tokens of an example, special ones included.
-        max_predictions_per_seq: masked positions at most.
-        short_seq_prob: probability that the examples of a document are made shorter.
-        masked_lm_prob: part of the tokens to predict.
-        whole_words: whether the pieces of a word are masked together.
+        max_seq_length: maximum number of tokens, special tokens included.
+        max_predictions_per_seq: maximum number of masked tokens.
+        short_seq_prob: probability of shorter instances for a document.
+        masked_lm_prob: fraction of the tokens to mask.
+        whole_words: whether to mask all word pieces of a word together.
     """
 
     max_seq_length: int = 128
@@ -44,10 +43,10 @@ class Recipe:
 
 
 @contextlib.contextmanager
-def without_cycle_search() -> Iterator[None]:
-    """Keeps Python from looking for objects that refer to each other in a circle.
+def gc_paused() -> Iterator[None]:
+    """Disables the garbage collector.
 
-    Examples have none, and looking through millions of them takes a seventh of the time.
+    Instances contain no cycles, and searching millions of them takes a seventh of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -58,8 +57,8 @@ def without_cycle_search() -> Iterator[None]:
             gc.enable()
 
 
-class Pieces:
-    """What has to be known of a vocabulary.
+class VocabInfo:
+    """What masking needs to know about a vocabulary.
 
     Args:
         vocab: token -> id, in the order of the file.
@@ -77,10 +76,10 @@ class Pieces:
             )
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]
-        # Whatever is drawn in place of a masked token: any entry, special ones included.
+        # Random tokens are drawn from all entries, special tokens included.
         self.replacements = list(vocab.values())
         self.size = max(vocab.values()) + 1
-        # The second half is for pieces inside of a word by `word_segments`.
+        # The second half is for ids that `word_segments` marks as inside of a word.
         self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
@@ -88,14 +87,14 @@ class Pieces:
 
 @dataclass(slots=True)
 class Instance:
-    """One example.
+    """A training instance.
 
     Attributes:
-        input_ids: with special tokens and masks, without padding.
-        first_length: of `[CLS] A [SEP]`.
+        input_ids: ids with special tokens and masks, without padding.
+        first_length: length of `[CLS] A [SEP]`.
         is_random_next: whether B does not follow A in the text.
-        positions: of the masked tokens, ascending.
-        labels: ids that stood there.
+        positions: positions of the masked tokens, ascending.
+        labels: original ids of the masked tokens.
     """
 
     input_ids: list[int]
@@ -105,138 +104,87 @@ class Instance:
     labels: list[int]
 
 
-class Draws:
-    """A `random.Random` whose integers are drawn faster, with the same results.
-
-    `below` and `shuffle` do what `random.Random` does inside of `randint` and `shuffle`, without
-    the calls in between: most of the time of masking goes there.
-    """
-
-    def __init__(self, source: random.Random) -> None:
-        self.random = source.random
-        self._bits = source.getrandbits
-
-    def below(self, limit: int) -> int:
-        """An integer from 0 to `limit` - 1, which must be at least 1."""
-        width = limit.bit_length()
-        found = self._bits(width)
-        while found >= limit:
-            found = self._bits(width)
-        return found
-
-    def shuffle(self, items: list) -> None:
-        """Shuffles in place."""
-        bits = self._bits
-        for last in range(len(items) - 1, 0, -1):
-            width = (last + 1).bit_length()
-            other = bits(width)
-            while other > last:
-                other = bits(width)
-            items[last], items[other] = items[other], items[last]
-
-    def choose(self, items: list, count: int) -> list:
-        """So many items, by shuffling all of them as the original does; changes their order."""
-        self.shuffle(items)
-        return items[:count]
-
-
-class FewDraws(Draws):
-    """Draws that need not be the original's: fewer of them, by a faster way."""
-
-    def shuffle(self, items: list) -> None:
-        """Shuffles in place."""
-        self._shuffle_from(items, 0)
-
-    def choose(self, items: list, count: int) -> list:
-        """So many items, by no more draws than that; changes their order."""
-        first = max(len(items) - count, 0)
-        self._shuffle_from(items, first)
-        return items[first:]
-
-    def _shuffle_from(self, items: list, first: int) -> None:
-        uniform = self.random
-        for count in range(len(items), first, -1):
-            other = int(uniform() * count)
-            items[count - 1], items[other] = items[other], items[count - 1]
-
-
-def all_instances(
+def create_training_instances(
     documents: list[Document],
     dupe_factor: int,
-    draws: Draws,
-    recipe: Recipe,
-    pieces: Pieces,
+    rng: ReferenceRng,
+    config: InstanceConfig,
+    vocab: VocabInfo,
     after_each: Callable[[], object] = lambda: None,
 ) -> list[Instance]:
-    """The examples of a whole corpus, shuffled, as the original release makes them.
+    """Creates the instances of a whole corpus, shuffled.
 
     Args:
-        documents: none is empty; they are shuffled in place.
-        dupe_factor: how often each is used, with other masks.
-        draws: consumed as the original does.
-        recipe: see there.
-        pieces: of the vocabulary.
-        after_each: called after a document was used once.
+        documents: the documents, none of them empty; shuffled in place.
+        dupe_factor: number of times to use each document, with different masks.
+        rng: the source of random numbers.
+        config: how to create instances.
+        vocab: the vocabulary.
+        after_each: called after each use of a document.
     """
-    draws.shuffle(documents)
+    rng.shuffle(documents)
     instances: list[Instance] = []
     for _ in range(dupe_factor):
         for index in range(len(documents)):
-            instances.extend(instances_of_document(documents, index, draws, recipe, pieces))
+            instances.extend(create_instances_from_document(documents, index, rng, config, vocab))
             after_each()
-    draws.shuffle(instances)
+    rng.shuffle(instances)
     return instances
 
 
-def instances_of_document(
-    documents: Sequence[Document], index: int, draws: Draws, recipe: Recipe, pieces: Pieces
+def create_instances_from_document(
+    documents: Sequence[Document],
+    index: int,
+    rng: ReferenceRng,
+    config: InstanceConfig,
+    vocab: VocabInfo,
 ) -> Iterator[Instance]:
-    """The examples of one document.
+    """Yields the instances of one document.
 
     Args:
-        documents: all that a random second segment may come from; none is empty.
-        index: of the document.
-        draws: consumed as the original does.
-        recipe: see there.
-        pieces: of the vocabulary.
+        documents: all documents that a random second segment may come from; none is empty.
+        index: number of the document.
+        rng: the source of random numbers.
+        config: how to create instances.
+        vocab: the vocabulary.
     """
     document = documents[index]
-    longest = recipe.max_seq_length - 3
-    short = draws.random() < recipe.short_seq_prob
-    target = 2 + draws.below(longest - 1) if short else longest
+    max_tokens = config.max_seq_length - 3
+    is_short = rng.random() < config.short_seq_prob
+    target = 2 + rng.below(max_tokens - 1) if is_short else max_tokens
     chunk: list[Sentence] = []
-    length = place = 0
-    while place < len(document):
-        chunk.append(document[place])
-        length += len(document[place])
-        if place == len(document) - 1 or length >= target:
-            count_a = 1 + draws.below(len(chunk) - 1) if len(chunk) > 1 else 1
+    length = i = 0
+    while i < len(document):
+        chunk.append(document[i])
+        length += len(document[i])
+        if i == len(document) - 1 or length >= target:
+            count_a = 1 + rng.below(len(chunk) - 1) if len(chunk) > 1 else 1
             first = list(itertools.chain.from_iterable(chunk[:count_a]))
-            is_random = len(chunk) == 1 or draws.random() < 0.5
-            if is_random:
-                second = _random_segment(documents, index, target - len(first), draws)
-                # What was not used comes again.
-                place -= len(chunk) - count_a
+            is_random_next = len(chunk) == 1 or rng.random() < 0.5
+            if is_random_next:
+                second = _random_segment(documents, index, target - len(first), rng)
+                # Go back to the sentences that were not used.
+                i -= len(chunk) - count_a
             else:
                 second = list(itertools.chain.from_iterable(chunk[count_a:]))
-            first, second = _truncate(first, second, longest, draws)
-            input_ids = [pieces.cls_id, *first, pieces.sep_id, *second, pieces.sep_id]
-            positions, labels = _mask(input_ids, len(first) + 2, draws, recipe, pieces)
-            yield Instance(input_ids, len(first) + 2, is_random, positions, labels)
+            first, second = _truncate(first, second, max_tokens, rng)
+            input_ids = [vocab.cls_id, *first, vocab.sep_id, *second, vocab.sep_id]
+            positions, labels = _mask(input_ids, len(first) + 2, rng, config, vocab)
+            yield Instance(input_ids, len(first) + 2, is_random_next, positions, labels)
             chunk, length = [], 0
-        place += 1
+        i += 1
 
 
 def _random_segment(
-    documents: Sequence[Document], index: int, target: int, draws: Draws
+    documents: Sequence[Document], index: int, target: int, rng: ReferenceRng
 ) -> Sentence:
-    for _ in range(_TRIES):
-        other = draws.below(len(documents))
+    for _ in range(_MAX_ATTEMPTS):
+        other = rng.below(len(documents))
         if other != index:
             break
     document = documents[other]
     segment: Sentence = []
-    for sentence in document[draws.below(len(document)) :]:
+    for sentence in document[rng.below(len(document)) :]:
         segment += sentence
         if len(segment) >= target:
             break
@@ -244,13 +192,13 @@ def _random_segment(
 
 
 def _truncate(
-    first: Sentence, second: Sentence, longest: int, draws: Draws
+    first: Sentence, second: Sentence, max_tokens: int, rng: ReferenceRng
 ) -> tuple[Sentence, Sentence]:
-    """Takes tokens from the longer one, at its front or its back, until both fit."""
+    """Removes tokens of the longer segment, at random from its front or back, until both fit."""
     ends = [0, len(first), 0, len(second)]
-    while ends[1] - ends[0] + ends[3] - ends[2] > longest:
+    while ends[1] - ends[0] + ends[3] - ends[2] > max_tokens:
         side = 0 if ends[1] - ends[0] > ends[3] - ends[2] else 2
-        if draws.random() < 0.5:
+        if rng.random() < 0.5:
             ends[side] += 1
         else:
             ends[side + 1] -= 1
@@ -258,20 +206,25 @@ def _truncate(
 
 
 def _mask(
-    input_ids: list[int], first_length: int, draws: Draws, recipe: Recipe, pieces: Pieces
+    input_ids: list[int],
+    first_length: int,
+    rng: ReferenceRng,
+    config: InstanceConfig,
+    vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
-    """Masks tokens in place; their positions, and what stood there.
+    """Masks tokens in place, and removes the marks of `word_segments`.
 
-    Ids lose what `word_segments` has added to them.
+    Returns:
+        Positions of the masked tokens, and their original ids.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
-    # Halves are rounded to the even number, as Python 3 does.
-    count = max(1, round(len(input_ids) * recipe.masked_lm_prob))
-    count = min(recipe.max_predictions_per_seq, count)
-    if recipe.whole_words:
-        words = _words(candidates, input_ids, pieces)
-        input_ids[:] = [index % pieces.size for index in input_ids]
-        draws.shuffle(words)
+    # As in the original, `round` rounds halves to even.
+    count = max(1, round(len(input_ids) * config.masked_lm_prob))
+    count = min(config.max_predictions_per_seq, count)
+    if config.whole_words:
+        words = _group_words(candidates, input_ids, vocab)
+        input_ids[:] = [index % vocab.size for index in input_ids]
+        rng.shuffle(words)
         chosen: list[int] = []
         for word in words:
             if len(chosen) >= count:
@@ -279,63 +232,26 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:
-        chosen = draws.choose(candidates, count)
+        chosen = rng.choose(candidates, count)
     labels = {position: input_ids[position] for position in chosen}
-    uniform, below = draws.random, draws.below
+    uniform, below = rng.random, rng.below
     for position in chosen:
         if uniform() < 0.8:
-            input_ids[position] = pieces.mask_id
+            input_ids[position] = vocab.mask_id
         elif uniform() >= 0.5:
-            input_ids[position] = pieces.replacements[below(len(pieces.replacements))]
+            input_ids[position] = vocab.replacements[below(len(vocab.replacements))]
     chosen.sort()
     return chosen, [labels[position] for position in chosen]
 
 
-def _words(candidates: list[int], input_ids: list[int], pieces: Pieces) -> list[list[int]]:
-    """Positions of the pieces of each word; a word may reach over [SEP], as in the original."""
+def _group_words(
+    candidates: list[int], input_ids: list[int], vocab: VocabInfo
+) -> list[list[int]]:
+    """Groups positions by word; as in the original, a word may extend over [SEP]."""
     words: list[list[int]] = []
     for position in candidates:
-        if words and pieces.is_inner[input_ids[position]]:
+        if words and vocab.is_inner[input_ids[position]]:
             words[-1].append(position)
         else:
             words.append([position])
     return words
-
-
-def to_arrays(instances: Iterable[Instance], recipe: Recipe) -> dict[str, np.ndarray]:
-    """The features of the records of some examples.
-
-    Returns:
-        `input_ids`, `input_mask`, `segment_ids`: int32 [n, S]; `masked_lm_positions`,
-        `masked_lm_ids`: int32 [n, P]; `masked_lm_weights`: float32 [n, P];
-        `next_sentence_labels`: int32 [n, 1], 1 where B is random.
-    """
-    instances = list(instances)
-    length, predictions = recipe.max_seq_length, recipe.max_predictions_per_seq
-    input_ids, lengths = _padded([instance.input_ids for instance in instances], length)
-    positions, counts = _padded([instance.positions for instance in instances], predictions)
-    labels, _ = _padded([instance.labels for instance in instances], predictions)
-    firsts = np.array([instance.first_length for instance in instances], np.int32)[:, None]
-    places = np.arange(length)
-    mask = places < lengths[:, None]
-    return {
-        "input_ids": input_ids,
-        "input_mask": mask.astype(np.int32),
-        "segment_ids": (mask & (places >= firsts)).astype(np.int32),
-        "masked_lm_positions": positions,
-        "masked_lm_ids": labels,
-        "masked_lm_weights": (np.arange(predictions) < counts[:, None]).astype(np.float32),
-        "next_sentence_labels": np.array(
-            [[instance.is_random_next] for instance in instances], np.int32
-        ).reshape(-1, 1),
-    }
-
-
-def _padded(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with zeros behind, int32 [n, length], and how long they were [n]."""
-    lengths = np.array([len(row) for row in rows], np.int64)
-    padded = np.zeros((len(rows), length), np.int32)
-    padded[np.arange(length) < lengths[:, None]] = np.fromiter(
-        itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    )
-    return padded, lengths

@@ -1,9 +1,8 @@
-"""Records for pre-training from a corpus of any size: shard by shard, by several processes.
+"""Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The work is cut into units (`data.shards`). Each unit is a function of its text, the options and the
-seed, whoever does it and when: so the number of workers changes nothing, and a run that was killed
-goes on with what is missing. The records of a unit wait in a folder beside the output; in the end
-they are joined.
+The work is divided into units (`shards`). The records of a unit depend on its text, the options and
+the seed only, so the number of workers changes nothing, and an interrupted run resumes with the
+missing units. The records of units are kept in a folder beside the output, and joined at the end.
 """
 
 import contextlib
@@ -25,46 +24,45 @@ from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.tasks.pretraining.corpus import LineEncoder
+from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
     Document,
-    FewDraws,
     Instance,
-    Pieces,
-    Recipe,
-    instances_of_document,
-    to_arrays,
-    without_cycle_search,
+    InstanceConfig,
+    VocabInfo,
+    create_instances_from_document,
+    gc_paused,
 )
+from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 from bert_tf.tasks.pretraining.word_segments import load_segmenter
 from bert_tf.tokenization import FullTokenizer
 
-# Examples that become records together.
-_TOGETHER = 1024
-# Describes what the parts in a folder are of.
+# Describes the parts in a folder.
 _PLAN = "plan.json"
-# To be counted up when the same plan gives other records than before.
+# To be increased when the same plan gives different records than before.
 _FORMAT = 1
 
 
+# Part of plan.json: renaming a field discards the work of interrupted runs.
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """All that the records depend on, beside the text.
+    """Everything besides the text that the records depend on.
 
     Attributes:
-        vocab_file: path.
-        do_lower_case: of the tokenizer.
-        recipe: see there.
-        dupe_factor: how often each document is used.
-        random_seed: of all draws.
-        shard_bytes: text of a shard, about.
-        outputs: how many files the examples go to in turn.
+        vocab_file: path of the vocabulary.
+        do_lower_case: whether to lower-case texts.
+        recipe: how to create instances.
+        dupe_factor: number of times to use each document.
+        random_seed: the seed.
+        shard_bytes: approximate size of a shard.
+        outputs: number of files to distribute the records to.
         whole_word_segments: see `load_segmenter`; empty for none.
     """
 
     vocab_file: str
     do_lower_case: bool
-    recipe: Recipe
+    recipe: InstanceConfig
     dupe_factor: int
     random_seed: int
     shard_bytes: int
@@ -72,193 +70,182 @@ class Job:
     whole_word_segments: str = ""
 
 
-# Does items by a function, somewhere, and yields each when it is done.
+# Calls a function with each item, in some process, and yields each item when it is done.
 Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
 def write_parts(job: Job, paths: Sequence[str], folder: str, workers: Workers) -> list[Unit]:
-    """Makes all records of a corpus, in a folder that nobody else writes to meanwhile.
+    """Writes the records of all units into a folder that no other process uses.
 
     Args:
-        job: how.
+        job: how to create the records.
         paths: text files.
-        folder: for the parts, see `join`.
-        workers: `do_by_processes` or `do_by_beam`.
+        folder: folder of the parts, see `join`.
+        workers: processes, or a cluster.
 
     Returns:
-        The units that the parts belong to.
+        The units, in order.
 
     Raises:
-        UserError: a text is not right, there is none, or a file cannot be written. What is done is
-            kept, and the same command goes on from there.
+        UserError: a text is invalid or missing, or a file cannot be written. Complete units are
+            kept, and the same command resumes from there.
     """
     units = plan(paths, job.shard_bytes)
-    prepare(job, units, folder)
-    waiting = [unit for unit in units if not is_done(unit, folder)]
-    if len(waiting) < len(units):
-        log.info("%d of %d units are done already", len(units) - len(waiting), len(units))
+    _prepare_folder(job, units, folder)
+    missing = [unit for unit in units if not _is_complete(unit, folder)]
+    if len(missing) < len(units):
+        log.info("%d of %d units are done already", len(units) - len(missing), len(units))
     total = sum(unit.size for unit in units)
-    done = total - sum(unit.size for unit in waiting)
-    # Before the bar, which has a thread of its own.
-    work = workers(functools.partial(write_unit, job, folder), waiting)
+    done = total - sum(unit.size for unit in missing)
+    # Before the bar starts a thread, because processes with threads cannot be forked.
+    work = workers(functools.partial(write_unit, job, folder), missing)
     with bar(total, "text", initial=done, unit="B") as shown:
         for unit in work:
             shown.update(unit.size)
     return units
 
 
-def prepare(job: Job, units: Sequence[Unit], folder: str) -> None:
-    """Makes the folder of the parts; one of another command, text or version is emptied."""
+def _prepare_folder(job: Job, units: Sequence[Unit], folder: str) -> None:
+    """Creates the folder; empties it if its parts have another command, text or version."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
-    described = {
+    content = {
         "format": _FORMAT,
         "job": dataclasses.asdict(job),
         "digests": [_digest(path) for path in (job.vocab_file, job.whole_word_segments)],
         "texts": [(path, *files.stamp(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
-    description = json.dumps(described, indent=1)
+    text = json.dumps(content, indent=1)
     path = os.path.join(folder, _PLAN)
-    known = files.read_text(path) if files.exists(path) else ""
-    if known != description and files.exists(folder):
-        if known:
-            log.warning("%s is of another command or another text: it is made anew", folder)
-        _discard(folder)
+    existing = files.read_text(path) if files.exists(path) else ""
+    if existing != text and files.exists(folder):
+        if existing:
+            log.warning("%s was built with other options or input; rebuilding", folder)
+        _remove_folder(folder)
     files.make_dirs(folder)
-    files.write_text(path, description + "\n")
+    files.write_text(path, text + "\n")
 
 
-def _discard(folder: str) -> None:
-    # The plan first: parts without it are not taken for those of any command.
+def _remove_folder(folder: str) -> None:
+    # The plan first: parts without a plan are never used.
     files.remove(os.path.join(folder, _PLAN))
     files.remove_tree(folder)
 
 
 def _digest(path: str) -> str:
-    """Of a file; the other segmenters are known by their name alone."""
+    """Digest of a file; "" for a segmenter that is a function."""
     if not files.exists(path):
         return ""
     with files.open_binary(path) as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def is_done(unit: Unit, folder: str) -> bool:
-    """Whether all parts of a unit are there, as long as they were when they were written."""
-    if not files.exists(_report(folder, unit)):
+def _is_complete(unit: Unit, folder: str) -> bool:
+    if not files.exists(_report_path(folder, unit)):
         return False
     sizes = _read_report(folder, unit)["bytes"]
-    parts = [_part(folder, unit, number) for number in range(len(sizes))]
-    # A power cut can leave a name without what was written.
+    parts = [_part_path(folder, unit, output) for output in range(len(sizes))]
+    # A power cut may leave a file without its content.
     return all(files.exists(p) and files.size(p) == n for p, n in zip(parts, sizes, strict=True))
 
 
-def _report(folder: str, unit: Unit) -> str:
-    """The file that says what the parts of a unit have; it is written last."""
+def _report_path(folder: str, unit: Unit) -> str:
+    """The report of a unit, which is written after its parts."""
     return os.path.join(folder, f"{unit.number:06d}.json")
 
 
 def _read_report(folder: str, unit: Unit) -> dict[str, Any]:
-    return json.loads(files.read_text(_report(folder, unit)))
+    return json.loads(files.read_text(_report_path(folder, unit)))
 
 
-def _part(folder: str, unit: Unit, output: int) -> str:
+def _part_path(folder: str, unit: Unit, output: int) -> str:
     return os.path.join(folder, f"{unit.number:06d}-{output:03d}.tfrecord")
 
 
+# Pickled by name, by processes and by Beam.
 def write_unit(job: Job, folder: str, unit: Unit) -> None:
-    """Writes the parts of a unit, and then a report of them.
+    """Writes the parts of a unit and its report.
 
-    Two that do the same unit, as clusters have it, do not meet: each writes under names of its own,
-    and what they rename in the end is the same.
+    Two workers may write the same unit, as happens on clusters: temporary names differ, and the
+    files that they are renamed to are equal.
 
     Raises:
-        UserError: the text is not right, or a file cannot be written.
+        UserError: the text is invalid, or a file cannot be written.
     """
-    parts = [_part(folder, unit, output) for output in range(job.outputs)]
+    parts = [_part_path(folder, unit, output) for output in range(job.outputs)]
     count = single = 0
     with contextlib.ExitStack() as stack:
-        stack.enter_context(without_cycle_search())
+        stack.enter_context(gc_paused())
         names = [stack.enter_context(files.replacing(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for documents, records in shards_of_unit(job, unit):
-                single += documents == 1
+            for num_documents, records in _shards(job, unit):
+                single += num_documents == 1
                 for record in records:
                     writers[count % job.outputs].write(record)
                     count += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write into {folder}: {error.message}") from error
     report = {"examples": count, "single": single, "bytes": [files.size(part) for part in parts]}
-    files.write_text(_report(folder, unit), json.dumps(report))
+    files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
-def shards_of_unit(job: Job, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
-    """How many documents each shard of a unit has, and its records, shuffled."""
-    encode, pieces = _tools(job.vocab_file, job.do_lower_case, job.whole_word_segments)
+def _shards(job: Job, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
+    """Yields the number of documents and the shuffled records of each shard."""
+    encode, vocab = _load(job.vocab_file, job.do_lower_case, job.whole_word_segments)
     for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
-        documents = _documents(texts, encode)
+        documents = _encode_documents(texts, encode)
         address = f"{job.random_seed} {unit.number} {number}"
-        records: list[bytes] = []
-        for some in _some(_instances(job, documents, pieces, address)):
-            records += encode_examples(to_arrays(some, job.recipe))
-        FewDraws(_random(address)).shuffle(records)
+        instances = _instances(job, documents, vocab, address)
+        batches = map(encode_examples, record_batches(instances, job.recipe))
+        records = list(itertools.chain.from_iterable(batches))
+        FastRng(_random(address)).shuffle(records)
         yield len(documents), records
 
 
+# Once for each process.
 @functools.lru_cache(maxsize=1)
-def _tools(vocab_file: str, do_lower_case: bool, segments: str) -> tuple[LineEncoder, Pieces]:
-    """Made once in each process."""
+def _load(vocab_file: str, do_lower_case: bool, segments: str) -> tuple[LineEncoder, VocabInfo]:
     tokenizer = FullTokenizer(vocab_file, do_lower_case)
-    pieces = Pieces(tokenizer.vocab)
+    vocab = VocabInfo(tokenizer.vocab)
     segmenter = load_segmenter(segments) if segments else None
-    return LineEncoder(BatchTokenizer(tokenizer), pieces.size, segmenter), pieces
+    return LineEncoder(BatchTokenizer(tokenizer), vocab.size, segmenter), vocab
 
 
-def _documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
+def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
     rows = iter(encode([line for text in texts for line in text]))
     documents = [[ids for ids in itertools.islice(rows, len(text)) if ids] for text in texts]
     return [document for document in documents if document]
 
 
 def _instances(
-    job: Job, documents: list[Document], pieces: Pieces, address: str
+    job: Job, documents: list[Document], vocab: VocabInfo, address: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
-        draws = FewDraws(_random(f"{address} {index}"))
+        rng = FastRng(_random(f"{address} {index}"))
         for _ in range(job.dupe_factor):
-            yield from instances_of_document(documents, index, draws, job.recipe, pieces)
+            yield from create_instances_from_document(documents, index, rng, job.recipe, vocab)
 
 
 def _random(address: str) -> random.Random:
-    """A stream of its own for each address."""
+    """An independent stream of random numbers for each address."""
     digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
 
 
-def _some(instances: Iterable[Instance]) -> Iterator[list[Instance]]:
-    waiting: list[Instance] = []
-    for instance in instances:
-        waiting.append(instance)
-        if len(waiting) == _TOGETHER:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
-
-
 def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
-    """Puts the parts of all units, in their order, into the output files; removes the folder.
+    """Joins the parts of all units to the output files, and removes the folder.
 
     Returns:
-        The number of examples.
+        The number of records.
 
     Raises:
-        UserError: a file cannot be written, or there is not one example.
+        UserError: a file cannot be written, or there are no records.
     """
     reports = [_read_report(folder, unit) for unit in units]
     count = sum(report["examples"] for report in reports)
     if not count:
-        _discard(folder)
+        _remove_folder(folder)
         raise UserError("There is not one token in the input files: nothing to train on")
     single = sum(report["single"] for report in reports)
     if single:
@@ -269,10 +256,11 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
         )
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
         pass
-    _discard(folder)
+    _remove_folder(folder)
     return count
 
 
+# Pickled by name, like `write_unit`.
 def _join(units: Sequence[Unit], folder: str, output: tuple[int, str]) -> None:
     number, path = output
-    files.concatenate([_part(folder, unit, number) for unit in units], path)
+    files.concatenate([_part_path(folder, unit, number) for unit in units], path)

@@ -1,10 +1,9 @@
-"""A corpus in shards: which text belongs to which, without reading it first.
+"""Divides a corpus into shards without reading it.
 
-A unit is what one worker does at a time: a part of a large file, or several small files. A part is
-found by its place in bytes: a document belongs to where the blank line before it begins. So nobody
-has to read a corpus to divide it, and the division depends on nothing but the sizes of its files. A
-compressed file cannot be entered in the middle; it is a unit of several shards, one after the
-other.
+A unit is the work of one worker at a time: a part of a large file, or several small files. Parts
+are byte ranges: a document belongs to the part in which the blank line before it begins. So the
+division takes no reading and depends on nothing but the sizes of the files. A compressed file
+cannot be read from the middle; it is one unit with several shards.
 """
 
 import os
@@ -15,22 +14,24 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# A document of more than so many shards is taken for a file without blank lines.
-_LARGEST_DOCUMENT = 8
+# A document of more shards than this indicates a file without blank lines.
+_MAX_SHARDS_OF_DOCUMENT = 8
+
+Range = tuple[str, int, int | None]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What a worker does at a time.
+    """The work of one worker at a time.
 
     Attributes:
-        number: from 0.
-        ranges: path, first byte, byte after the last; None for a compressed file.
-        size: bytes on the disk.
+        number: number of the unit, from 0.
+        ranges: path, first byte, and byte after the last, which is None for a compressed file.
+        size: number of bytes on disk.
     """
 
     number: int
-    ranges: tuple[tuple[str, int, int | None], ...]
+    ranges: tuple[Range, ...]
     size: int
 
 
@@ -39,46 +40,37 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
 
     Args:
         paths: text files; those that end in `.gz` are compressed.
-        shard_bytes: text of a shard, about.
+        shard_bytes: approximate size of a shard.
     """
-    groups: list[list[tuple[str, int, int | None]]] = []
-    sizes: list[int] = []
+    groups: list[tuple[list[Range], int]] = []
     room = -1
     for path in paths:
         size = files.size(path)
         if path.endswith(".gz"):
-            groups.append([(path, 0, None)])
-            sizes.append(size)
+            groups.append(([(path, 0, None)], size))
             room = -1
         elif size > shard_bytes:
-            starts = range(0, size, shard_bytes)
-            for start in starts:
-                groups.append([(path, start, min(start + shard_bytes, size))])
-            sizes += [min(shard_bytes, size - start) for start in starts]
+            for start in range(0, size, shard_bytes):
+                stop = min(start + shard_bytes, size)
+                groups.append(([(path, start, stop)], stop - start))
             room = -1
         else:
             if size > room:
-                groups.append([])
-                sizes.append(0)
+                groups.append(([], 0))
                 room = shard_bytes
-            groups[-1].append((path, 0, size))
-            sizes[-1] += size
+            ranges, size_of_group = groups[-1]
+            groups[-1] = ([*ranges, (path, 0, size)], size_of_group + size)
             room -= size
-    return [
-        Unit(number, tuple(ranges), size)
-        for number, (ranges, size) in enumerate(zip(groups, sizes, strict=True))
-    ]
+    return [Unit(number, tuple(ranges), size) for number, (ranges, size) in enumerate(groups)]
 
 
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
-    """Reads the shards of a unit, one after the other.
+    """Yields the documents of each shard of a unit, as lists of lines that are not blank.
 
-    Returns:
-        For each shard its documents, as lists of lines that are not blank. A document ends with
-        its file.
+    The end of a file ends a document.
 
     Raises:
-        UserError: a file cannot be read, is not UTF-8, or has no blank line for very long.
+        UserError: a file cannot be read, is not UTF-8, or lacks blank lines.
     """
     shard: list[list[str]] = []
     for path, start, stop in unit.ranges:
@@ -109,53 +101,53 @@ def _read_compressed(path: str, shard_bytes: int) -> Iterator[list[list[str]]]:
 def _documents(
     path: str, file: Any, start: int, stop: int | None, shard_bytes: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Documents whose blank line before begins in a part of a file, and where it begins."""
-    begin, owned = start, start == 0
+    """Yields the documents of a byte range, each after the offset of the blank line before it."""
+    begin, is_owned = start, start == 0
     if start:
-        # The rest of the line that holds the byte before: the next one is the first of this part.
+        # The line with the byte before `start` belongs to the part before.
         file.seek(start - 1, os.SEEK_SET)
         file.readline()
-    place = file.tell()
+    offset = file.tell()
     document: list[str] = []
     size = 0
     for raw in file:
-        line = _decoded(path, place, raw)
+        line = _decode(path, offset, raw)
         if not line:
-            if owned and document:
+            if is_owned and document:
                 yield begin, document
             document, size = [], 0
-            begin, owned = place, True
-            if stop is not None and place >= stop:
+            begin, is_owned = offset, True
+            if stop is not None and offset >= stop:
                 return
-        elif not owned:
-            if stop is not None and place >= stop:  # All of this part belongs to another one.
+        elif not is_owned:
+            if stop is not None and offset >= stop:  # No document begins in this part.
                 return
         else:
             document.append(line)
             size += len(raw)
-            if size > _LARGEST_DOCUMENT * shard_bytes:
+            if size > _MAX_SHARDS_OF_DOCUMENT * shard_bytes:
                 raise UserError(
                     f"{path} has no blank line in {size / 1e6:.3g} MB from byte {begin} on: put a "
                     "blank line between documents, or pass a larger --shard_mb"
                 )
-        place += len(raw)
-    if owned and document:
+        offset += len(raw)
+    if is_owned and document:
         yield begin, document
 
 
-def _decoded(path: str, place: int, raw: bytes) -> str:
+def _decode(path: str, offset: int, raw: bytes) -> str:
     try:
-        # Every CR goes, also one inside a line, as when the original reads.
+        # As in the original, every CR is removed, even within a line.
         return raw.decode("utf-8").replace("\r", "").strip()
     except UnicodeDecodeError as error:
-        number = _lines_before(path, place) + 1
+        number = _count_lines(path, offset) + 1
         raise UserError(files.explain_encoding(path, number, raw, error)) from error
 
 
-def _lines_before(path: str, place: int) -> int:
+def _count_lines(path: str, stop: int) -> int:
     with files.open_decompressed(path) as file:
         count = 0
-        while place and (some := file.read(min(place, 1 << 22))):
-            count += some.count(b"\n")
-            place -= len(some)
+        while stop and (data := file.read(min(stop, 1 << 22))):
+            count += data.count(b"\n")
+            stop -= len(data)
         return count

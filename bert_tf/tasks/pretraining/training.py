@@ -1,5 +1,6 @@
-"""Pre-training on masked words and next sentences: what `run_pretraining.py` runs."""
+"""Pre-trains on masked language modeling and next sentence prediction: `run_pretraining.py`."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,20 +14,23 @@ from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, count_records
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import check_length, located, restore_weights
-from bert_tf.finetuning.output_dir import Results, prepare_output_dir, reserved, write_metrics
+from bert_tf.finetuning.initialization import check_length, find_model_files, restore_weights
+from bert_tf.finetuning.output_dir import (
+    EVAL_FILES,
+    Results,
+    prepare_output_dir,
+    reserved,
+    write_metrics,
+)
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
 from bert_tf.modeling import BertPretrainer
 from bert_tf.modeling.losses import MASKED_LM_EPSILON, cross_entropy
-from bert_tf.options import PretrainingOptions
 from bert_tf.progress import log
-from bert_tf.tasks.agreement import require_same, require_same_options
-from bert_tf.tasks.engine import Engine
-from bert_tf.tasks.pretraining.create_data import features
-from bert_tf.tasks.pretraining.instance_records import check_records
-from bert_tf.tasks.pretraining.instances import Recipe
+from bert_tf.tasks.pretraining.instance_records import record_features
+from bert_tf.tasks.pretraining.options import PretrainingOptions
+from bert_tf.tasks.pretraining.record_description import check_records
 
-# Records in memory to be shuffled; files are read in turn besides.
+# Size of the buffer for shuffling; the order of the files is shuffled, too.
 _SHUFFLED_RECORDS = 20_000
 
 
@@ -34,156 +38,187 @@ def run(options: PretrainingOptions) -> Results:
     """Trains and evaluates, as the options say.
 
     Returns:
-        The figures of the evaluation.
+        Metrics of the evaluation, and paths of the files that were written.
 
     Raises:
-        UserError: options, configuration, checkpoint or records are not right; nothing in
-            `output_dir` has been changed then. Or a file cannot be written.
+        UserError: options, configuration, checkpoint or records are invalid; then nothing in
+            `output_dir` has changed. Or a file cannot be written.
     """
     options.check()
-    options = located(options)
+    options = find_model_files(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")
-    # Before the records are looked at: workers must be connected before anything is computed.
-    engine = Engine(options)
-    devices = engine.devices
+    # Before records are read: workers must be connected before TensorFlow computes anything.
+    devices = training.open_devices(options)
     with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
-        check_records(
-            paths,
-            options.max_seq_length,
-            options.max_predictions_per_seq,
-            config,
-            _vocab_beside(options.init_checkpoint or ""),
-        )
+        check_records(paths, options, config, _vocab_file_beside(options.init_checkpoint or ""))
         try:
-            return _run(options, config, paths, engine)
+            return _train_and_evaluate(options, config, paths, devices)
         except (tf.errors.DataLossError, UserError) as error:
             if tf.errors.DataLossError in (type(error), type(error.__cause__)):
                 for path in paths:
-                    count_records(path)  # Names the file that is damaged.
+                    count_records(path)  # Raises an error that names the damaged file.
             raise
 
 
-def _vocab_beside(init_checkpoint: str) -> str:
-    """The vocabulary in the folder of a published checkpoint; empty if there is none."""
+def _vocab_file_beside(init_checkpoint: str) -> str:
+    """The vocabulary in the folder of a published checkpoint, or ""."""
     folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
     path = os.path.join(folder, "vocab.txt")
     return path if init_checkpoint and files.exists(path) else ""
 
 
-def _run(
-    options: PretrainingOptions, config: BertConfig, paths: Sequence[str], engine: Engine
+def _train_and_evaluate(
+    options: PretrainingOptions, config: BertConfig, paths: Sequence[str], devices: training.Devices
 ) -> Results:
+    output_dir = options.output_dir or ""
     data = describe_data((os.path.basename(path), files.size(path)) for path in paths)
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
-    model = engine.build_model(
-        lambda **kwargs: BertPretrainer(config, **kwargs),
+    model = training.build_model(
+        functools.partial(BertPretrainer, config),
+        devices,
         options.recompute_layers,
-        blank_encoder=bool(options.init_checkpoint),
+        zero_init_encoder=bool(options.init_checkpoint),
     )
     if options.do_train:
-        engine.check_training(model)
-    output_dir = options.output_dir or ""
+        training.check_training(model, options, devices)
     restored = restore_weights(
         model, output_dir, options.init_checkpoint, options.do_train, options.resume
     )
     step = checkpoint.step_of(restored) if restored else 0
-    trainer = None
+    state, kept = None, {}
+    if options.do_train:
+        kept = run_metadata.training_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
-        trainer = engine.make_trainer(
-            model, options.num_train_steps, options.num_warmup_steps, restored, options.optimizer
+        state = training.create_train_state(
+            model,
+            options,
+            devices,
+            num_train_steps=options.num_train_steps,
+            num_warmup_steps=options.num_warmup_steps,
+            restore_from=restored,
+            optimizer_name=options.optimizer,
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
-    kept = run_metadata.contents(options, bool(restored), data) if options.do_train else {}
-    if engine.devices.is_chief:
+    if devices.is_chief:
         prepare_output_dir(output_dir, kept)
-    require_same(engine.devices, step, "step that it goes on from", "--output_dir")
-    require_same(engine.devices, len(paths), "number of files", "--input_file")
-    require_same_options(engine.devices, engine.options)
+    devices.require_equal(step, "step that it goes on from", "--output_dir")
+    devices.require_equal(len(paths), "number of files", "--input_file")
+    devices.require_equal_options(options)
 
-    declared = features(Recipe(options.max_seq_length, options.max_predictions_per_seq))
+    features = record_features(options.max_seq_length, options.max_predictions_per_seq)
     results = Results()
-    if trainer:
-        if engine.devices.is_chief:
+    if state:
+        if devices.is_chief:
             run_metadata.write(output_dir, kept)
-        batches = engine.training_dataset(paths, declared, _SHUFFLED_RECORDS, step)
-        engine.train(model, trainer, _loss(options.use_next_sentence), batches)
-        step = options.num_train_steps
+        _train(options, state, paths, features, devices)
+        step = state.step
     if options.do_eval:
-        count = options.max_eval_steps * options.eval_batch_size
-        results.metrics = _evaluate(options, model, engine, paths, declared, step)
-        if engine.devices.is_chief:
-            results.files.append(write_metrics(output_dir, results.metrics, step, count))
-    # Nobody leaves before the chief has written.
-    engine.devices.from_chief(0)
+        metrics = _evaluate(options, model, paths, features, devices)
+        results.metrics = {"global_step": step, **metrics}
+        results.files += [os.path.join(output_dir, name) for name in EVAL_FILES]
+        if devices.is_chief:
+            count = options.max_eval_steps * options.eval_batch_size
+            write_metrics(output_dir, results.metrics, step, count)
+    # Barrier: wait for the chief's writes.
+    devices.from_chief(0)
     return results
 
 
+def _train(
+    options: PretrainingOptions,
+    state: training.TrainState,
+    paths: Sequence[str],
+    features: Sequence[Feature],
+    devices: training.Devices,
+) -> None:
+    output_dir, num_train_steps = options.output_dir or "", options.num_train_steps
+    batches = training.training_batches(
+        paths,
+        features,
+        options,
+        devices,
+        num_records=_SHUFFLED_RECORDS,
+        skip_batches=state.step,
+    )
+    train_step = training.make_train_step(
+        state,
+        _loss(options.use_next_sentence),
+        devices.strategy,
+        training.step_options(options, devices),
+        batches.element_spec,
+    )
+    profiled, callbacks = options.profiled_steps(), []
+    if profiled and devices.is_chief:
+        callbacks.append(training.Profiler(output_dir, profiled, num_train_steps))
+    loop = training.LoopOptions(
+        output_dir,
+        num_train_steps,
+        options.save_checkpoints_steps,
+        devices.is_chief,
+        devices.workers,
+    )
+    training.train(train_step, state, batches, loop, callbacks)
+
+
 def _loss(use_next_sentence: bool) -> training.Loss:
-    """Masked words over all positions that carry weight, and next sentences over all rows."""
+    """Means over all masked tokens of the batch, and over all rows for next sentences."""
 
     def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
         return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
 
     def share(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
-        rows = _row_figures(outputs, batch)
-        words = tf.reduce_sum(rows["word_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
-        if not use_next_sentence:
-            return words
-        return words + tf.reduce_sum(rows["sentence_loss"]) / totals["sequences"]
+        rows = _row_metrics(outputs, batch)
+        loss = tf.reduce_sum(rows["masked_lm_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
+        if use_next_sentence:
+            loss += tf.reduce_sum(rows["next_sentence_loss"]) / totals["sequences"]
+        return loss
 
     return training.Loss(totals, share)
 
 
-def _row_figures(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Of each row [B]: losses, right answers and weights of its masked words, and its sentence."""
-    words, sentences = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
-    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-    follows = batch["next_sentence_labels"][:, 0]
-    right = tf.argmax(words, axis=-1, output_type=tf.int32) == labels
-    sentence_right = tf.argmax(sentences, axis=-1, output_type=tf.int32) == follows
+def _row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Losses and correct predictions of each row [B], summed over its masked tokens."""
+    token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
+    labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
+    next_labels = batch["next_sentence_labels"][:, 0]
+    correct = tf.argmax(token_logits, axis=-1, output_type=tf.int32) == labels
+    next_correct = tf.argmax(sentence_logits, axis=-1, output_type=tf.int32) == next_labels
     return {
-        "word_loss": tf.reduce_sum(weights * cross_entropy(words, labels), axis=1),
-        "word_right": tf.reduce_sum(weights * tf.cast(right, tf.float32), axis=1),
-        "words": tf.reduce_sum(weights, axis=1),
-        "sentence_loss": cross_entropy(sentences, follows),
-        "sentence_right": tf.cast(sentence_right, tf.float32),
+        "masked_lm_loss": tf.reduce_sum(weights * cross_entropy(token_logits, labels), axis=1),
+        "masked_lm_correct": tf.reduce_sum(weights * tf.cast(correct, tf.float32), axis=1),
+        "masked_lm_weights": tf.reduce_sum(weights, axis=1),
+        "next_sentence_loss": cross_entropy(sentence_logits, next_labels),
+        "next_sentence_correct": tf.cast(next_correct, tf.float32),
     }
 
 
 def _evaluate(
     options: PretrainingOptions,
     model: keras.Model,
-    engine: Engine,
     paths: Sequence[str],
-    declared: Sequence[Feature],
-    step: int,
+    features: Sequence[Feature],
+    devices: training.Devices,
 ) -> dict[str, Any]:
-    """As the original: so many batches of the files, which are repeated where they do not last."""
+    """Evaluates a number of batches, as the original; records are repeated if they run out."""
     size = options.eval_batch_size
-    run = engine.batch_runner(
-        model,
-        _row_figures,
-        paths,
-        declared,
-        num_examples=options.max_eval_steps * size,
-        batch_size=size,
-        what="eval",
-    )
-    rows = run()
+    inference = training.Inference(model, _row_metrics, features, devices, size)
+    rows = inference.predict_records(paths, options.max_eval_steps * size, "eval")
     batches = {name: values.reshape(-1, size) for name, values in rows.items()}
-    per_batch = batches["word_loss"].sum(1) / (batches["words"].sum(1) + MASKED_LM_EPSILON)
+    # As in the original, the loss is a mean over batches, but `masked_lm_loss` is over tokens.
+    loss = batches["masked_lm_loss"].sum(1) / (
+        batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
+    )
     if options.use_next_sentence:
-        per_batch = per_batch + batches["sentence_loss"].mean(1)
-    words = max(rows["words"].sum(), np.float32(MASKED_LM_EPSILON))
+        loss = loss + batches["next_sentence_loss"].mean(1)
+    num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))
     return {
-        "global_step": step,
-        "loss": np.float32(per_batch.mean()),
-        "masked_lm_accuracy": np.float32(rows["word_right"].sum() / words),
-        "masked_lm_loss": np.float32(rows["word_loss"].sum() / words),
-        "next_sentence_accuracy": np.float32(rows["sentence_right"].mean()),
-        "next_sentence_loss": np.float32(rows["sentence_loss"].mean()),
+        "loss": np.float32(loss.mean()),
+        "masked_lm_accuracy": np.float32(rows["masked_lm_correct"].sum() / num_tokens),
+        "masked_lm_loss": np.float32(rows["masked_lm_loss"].sum() / num_tokens),
+        "next_sentence_accuracy": np.float32(rows["next_sentence_correct"].mean()),
+        "next_sentence_loss": np.float32(rows["next_sentence_loss"].mean()),
     }

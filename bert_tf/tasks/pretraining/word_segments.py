@@ -1,8 +1,8 @@
-"""Where the words of a text are, for languages that do not write them apart.
+"""Finds the words of languages written without spaces, for whole word masking.
 
-The tokenizer makes every Chinese ideograph a word of its own, so masking whole words means nothing
-there (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"). A segmenter says
-which of them belong together.
+The tokenizer makes every Chinese character a word of its own, so that whole word masking has no
+effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"). A segmenter says
+which characters belong together.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,69 +20,73 @@ from bert_tf.token_ids import TokenIds
 
 Segmenter = Callable[[str], Sequence[str]]
 
-# `jieba:lcut`, but not `gs://words.txt` and not `C:\words.txt`.
+# `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_segmenter(name: str) -> Segmenter:
-    """A segmenter by its name.
+    """Loads a segmenter by name.
 
     Args:
-        name: `module:function`, installed or in the current folder, which takes a line and returns
-            its words in order (space may be left out, or be a word); or a file with a word on each
-            line, of which the longest that fits is taken, from left to right.
+        name: `module:function`, installed or in the current folder, that takes a line and returns
+            its words in order, with or without spaces; or a file with one word per line, whose
+            longest match is taken from left to right.
 
     Raises:
-        UserError: there is no such function, or the file cannot be read or is empty.
+        UserError: the function does not exist, or the file is empty or cannot be read.
     """
     if not _FUNCTION.fullmatch(name):
         words = {line.strip() for line in files.read_lines(name)} - {""}
         if not words:
-            raise UserError(f"There is not one word in {name}")
-        return _WordList(words)
+            raise UserError(f"{name} contains no words")
+        return _LongestMatch(words)
     module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:  # A script looks for modules beside itself only.
+    if os.getcwd() not in sys.path:  # A script only searches its own folder.
         sys.path.append(os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), function)
+        segmenter = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise UserError(f"--whole_word_segments={name} cannot be used: {error}") from error
-    if not callable(found):
+    if not callable(segmenter):
         raise UserError(f"--whole_word_segments={name} is no function")
-    return typing.cast(Segmenter, found)
+    return typing.cast(Segmenter, segmenter)
 
 
 def mark_inner_pieces(
-    found: TokenIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
+    tokens: TokenIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """The ids of texts; `vocab_size` is added to those of pieces inside a word.
+    """Adds `vocab_size` to the ids of word pieces inside a word.
 
     Args:
-        found: with spans.
-        texts: what it was made of.
+        tokens: tokens of the texts, with spans; N in total.
+        texts: the texts.
         segmenter: finds the words.
-        vocab_size: above all ids.
+        vocab_size: larger than all ids.
 
     Returns:
         int32 [N].
 
     Raises:
-        UserError: the segmenter fails, or gives what is not in the text.
+        UserError: the segmenter fails, or returns words that are not in the text.
     """
-    starts = np.zeros(0, np.int32) if found.spans is None else found.spans[:, 0]
-    is_inner = np.zeros(len(found.ids), bool)
+    starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
+    is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):
-        first, last = found.row_splits[row], found.row_splits[row + 1]
+        first, last = tokens.row_splits[row], tokens.row_splits[row + 1]
         inside = np.zeros(len(text) + 1, bool)
-        for start, end in _places(text, segmenter):
+        for start, end in _word_spans(text, segmenter):
             inside[start + 1 : end] = True
         is_inner[first:last] = inside[starts[first:last]]
-    return found.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
+    return tokens.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
 
 
-def _places(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
+def _word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
+    try:
+        words = list(segmenter(text))
+    except Exception as error:
+        raise UserError(f"--whole_word_segments failed on {text!r:.80}: {error!r}") from error
     end = 0
-    for word in _words(text, segmenter):
+    for word in words:
         start = text.find(word, end) if isinstance(word, str) else -1
         if start < 0:
             raise UserError(
@@ -92,26 +96,18 @@ def _places(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _words(text: str, segmenter: Segmenter) -> Iterable[str]:
-    try:
-        return list(segmenter(text))
-    except Exception as error:
-        raise UserError(f"--whole_word_segments failed on {text!r:.80}: {error!r}") from error
+class _LongestMatch:
+    """Takes the longest word of a list from left to right, otherwise a single character."""
 
-
-class _WordList:
-    """Finds the longest words of a list, from left to right."""
-
-    def __init__(self, words: Iterable[str]) -> None:
-        self._words = set(words)
-        self._longest = max(map(len, self._words))
+    def __init__(self, words: set[str]) -> None:
+        self._words = words
+        self._max_length = max(map(len, words))
 
     def __call__(self, text: str) -> list[str]:
-        """Splits a text; what is in no word is left as single characters."""
         words = []
         start = 0
         while start < len(text):
-            ends = range(min(start + self._longest, len(text)), start + 1, -1)
+            ends = range(min(start + self._max_length, len(text)), start + 1, -1)
             end = next((end for end in ends if text[start:end] in self._words), start + 1)
             words.append(text[start:end])
             start = end

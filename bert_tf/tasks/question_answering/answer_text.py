@@ -1,4 +1,4 @@
-"""From word pieces back to the text that they come from, as the original does it."""
+"""Maps predicted word pieces back to the original text, as the original does."""
 
 from collections.abc import Iterable
 
@@ -6,56 +6,44 @@ from bert_tf.tokenization import BasicTokenizer
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """The text of word pieces, with spaces between words."""
+    """Joins word pieces to words, with a space between words."""
     text = " ".join(pieces).replace(" ##", "").replace("##", "")
     return " ".join(text.split())
 
 
 def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
-    """The part of a text that was predicted, from the predicted part of its normalized form.
-
-    Args:
-        pred_text: predicted: lower-cased, say, and with punctuation apart.
-        orig_text: whole words of the text.
-        do_lower_case: how the text was normalized.
-    """
+    """Returns the part of `orig_text`, whole words, that the joined pieces `pred_text` mean."""
     tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
-    return project(pred_text, orig_text, " ".join(tokens))
+    return align(pred_text, orig_text, " ".join(tokens))
 
 
-def project(pred_text: str, orig_text: str, normalized: str) -> str:
-    """Finds a part of a normalized text, and the same characters in the text.
+def align(part: str, text: str, normalized: str) -> str:
+    """Finds `part` in the normalized text, and returns the same characters of `text`.
 
-    Both must have the same number of characters beside spaces; otherwise, or if the part is not
-    there, it is the whole text. So an answer in a word with accents, which normalization takes off
-    as characters of their own, may be right or may be the whole word.
-
-    Args:
-        pred_text: the part.
-        orig_text: the text.
-        normalized: the text, normalized.
+    Returns all of `text` if there is no such part, or if the two texts differ in their number of
+    characters other than spaces. So an answer in a word with combining accents, which
+    normalization removes, may be exact or the whole word.
     """
-    start = normalized.find(pred_text)
-    if start < 0 or pred_text != pred_text.strip(" ") or not pred_text:
-        return orig_text
-    if _solid(orig_text) != _solid(normalized):
-        return orig_text
-    last = start + len(pred_text) - 1
-    first, last = (place - normalized.count(" ", 0, place) for place in (start, last))
-    return orig_text[_place(orig_text, first) : _place(orig_text, last) + 1]
+    start = normalized.find(part)
+    if start < 0 or part != part.strip(" ") or not part:
+        return text
+    if _count_non_spaces(text) != _count_non_spaces(normalized):
+        return text
+    end = start + len(part) - 1
+    first, last = (index - normalized.count(" ", 0, index) for index in (start, end))
+    return text[_index_in(text, first) : _index_in(text, last) + 1]
 
 
-def _solid(text: str) -> int:
-    """How many characters are not spaces."""
+def _count_non_spaces(text: str) -> int:
     return len(text) - text.count(" ")
 
 
-def _place(text: str, number: int) -> int:
-    """Where the character of this number is, counted without spaces."""
-    begin = 0
+def _index_in(text: str, number: int) -> int:
+    """Index of the character that has this number if spaces are not counted."""
+    start = 0
     for word in text.split(" "):
         if number < len(word):
             break
         number -= len(word)
-        begin += len(word) + 1
-    return begin + number
+        start += len(word) + 1
+    return start + number

@@ -1,6 +1,6 @@
-"""From begins and ends of answers to texts: the original's n-best lists of questions on texts.
+"""Decodes start and end logits into n-best lists of answers, as the original does.
 
-N windows, K begins and ends that are looked at in each.
+N windows, K most likely starts and ends of each.
 """
 
 import functools
@@ -13,29 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.tasks.question_answering.answer_text import join_pieces, project
+from bert_tf.tasks.question_answering.answer_text import align, join_pieces
+from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 
-# Pairs of begin and end that are looked at together, about.
-_PAIRS_TOGETHER = 1 << 20
-# Of the original, where not one answer is possible.
-_NOTHING = "empty"
+# Pairs of start and end that are decoded at a time, about.
+_CHUNK_PAIRS = 1 << 20
+# The original's answer if no answer is possible.
+_NO_ANSWER = "empty"
 
 
 @dataclass(frozen=True)
-class Best:
-    """The likeliest begins and ends of each window, the likeliest first.
+class TopSpans:
+    """The most likely starts and ends of each window, best first; ties in the order of positions.
 
-    Of equals the one that stands before the other in the row comes first.
-
-    Attributes:
-        start_indexes: integers [N, K]; places in the row.
-        start_logits: float32 [N, K].
-        end_indexes: integers [N, K].
-        end_logits: float32 [N, K].
-        null_start_logits: float32 [N]; of `[CLS]`, which stands for "no answer".
-        null_end_logits: float32 [N].
+    Indexes, positions in the row, and logits are [N, K]; the logits of `[CLS]`, which stands for
+    "no answer", are [N].
     """
 
     start_indexes: np.ndarray
@@ -48,7 +42,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An entry of an n-best list; no answer is the text ""."""
+    """An entry of an n-best list; the text "" is "no answer"."""
 
     text: str
     start_logit: float
@@ -56,25 +50,16 @@ class Answer:
 
     @property
     def score(self) -> float:
-        """Sum of both logits."""
+        """The sum of both logits."""
         return self.start_logit + self.end_logit
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
-    """What counts as an answer, as the flags of the same names."""
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    version_2_with_negative: bool = False
-
-
-@dataclass(frozen=True)
 class NBest:
-    """What is known about a question.
+    """The most likely answers to a question.
 
     Attributes:
-        answers: the likeliest, the likeliest first; there is one at least.
+        answers: at least one, best first.
         null_odds: how much more probable "no answer" is than the best answer, in logits; None
             without `version_2_with_negative`.
     """
@@ -83,106 +68,97 @@ class NBest:
     null_odds: float | None = None
 
     def text(self, null_score_diff_threshold: float) -> str:
-        """The answer: the best one, or "" if that is less probable than "no answer"."""
+        """Returns the best answer, or "" if "no answer" is too much more probable."""
         if self.null_odds is None:
             return self.answers[0].text
         return "" if self.null_odds > null_score_diff_threshold else self.best_text()
 
     def best_text(self) -> str:
-        """The best answer, if there is one."""
+        """Returns the best answer that is not "", if there is one."""
         return next((answer.text for answer in self.answers if answer.text), "")
 
 
 def decode(
-    windows: Windows, best: Best, tokenizer: FullTokenizer, options: AnswerOptions
+    windows: Windows, top: TopSpans, tokenizer: FullTokenizer, options: SquadOptions
 ) -> list[NBest]:
-    """The n-best list of each question of `windows`, as the original makes it.
+    """Returns the n-best list of each question of `windows`.
 
-    A pair of begin and end counts if both are in the window, the begin has its most context there,
-    and the end is neither before the begin nor too far behind it. (That the end is not asked for
-    its context is the original's way.)
+    A span is valid if start and end are in the window, the start has its maximum context there, and
+    the length is 1 to `max_answer_length`. (The original does not check the context of the end.)
 
-    Where the original fails, with `version_2_with_negative`: a question without one possible answer
-    gets the answer "", and its null score is measured against 0.
+    The original fails if `version_2_with_negative` and a question has no valid span; here its
+    answer is "", and the null score is compared with 0.
     """
-    nulls = _nulls(windows, best) if options.version_2_with_negative else None
-    texts = _Texts(windows, tokenizer)
-    # Of windows.
-    size = max(1, _PAIRS_TOGETHER // best.start_indexes.shape[1] ** 2)
-    found: list[NBest] = []
-    for first, last in _blocks(windows, size):
-        for entries in _entries(windows, best, options.max_answer_length, first, last, size):
-            null = nulls[len(found)] if nulls else None
-            found.append(n_best(entries, null, texts.of, options.n_best_size))
-    return found
+    nulls = _null_answers(windows, top) if options.version_2_with_negative else None
+    text_of = _text_function(windows, tokenizer)
+    return [
+        n_best(entries, nulls[index] if nulls else None, text_of, options.n_best_size)
+        for index, entries in enumerate(_entries(windows, top, options.max_answer_length))
+    ]
 
 
-def _blocks(windows: Windows, size: int) -> Iterator[tuple[int, int]]:
-    """First question, and the one after the last, of blocks with about so many windows."""
-    splits = np.searchsorted(windows.example, np.arange(len(windows.examples) + 1))
-    first = 0
-    while first < len(windows.examples):
-        last = int(np.searchsorted(splits, splits[first] + size, "right")) - 1
-        last = min(max(last, first + 1), len(windows.examples))
-        yield first, last
-        first = last
-
-
-# First and last token (numbers of all texts' tokens here), and their logits.
+# First and last token (indexes in the tokens of all texts here), and their logits.
 Entry = tuple[Any, Any, float, float]
 
 
-def _entries(
-    windows: Windows, best: Best, longest: int, first: int, last: int, size: int
-) -> Iterator[Iterator[Entry]]:
-    """For each question from `first` to `last` its pairs that count, the likeliest first."""
-    begin, stop = np.searchsorted(windows.example, [first, last])
-    # A question about a book has more windows than go together.
-    parts = [
-        _pairs(windows, best, longest, np.arange(row, min(row + size, stop)))
-        for row in range(begin, max(stop, begin + 1), size)
-    ]
-    example, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    # Of equals the first stays first.
-    order = np.lexsort((-(columns[2] + columns[3]), example))
-    splits = np.searchsorted(example, np.arange(first, last + 1)).tolist()
-    sorted_columns = [column[order].tolist() for column in columns]
-    for a, b in itertools.pairwise(splits):
-        yield zip(*(column[a:b] for column in sorted_columns), strict=True)
+def _entries(windows: Windows, top: TopSpans, max_length: int) -> Iterator[Iterator[Entry]]:
+    """Yields for each question its valid spans, best first."""
+    size = max(1, _CHUNK_PAIRS // top.start_indexes.shape[1] ** 2)
+    count = len(windows.questions)
+    splits = np.searchsorted(windows.question_index, np.arange(count + 1))
+    first = 0
+    while first < count:
+        # As many questions as have `size` windows, but at least one.
+        last = max(int(np.searchsorted(splits, splits[first] + size, "right")) - 1, first + 1)
+        begin, end = splits[first], splits[last]
+        # A question about a book has more windows than that.
+        parts = [
+            _valid_spans(windows, top, max_length, np.arange(row, min(row + size, end)))
+            for row in range(begin, max(end, begin + 1), size)
+        ]
+        question, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+        # Stable: ties stay in the order of windows and positions.
+        order = np.lexsort((-(columns[2] + columns[3]), question))
+        ends = np.searchsorted(question, np.arange(first, last + 1)).tolist()
+        sorted_columns = [column[order].tolist() for column in columns]
+        for a, b in itertools.pairwise(ends):
+            yield zip(*(column[a:b] for column in sorted_columns), strict=True)
+        first = last
 
 
-def _pairs(windows: Windows, best: Best, longest: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of each pair in some windows that counts: question, first and last token, their logits."""
+def _valid_spans(
+    windows: Windows, top: TopSpans, max_length: int, rows: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Question, first and last token and both logits of the valid spans of some windows."""
     offset, length = windows.offset[rows, None], windows.length[rows, None]
-    starts = best.start_indexes[rows] - offset  # [n, K]
-    ends = best.end_indexes[rows] - offset
+    starts = top.start_indexes[rows] - offset  # [n, K]
+    ends = top.end_indexes[rows] - offset
     distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
-    counts = (distance >= 0) & (distance < longest)
-    counts &= windows.has_most_context(rows, starts)[:, :, None]
-    counts &= ((ends >= 0) & (ends < length))[:, None, :]
-    row, i, j = np.nonzero(counts)
-    token = windows.first_token(rows)[row]
+    valid = (distance >= 0) & (distance < max_length)
+    valid &= windows.has_most_context(rows, starts)[:, :, None]
+    valid &= ((ends >= 0) & (ends < length))[:, None, :]
+    row, i, j = np.nonzero(valid)
+    first_token = windows.first_token(rows)[row]
     return (
-        windows.example[rows][row],
-        token + starts[row, i],
-        token + ends[row, j],
-        best.start_logits[rows][row, i].astype(np.float64),
-        best.end_logits[rows][row, j].astype(np.float64),
+        windows.question_index[rows][row],
+        first_token + starts[row, i],
+        first_token + ends[row, j],
+        top.start_logits[rows][row, i].astype(np.float64),
+        top.end_logits[rows][row, j].astype(np.float64),
     )
 
 
-def _nulls(windows: Windows, best: Best) -> list[Answer]:
-    """ "No answer" for each question: as the window says that thinks least of it."""
-    starts = best.null_start_logits.astype(np.float64)
-    ends = best.null_end_logits.astype(np.float64)
-    scores = starts + ends
-    order = np.lexsort((scores, windows.example))
-    # A question without a window has zeros.
-    found = [Answer("", 0.0, 0.0)] * len(windows.examples)
-    example, first = np.unique(windows.example, return_index=True)
-    for index, row in zip(example.tolist(), order[first].tolist(), strict=True):
-        found[index] = Answer("", float(starts[row]), float(ends[row]))
-    return found
+def _null_answers(windows: Windows, top: TopSpans) -> list[Answer]:
+    """Returns "no answer" for each question, from the window that gives it the lowest score."""
+    starts = top.null_start_logits.astype(np.float64)
+    ends = top.null_end_logits.astype(np.float64)
+    order = np.lexsort((starts + ends, windows.question_index))
+    # Zeros for a question without windows.
+    nulls = [Answer("", 0.0, 0.0)] * len(windows.questions)
+    questions, first = np.unique(windows.question_index, return_index=True)
+    for index, row in zip(questions.tolist(), order[first].tolist(), strict=True):
+        nulls[index] = Answer("", float(starts[row]), float(ends[row]))
+    return nulls
 
 
 def n_best(
@@ -191,74 +167,60 @@ def n_best(
     text_of: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """The n-best list of entries, the likeliest first; of equal texts the likeliest counts.
+    """Makes an n-best list of entries, best first; of those with the same text the best one counts.
 
-    `null` is "no answer" of SQuAD 2.0; `text_of` gives the text from a first to a last token.
+    `null` is "no answer" of SQuAD 2.0, which may be one more than `n_best_size`; `text_of` returns
+    the text from a first to a last token.
     """
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in entries:
-        if len(found) >= n_best_size:
+        if len(answers) >= n_best_size:
             break
-        if null and "" not in found and null.score > start_logit + end_logit:
-            found[""] = null
-            if len(found) >= n_best_size:
+        if null and "" not in answers and null.score > start_logit + end_logit:
+            answers[""] = null
+            if len(answers) >= n_best_size:
                 break
         text = text_of(start, end)
-        if text not in found:
-            found[text] = Answer(text, start_logit, end_logit)
-    if null:
-        # One entry more than asked for, if that many are better.
-        found.setdefault("", null)
-    answers = list(found.values()) or [Answer(_NOTHING, 0.0, 0.0)]
+        if text not in answers:
+            answers[text] = Answer(text, start_logit, end_logit)
     if not null:
-        return NBest(answers)
-    best = next((answer for answer in answers if answer.text), Answer("", 0.0, 0.0))
-    return NBest(answers, null.score - best.start_logit - best.end_logit)
+        return NBest(list(answers.values()) or [Answer(_NO_ANSWER, 0.0, 0.0)])
+    answers.setdefault("", null)
+    best = next((answer for answer in answers.values() if answer.text), Answer("", 0.0, 0.0))
+    return NBest(list(answers.values()), null.score - best.start_logit - best.end_logit)
 
 
-class _Texts:
-    """Answers as they stand in the texts."""
+def _text_function(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
+    """Returns the function from first and last token to the answer as the text has it."""
+    normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
 
-    def __init__(self, windows: Windows, tokenizer: FullTokenizer) -> None:
-        self._windows = windows
-        self._tokens = tokenizer.inv_vocab
-        self._splits = windows.word_splits
-        self._words = windows.words
-        self._normalized = functools.cache(
-            lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word))
-        )
-
-    def of(self, start: int, end: int) -> str:
-        """From a first to a last token."""
-        windows = self._windows
+    def text_of(start: int, end: int) -> str:
         first, last = int(windows.token_words[start]), int(windows.token_words[end])
-        words = self._words[first : last + 1]
+        words = windows.words[first : last + 1]
         text = " ".join(words)
-        if self._splits[first] == start and self._splits[last + 1] == end + 1:
-            # Whole words are projected onto themselves.
+        # Whole words need no alignment.
+        if windows.word_splits[first] == start and windows.word_splits[last + 1] == end + 1:
             return text
-        pieces = [self._tokens[index] for index in windows.token_ids[start : end + 1].tolist()]
-        normalized = " ".join(filter(None, map(self._normalized, words)))
-        return project(join_pieces(pieces), text, normalized)
+        ids = windows.token_ids[start : end + 1].tolist()
+        pieces = (tokenizer.inv_vocab[token_id] for token_id in ids)
+        return align(join_pieces(pieces), text, " ".join(filter(None, map(normalize, words))))
+
+    return text_of
 
 
 def probabilities(answers: Sequence[Answer]) -> list[float]:
-    """Softmax of the scores of an n-best list, in Python's numbers, one after the other."""
+    """Returns the softmax of the scores, to the original's last digit."""
     highest = max(answer.score for answer in answers)
-    found = [math.exp(answer.score - highest) for answer in answers]
+    exponentials = [math.exp(answer.score - highest) for answer in answers]
     total = 0.0
-    # Not `sum`, which since Python 3.12 is more exact.
-    for value in found:
+    # `sum` is more exact since Python 3.12.
+    for value in exponentials:
         total += value
-    return [value / total for value in found]
+    return [value / total for value in exponentials]
 
 
 def n_best_json(lists: Mapping[str, Sequence[Answer]]) -> str:
-    """`nbest_predictions.json`: what `json.dumps` with an indent of 4 gives, but many times faster.
-
-    Args:
-        lists: n-best lists by the names of their questions.
-    """
+    """Formats n-best lists by question id as `json.dumps(..., indent=4)` does, but much faster."""
     quoted = functools.lru_cache(maxsize=1 << 16)(json.dumps)
     parts = []
     for name, answers in lists.items():

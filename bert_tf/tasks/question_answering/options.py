@@ -3,11 +3,11 @@
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.options.fields import option
+from bert_tf.options.fine_tuning import FineTuningOptions
 
 # [CLS] question [SEP] window [SEP]
-_SPECIAL_TOKENS_OF_A_WINDOW = 3
+SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,13 +73,13 @@ class SquadOptions(FineTuningOptions):
         False, "Print the first examples, and the answers that are not in their texts."
     )
 
-    def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
+    @property
+    def eval_batch_size(self) -> int:
+        """Rows of a batch of the evaluation, which is of the predictions."""
+        return self.predict_batch_size
 
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
+    def check(self) -> None:
+        """Checks the options as `FineTuningOptions.check`, in the original's order."""
         super().check()
         for flag, name in (
             ("do_train", "train_file"),
@@ -95,14 +95,16 @@ class SquadOptions(FineTuningOptions):
                 raise UserError(f"--null_score_diff_threshold=auto needs --{flag}=true")
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone."""
+        """Checks the options that a trained model needs."""
         super().check_model()
+        if self.null_score_diff_threshold == "auto":
+            raise UserError("null_score_diff_threshold=auto needs answers: pass a number")
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS_OF_A_WINDOW:
+        if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
-                f"{self.max_query_length} and {_SPECIAL_TOKENS_OF_A_WINDOW} special tokens, to "
+                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens, to "
                 "have room for the text"
             )

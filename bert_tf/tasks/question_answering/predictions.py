@@ -1,24 +1,24 @@
-"""What is said about questions: answers, as files and as objects of a program."""
+"""Predicted answers, as objects and as the original's files."""
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bert_tf.tasks.question_answering import decoding
+from bert_tf.tasks.question_answering.decoding import NBest, n_best_json, probabilities
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 
 PREDICTIONS = "predictions.json"
 NBEST_PREDICTIONS = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
+FILES = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 
 
 class AnswerPrediction(NamedTuple):
-    """The answer to a question; "" where the text has none.
+    """The answer to a question; "" if the text has none.
 
     Attributes:
-        text: of the answer.
-        n_best: the likeliest answers with their probabilities among each other, the likeliest
-            first.
+        text: the answer.
+        n_best: the most likely answers and their probabilities among each other, best first.
         null_odds: how much more probable "no answer" is than the best answer, in logits; None
             without `version_2_with_negative`.
     """
@@ -28,35 +28,40 @@ class AnswerPrediction(NamedTuple):
     null_odds: float | None
 
 
-class Predictions:
-    """What is known about questions, by their ids in the order of the file.
+class Predictions(Sequence[AnswerPrediction]):
+    """The predictions for questions, in order; for the files, by question id.
 
     Args:
         examples: the questions.
-        lists: an n-best list for each.
+        n_best: the n-best list of each.
         threshold: `null_score_diff_threshold`.
     """
 
     def __init__(
-        self, examples: Sequence[SquadExample], lists: Sequence[decoding.NBest], threshold: float
+        self, examples: Sequence[SquadExample], n_best: Sequence[NBest], threshold: float
     ) -> None:
-        # Of an id that comes twice the last list counts, in the place of the first.
-        self.lists = {e.qas_id: found for e, found in zip(examples, lists, strict=True)}
+        self._n_best = n_best
         self.threshold = threshold
-        self.texts = {name: found.text(threshold) for name, found in self.lists.items()}
+        # If questions share an id the last list counts, in the position of the first.
+        self.lists = {e.qas_id: entry for e, entry in zip(examples, n_best, strict=True)}
+        self.texts = {name: entry.text(threshold) for name, entry in self.lists.items()}
+        odds = ((name, entry.null_odds) for name, entry in self.lists.items())
+        self.null_odds = {name: value for name, value in odds if value is not None}
 
-    @property
-    def null_odds(self) -> dict[str, float]:
-        """How much more probable "no answer" is than the best answer; empty for SQuAD 1.1."""
-        odds = {name: found.null_odds for name, found in self.lists.items()}
-        return {name: value for name, value in odds.items() if value is not None}
+    def __len__(self) -> int:
+        return len(self._n_best)
+
+    def __getitem__(self, index: Any) -> Any:
+        entry = self._n_best[index]
+        texts = [answer.text for answer in entry.answers]
+        n_best = list(zip(texts, probabilities(entry.answers), strict=True))
+        return AnswerPrediction(entry.text(self.threshold), n_best, entry.null_odds)
 
     def contents(self) -> dict[str, str]:
-        """What the files of a prediction have in them, by their names."""
-        n_best = decoding.n_best_json({name: found.answers for name, found in self.lists.items()})
+        """Returns the contents of the files by name."""
         contents = {
             PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
-            NBEST_PREDICTIONS: n_best,
+            NBEST_PREDICTIONS: n_best_json({k: entry.answers for k, entry in self.lists.items()}),
         }
         if self.null_odds:
             contents[NULL_ODDS] = json.dumps(self.null_odds, indent=4) + "\n"

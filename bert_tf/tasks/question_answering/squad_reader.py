@@ -1,14 +1,15 @@
-"""Questions about texts, from files in the format of SQuAD 1.1 and 2.0.
+"""Reads questions about texts from files in the format of SQuAD 1.1 and 2.0.
 
 Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text", and 2018,
 "Know What You Don't Know: Unanswerable Questions for SQuAD".
 """
 
 import bisect
+import collections
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,43 +18,41 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# The original splits texts at these only: U+00A0, U+3000 and U+2028 stay inside of words.
+# The original splits texts at these only: U+00A0, U+3000 and U+2028 stay inside words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 # Questions that a warning names.
-_NAMED = 5
-# JSON often is one line, which has no limit.
-_MOST_BYTES = 1 << 36
+_MAX_NAMES = 5
+# JSON often is one line, for which there is no limit.
+_MAX_BYTES = 1 << 36
+_FORMAT = (
+    '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
+    '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}'
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paragraph:
-    """A text with the places of its words.
-
-    Attributes:
-        words: what stands between spaces.
-        starts: the character that each word begins with.
-        size: characters of the text.
-    """
+    """A text with its words, the index of each word's first character, and its length."""
 
     words: list[str]
     starts: list[int]
-    size: int
+    length: int
 
     @classmethod
     def of(cls, context: str) -> "Paragraph":
         """Splits a text into words."""
-        found = list(_WORD.finditer(context))
-        return cls([m.group() for m in found], [m.start() for m in found], len(context))
+        words = list(_WORD.finditer(context))
+        return cls([m.group() for m in words], [m.start() for m in words], len(context))
 
-    def word_at(self, place: int) -> int:
-        """The word that a character is in, or that stands before it; -1 before the first one.
+    def word_at(self, index: int) -> int:
+        """Returns the word that a character is in or follows; -1 before the first word.
 
         Raises:
-            IndexError: the text is not so long. Like a list it counts negative places from the end.
+            IndexError: the text is shorter. As in a list, negative indexes count from the end.
         """
-        if not -self.size <= place < self.size:
-            raise IndexError(place)
-        return bisect.bisect_right(self.starts, place % self.size) - 1
+        if not -self.length <= index < self.length:
+            raise IndexError(index)
+        return bisect.bisect_right(self.starts, index % self.length) - 1
 
 
 @dataclass(slots=True)
@@ -61,15 +60,14 @@ class SquadExample:
     """A question about a text.
 
     Attributes:
-        qas_id: its name, unique in its file.
+        qas_id: its id, unique in the file.
         question_text: the question.
         doc_tokens: the words of the text; questions about one text share the list.
-        orig_answer_text: the answer to train on; "" for none, None where it is not read.
-        start_position: its first word; -1 if there is no answer, None where it is not read.
+        orig_answer_text: the answer to train on; "" for no answer, None if answers are not read.
+        start_position: the answer's first word; -1 for no answer, None if answers are not read.
         end_position: its last word.
-        is_impossible: whether the text has no answer; False where that is not read.
-        answers: all that are right, to be compared with; empty if there is none, None where the
-            file does not say.
+        is_impossible: whether the text has no answer; False if that is not read.
+        answers: all right answers; empty if there is none, None if the file does not say.
     """
 
     qas_id: str
@@ -85,36 +83,29 @@ class SquadExample:
 def read_squad_examples(
     path: str, is_training: bool, version_2_with_negative: bool
 ) -> list[SquadExample]:
-    """Reads all questions of a file, as the original release does.
+    """Reads all questions of a file, as the original does.
 
     To train on, a question needs exactly one answer, or `is_impossible` with
-    `version_2_with_negative`. It is left out, with a warning, if the answer does not stand among
-    the words that its place in the text points to.
-
-    Args:
-        path: the file.
-        is_training: whether to read answers to train on.
-        version_2_with_negative: whether there are questions without an answer.
+    `version_2_with_negative`. It is left out, with a warning, if the text does not contain the
+    answer where `answer_start` says.
 
     Raises:
-        UserError: the file cannot be read, is not of this format (with the place in it), or an
-            answer is where the text has ended.
+        UserError: the file cannot be read or is of another format, or an answer starts after the
+            end of its text; the message says where.
     """
     examples: list[SquadExample] = []
     left_out: list[str] = []
     for place, paragraph, entry in _questions(path):
-        example = SquadExample(
-            str(_entry(entry, "id", (str, int, float), place)),
-            _entry(entry, "question", str, place),
-            paragraph.words,
-            answers=_texts(entry),
-        )
+        qas_id = str(_value(entry, "id", (str, int, float), place))
+        question = _value(entry, "question", str, place)
+        answer: tuple = ()
         if is_training:
-            trained = _with_answer(example, paragraph, entry, version_2_with_negative, place)
-            if trained is None:
-                left_out.append(example.qas_id)
+            answer = _answer(paragraph, entry, version_2_with_negative, place)
+            if not answer:
+                left_out.append(qas_id)
                 continue
-            example = trained
+        example = SquadExample(qas_id, question, paragraph.words, *answer)
+        example.answers = _answer_texts(entry)
         examples.append(example)
     if not examples:
         reason = f" left: {len(left_out)} have answers that are not in the text" if left_out else ""
@@ -126,16 +117,29 @@ def read_squad_examples(
             path,
             len(left_out),
             len(left_out) + len(examples),
-            _shown(left_out),
+            _first_names(left_out),
         )
         _logger.debug("Left out: %s", ", ".join(left_out))
-    _warn_of_duplicates(path, examples)
+    counts = collections.Counter(example.qas_id for example in examples)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        _logger.warning(
+            "%s: %d ids belong to more than one question; of these only the last one's answer is "
+            "kept: %s",
+            path,
+            len(repeated),
+            _first_names(repeated),
+        )
     return examples
 
 
+def _first_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + " ..." * (len(names) > _MAX_NAMES)
+
+
 def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Each question with its place in the file and its text."""
-    text = files.read_text(path, _MOST_BYTES).removeprefix("\ufeff")
+    """Yields each question with its place in the file and its text."""
+    text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
@@ -146,60 +150,45 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     # Numbers of thousands of digits, thousands of brackets.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON that can be read ({error})") from error
-    for n, article in enumerate(_entry(content, "data", list, path)):
+    for n, article in enumerate(_value(content, "data", list, path)):
         place = f"{path}: data[{n}]"
-        for m, entry in enumerate(_entry(article, "paragraphs", list, place)):
+        for m, entry in enumerate(_value(article, "paragraphs", list, place)):
             inside = f"{place}.paragraphs[{m}]"
-            paragraph = Paragraph.of(_entry(entry, "context", str, inside))
-            for k, question in enumerate(_entry(entry, "qas", list, inside)):
+            paragraph = Paragraph.of(_value(entry, "context", str, inside))
+            for k, question in enumerate(_value(entry, "qas", list, inside)):
                 yield f"{inside}.qas[{k}]", paragraph, question
 
 
-def _entry(parent: Any, key: str, kind: Any, place: str) -> Any:
+def _value(parent: Any, key: str, kind: Any, place: str) -> Any:
     if isinstance(parent, dict) and isinstance(parent.get(key), kind):
         return parent[key]
+    problem = f'has no "{key}"'
     if isinstance(parent, dict) and key in parent:
         problem = f'has a "{key}" that makes no sense: {str(parent[key])[:40]!r}'
-    else:
-        problem = f'has no "{key}"'
-    raise UserError(
-        f"{place} {problem}. A file in the format of SQuAD is "
-        '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
-        '"answers": [{"text": TEXT, "answer_start": NUMBER}]}]}]}]}'
-    )
+    raise UserError(f"{place} {problem}. A file in the format of SQuAD is {_FORMAT}")
 
 
-def _texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
-    """The answers to compare with; None if there are none of the usual form."""
+def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
+    """Returns the right answers; None if the file has none, or in another form."""
     try:
-        return tuple(
-            _entry(answer, "text", str, "") for answer in _entry(entry, "answers", list, "")
-        )
+        return tuple(_value(x, "text", str, "") for x in _value(entry, "answers", list, ""))
     except UserError:
         return None
 
 
-def _is_impossible(entry: dict[str, Any], place: str) -> bool:
-    if "is_impossible" not in entry:
-        raise UserError(
-            f'{place} has no "is_impossible", which --version_2_with_negative=true needs to train '
-            "on: files of SQuAD 1.1 have none, leave the flag out for them"
-        )
-    return _entry(entry, "is_impossible", bool, place)
-
-
-def _with_answer(
-    example: SquadExample,
-    paragraph: Paragraph,
-    entry: dict[str, Any],
-    version_2_with_negative: bool,
-    place: str,
-) -> SquadExample | None:
-    """The question with the answer to train on; None if that is not in the text."""
-    named = (example.qas_id, example.question_text, example.doc_tokens)
-    if version_2_with_negative and _is_impossible(entry, place):
-        return SquadExample(*named, "", -1, -1, True, example.answers)
-    answers = _entry(entry, "answers", list, place)
+def _answer(
+    paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, place: str
+) -> tuple:
+    """Returns text, first word, last word, `is_impossible`; () if the text lacks the answer."""
+    if version_2_with_negative:
+        if "is_impossible" not in entry:
+            raise UserError(
+                f'{place} has no "is_impossible", which --version_2_with_negative=true needs to '
+                "train on: files of SQuAD 1.1 have none, leave the flag out for them"
+            )
+        if _value(entry, "is_impossible", bool, place):
+            return "", -1, -1, True
+    answers = _value(entry, "answers", list, place)
     if len(answers) != 1:
         advice = ""
         if len(answers) > 1:
@@ -210,33 +199,15 @@ def _with_answer(
             f"{place} has {len(answers)} answers: to train on, a question needs exactly one{advice}"
         )
     inside = f"{place}.answers[0]"
-    text = _entry(answers[0], "text", str, inside)
-    begin = _entry(answers[0], "answer_start", int, inside)
+    text = _value(answers[0], "text", str, inside)
+    index = _value(answers[0], "answer_start", int, inside)
     try:
-        start, end = paragraph.word_at(begin), paragraph.word_at(begin + len(text) - 1)
+        start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
     except IndexError:
         raise UserError(
-            f"{place}: the answer {text[:40]!r} begins at {begin}, and the text has "
-            f"{paragraph.size} characters"
+            f"{place}: the answer {text[:40]!r} begins at {index}, and the text has "
+            f"{paragraph.length} characters"
         ) from None
-    # Not the place itself is compared: a wrong one inside of the right word is good enough.
-    if " ".join(text.split()) not in " ".join(paragraph.words[start : end + 1]):
-        return None
-    return SquadExample(*named, text, start, end, False, example.answers)
-
-
-def _warn_of_duplicates(path: str, examples: list[SquadExample]) -> None:
-    known: set[str] = set()
-    twice = {e.qas_id for e in examples if e.qas_id in known or known.add(e.qas_id)}
-    if twice:
-        _logger.warning(
-            "%s: %d ids belong to more than one question; of these only the last one's answer is "
-            "kept: %s",
-            path,
-            len(twice),
-            _shown(sorted(twice)),
-        )
-
-
-def _shown(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + " ..." * (len(names) > _NAMED)
+    # Words are compared, not characters: a wrong index inside the right word is good enough.
+    has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
+    return (text, start, end, False) if has_answer else ()

@@ -1,9 +1,8 @@
-"""Questions about texts, answered by a part of the text: what `run_squad.py` runs."""
+"""Questions answered with a part of a text: SQuAD 1.1 and 2.0, and files in their format."""
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,100 +14,61 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
-from bert_tf.finetuning.initialization import load_config_and_tokenizer, located
+from bert_tf.finetuning.prediction import require_texts
+from bert_tf.finetuning.task import Task
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.modeling.losses import span_loss
-from bert_tf.options import SquadOptions
 from bert_tf.progress import log
-from bert_tf.tasks import finetune
-from bert_tf.tasks.base import RECORD_FILES, Part, Task, parts
-from bert_tf.tasks.prediction import require_texts
-from bert_tf.tasks.question_answering import decoding, scoring
-from bert_tf.tasks.question_answering.predictions import (
-    NBEST_PREDICTIONS,
-    NULL_ODDS,
-    PREDICTIONS,
-    AnswerPrediction,
-    Predictions,
-)
-from bert_tf.tasks.question_answering.squad_reader import (
-    Paragraph,
-    SquadExample,
-    read_squad_examples,
-)
+from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
+from bert_tf.tasks.question_answering.options import SquadOptions
+from bert_tf.tasks.question_answering.predictions import FILES, Predictions
+from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 
-# The original's: examples come in another order than in their file, always the same.
+# The original's: training examples are always shuffled in the same way.
 _SHUFFLE_SEED = 12345
-_SHOWN = 20
-# Windows of a question from which on an epoch is pointed out to be something else.
+_LOGGED_EXAMPLES = 20
+# Windows per question from which on a warning explains what an epoch is.
 _MANY_WINDOWS = 1.5
 
 
-class Questions(Sequence[SquadExample]):
-    """Questions, with the windows of their texts.
+class QuestionAnswering(Task):
+    """Questions on texts. Rows are windows of the texts, predictions are one for each question.
 
     Args:
-        windows: of the questions.
+        options: files, lengths, and what counts as an answer.
+        config: the model's configuration.
+        tokenizer: of the model's vocabulary.
     """
 
-    def __init__(self, windows: Windows) -> None:
-        self.windows = windows
-
-    def __len__(self) -> int:
-        return len(self.windows.examples)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.windows.examples[index]
-
-
-class Squad(Task):
-    """Files in the format of SQuAD as a fine-tuning task.
-
-    Args:
-        options: files, lengths, and what an answer is.
-        config: the model.
-        tokenizer: fits the model's vocabulary.
-    """
-
-    # Its evaluation compares texts.
-    evaluation_split = "predict"
-    record_files = MappingProxyType({**RECORD_FILES, "predict": "eval.tf_record"})
-    result_files = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
-
-    @property
-    def best_metrics(self) -> Sequence[str]:
-        """Those of the official script for the version; first those by characters, if asked for."""
-        by_words = ("f1", "exact" if self.options.version_2_with_negative else "exact_match")
-        if self.options.answer_scoring == "characters":
-            return ("f1_characters", "exact_characters", *by_words)
-        return by_words
+    targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
+    text_pairs = True
+    # Metrics compare texts.
+    predict_split = "eval"
+    result_files = FILES
+    # An answer may start at any position of the row, as in the original.
+    loss_uses_padding = True
 
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
-        self.options = options
+        self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
+        by_words = ("f1", "exact" if options.version_2_with_negative else "exact_match")
+        is_by_characters = options.answer_scoring == "characters"
+        by_characters = ("f1_characters", "exact_characters") if is_by_characters else ()
+        self.metric_names = (*by_characters, *by_words)
 
-    def features(self, split: str) -> tuple[Feature, ...]:
-        """`unique_ids`, `input_ids`, `input_mask`, `segment_ids`; and where answers are."""
-        inputs = sequence_features(self.options.max_seq_length)
-        targets = ("start_positions", "end_positions", "is_impossible")
-        return (
-            Feature("unique_ids"),
-            *inputs,
-            *(Feature(name) for name in targets if split == "train"),
-        )
-
-    def read_examples(self, split: str) -> Questions:
-        """The questions of the split's file, and their windows; there is at least one."""
-        options = self.options
-        path = (options.train_file if split == "train" else options.predict_file) or ""
-        examples = read_squad_examples(path, split == "train", options.version_2_with_negative)
-        if split == "train":
+    def read(self, split: str) -> Windows:
+        """Reads `--train_file`, or `--predict_file` for all other splits."""
+        options, is_training = self.options, split == "train"
+        path = (options.train_file if is_training else options.predict_file) or ""
+        with_negative = options.version_2_with_negative
+        examples = squad_reader.read_squad_examples(path, is_training, with_negative)
+        if is_training:
             random.Random(_SHUFFLE_SEED).shuffle(examples)
         elif options.evaluates:
-            _require_answers(examples, path, options.version_2_with_negative)
+            _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.uses_characters(examples):
                 log.info(
                     "%s: most characters of the answers are Han, kana or Thai: exact match and F1 "
@@ -119,158 +79,118 @@ class Squad(Task):
         self.tokenizer.warn_of_unknown(path, texts)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
-        if split == "train" and not len(windows):
+        if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty, there is nothing to train on")
-        if split == "train" and len(windows) > _MANY_WINDOWS * len(examples):
+        if is_training and len(windows) > _MANY_WINDOWS * len(examples):
             log.warning(
                 "There are %.1f windows for each question, but steps are counted in questions, as "
                 "in the original: --num_train_epochs=%.3g shows all windows once",
                 len(windows) / len(examples),
                 len(windows) / len(examples),
             )
-        self._show(windows)
-        return Questions(windows)
+        self._log_examples(windows)
+        return windows
 
     def _windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
-        return Windows(
-            examples,
-            self.tokenizer,
-            options.max_seq_length,
-            options.doc_stride,
-            options.max_query_length,
-        )
+        lengths = (options.max_seq_length, options.doc_stride, options.max_query_length)
+        return Windows(examples, self.tokenizer, *lengths)
 
-    def _show(self, windows: Windows) -> None:
-        """The first questions, with the first window of each."""
-        for index, example in enumerate(windows.examples[:_SHOWN]):
-            row = int(np.searchsorted(windows.example, index))
-            if row == len(windows) or windows.example[row] != index:
-                continue
+    def _log_examples(self, windows: Windows) -> None:
+        """Logs the first questions with the first window of each."""
+        for row in np.flatnonzero(windows.number == 0).tolist():
+            if windows.question_index[row] >= _LOGGED_EXAMPLES:
+                break
+            example = windows.questions[windows.question_index[row]]
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
-            tokens = self.tokenizer.reference.convert_ids_to_tokens(ids)
             log.debug(
                 "%s: %s\n  answer: %s\n  tokens: %s\n  input_ids: %s",
                 example.qas_id,
                 example.question_text,
                 example.orig_answer_text if example.answers is None else example.answers,
-                " ".join(tokens),
+                " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids)),
                 " ".join(map(str, ids)),
             )
 
-    def portions(self, examples: Any, split: str) -> Iterator[Part]:
-        """Windows, and not questions: one about a book may have thousands."""
-        return parts(examples.windows)
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """As the original's: targets to train on only."""
+        inputs = sequence_features(self.options.max_seq_length)
+        return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
 
-    def to_features(self, examples: Any, split: str) -> dict[str, np.ndarray]:
-        """A row for each window."""
-        windows, first, last = examples.rows, examples.first, examples.last
-        targets = windows.targets(first, last) if split == "train" else {}
-        return {**windows.inputs(first, last), **targets}
+    def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:
+        """Makes a row for each window."""
+        targets = examples.targets(0, len(examples)) if split == "train" else {}
+        return {**examples.inputs(0, len(examples)), **targets}
 
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Encoder, and begin and end of the answer."""
+        """Builds the encoder with logits of the answer's start and end."""
         return BertSpanLabeler(self.config, **kwargs)
 
-    @property
-    def reads_padding(self) -> bool:
-        """An answer may begin at any place of the row, as in the original."""
-        return True
-
-    def loss(self, outputs: Any, batch: Mapping[str, Any]) -> Any:
-        """Mean of the cross entropies of begin and end [B]."""
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
+        """Returns the mean of the cross entropies of start and end, [B]."""
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
-    def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of `decoding.Best`: all that is needed of S logits."""
-        found = {}
-        for name in ("start", "end"):
-            logits = ops.cast(outputs[f"{name}_logits"], "float32")
-            found |= best_places(
-                logits, name, self.options.n_best_size, self.options.max_seq_length
-            )
-        return found
+    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects the fields of `decoding.TopSpans`, instead of S logits."""
+        count, length = self.options.n_best_size, self.options.max_seq_length
+        return {
+            **top_positions(outputs["start_logits"], "start", count, length),
+            **top_positions(outputs["end_logits"], "end", count, length),
+        }
 
-    def decode(self, examples: Any, results: Mapping[str, np.ndarray]) -> Predictions:
-        """The n-best lists; decides the threshold, too, where that is to be found."""
-        options = self.options
-        lists = self._lists(examples, results)
+    def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
+        """Answers each question; finds the threshold, too, with `auto`."""
+        options, top = self.options, decoding.TopSpans(**outputs)
+        n_best = decoding.decode(examples, top, self.tokenizer.reference, options)
         threshold = options.null_score_diff_threshold
         if isinstance(threshold, str):
-            every = Predictions(examples, lists, 0.0)
-            texts = {name: found.best_text() for name, found in every.lists.items()}
-            threshold = scoring.best_f1_threshold(list(examples), texts, every.null_odds)
+            by_id = Predictions(examples.questions, n_best, 0.0)
+            texts = {name: entry.best_text() for name, entry in by_id.lists.items()}
+            threshold = scoring.best_f1_threshold(examples.questions, texts, by_id.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
-        return Predictions(examples, lists, threshold)
+        return Predictions(examples.questions, n_best, threshold)
 
-    def _lists(self, examples: Any, results: Mapping[str, np.ndarray]) -> list[decoding.NBest]:
-        options = self.options
-        if not len(examples.windows):
-            results = best_of_nothing()
-        return decoding.decode(
-            examples.windows,
-            decoding.Best(**results),
-            self.tokenizer.reference,
-            decoding.AnswerOptions(
-                options.n_best_size, options.max_answer_length, options.version_2_with_negative
-            ),
-        )
+    def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
+        """Scores as the official script of the version does, and by characters: see `scoring`."""
+        questions, texts = examples.questions, predictions.texts
+        how, by_characters = self.options.answer_scoring, {}
+        if how == "characters" or (how == "auto" and scoring.uses_characters(questions)):
+            by_characters = scoring.score(questions, texts, scoring.BY_CHARACTERS)
+        if not self.options.version_2_with_negative:
+            return {**scoring.score(questions, texts), **by_characters}
+        by_words = scoring.score_with_negative(questions, texts, predictions.null_odds)
+        threshold = {"null_score_diff_threshold": predictions.threshold}
+        return {**by_characters, **by_words, **threshold}
 
     def write_predictions(
-        self, examples: Any, predictions: Predictions, output_dir: str
+        self, examples: Windows, predictions: Predictions, output_dir: str
     ) -> list[str]:
-        """`predictions.json`, `nbest_predictions.json`, and `null_odds.json` for SQuAD 2.0."""
+        """Writes answers, n-best lists and, for SQuAD 2.0, null odds."""
         contents = predictions.contents()
         for name, text in contents.items():
             files.write_text(os.path.join(output_dir, name), text)
         return [os.path.join(output_dir, name) for name in contents]
 
-    def served_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Logits of begin and end of the answer [B, S], and the ids that they are of."""
-        logits = {name: outputs[name] for name in ("start_logits", "end_logits")}
-        return {**logits, "input_ids": batch["input_ids"]}
+    def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects the logits of start and end [B, S], and the ids that they belong to."""
+        return {**outputs, "input_ids": batch["input_ids"]}
 
-    @property
-    def takes_pairs(self) -> bool:
-        """A question and a text."""
-        return True
-
-    def metrics(self, examples: Any, results: Predictions) -> dict[str, Any]:
-        """As the official script for the version, and by characters: see `evaluation.squad`."""
-        examples = list(examples)
-        scoring = self.options.answer_scoring
-        found: dict[str, Any] = {}
-        if scoring == "characters" or (scoring == "auto" and scoring.uses_characters(examples)):
-            found = scoring.score(examples, results.texts, scoring.BY_CHARACTERS)
-        if not self.options.version_2_with_negative:
-            return {**scoring.score(examples, results.texts), **found}
-        found |= scoring.score_with_negative(examples, results.texts, results.null_odds)
-        return {**found, "null_score_diff_threshold": results.threshold}
-
-    def examples_of(self, inputs: Sequence[Any]) -> Questions:
-        """Tuples of a question and a text."""
+    def from_inputs(self, inputs: Sequence[Any]) -> Windows:
+        """Converts tuples of a question and a text."""
         require_texts(inputs, [2], "a tuple: question, text")
-        texts: dict[str, list[str]] = {}
-        examples = []
-        for number, (question, text) in enumerate(inputs):
-            if text not in texts:
-                texts[text] = Paragraph.of(text).words
-            examples.append(SquadExample(str(number), question, texts[text]))
-        return Questions(self._windows(examples))
+        # Questions on one text share its words.
+        words = {text: Paragraph.of(text).words for text in {text for _, text in inputs}}
+        pairs = enumerate(inputs)
+        return self._windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
 
-    def predictions_of(
-        self, examples: Any, results: Mapping[str, np.ndarray]
-    ) -> list[AnswerPrediction]:
-        """The answers to the questions."""
-        threshold = float(self.options.null_score_diff_threshold)
-        found = []
-        for n_best in self._lists(examples, results):
-            texts = [answer.text for answer in n_best.answers]
-            pairs = zip(texts, decoding.probabilities(n_best.answers), strict=True)
-            text = n_best.text(threshold)
-            found.append(AnswerPrediction(text, list(pairs), n_best.null_odds))
-        return found
+    def epoch_size(self, examples: Windows) -> int:
+        """Returns the number of questions, as in the original."""
+        return len(examples.questions)
+
+    def identity(self, examples: Windows) -> Sequence[SquadExample]:
+        """Returns the questions with their texts and answers."""
+        return examples.questions
 
 
 def _require_answers(
@@ -291,59 +211,21 @@ def _require_answers(
         )
 
 
-def best_places(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """The highest logits of each row, and the first one.
+def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
+    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`.
 
-    Args:
-        logits: float32 [B, S]; S may be less than `max_seq_length`.
-        name: `start` or `end`.
-        count: how many; K is not more than `max_seq_length`.
-        max_seq_length: longest S.
+    S may be less than `max_seq_length`, which limits K only.
 
     Returns:
-        `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, of equals the
-        first; `null_NAME_logits` [B].
+        `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, ties in the order
+        of positions; `null_NAME_logits` [B].
     """
+    logits = ops.cast(logits, "float32")
     first = logits[:, 0]
-    count = min(count, max_seq_length)
     if logits.shape[1] != max_seq_length:
-        # So that there are K.
+        # For K positions in any batch.
         missing = max_seq_length - ops.shape(logits)[1]
         logits = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
-    values, indexes = ops.top_k(logits, count, sorted=True)
+    values, indexes = ops.top_k(logits, min(count, max_seq_length), sorted=True)
     indexes = ops.cast(indexes, "int32")
     return {f"{name}_indexes": indexes, f"{name}_logits": values, f"null_{name}_logits": first}
-
-
-def best_of_nothing() -> dict[str, np.ndarray]:
-    """What `Squad.predict_outputs` gives for no windows."""
-    empty = np.zeros((0, 1), np.float32)
-    found: dict[str, np.ndarray] = {}
-    for name in ("start", "end"):
-        found |= {f"{name}_indexes": empty.astype(np.int32), f"{name}_logits": empty}
-        found[f"null_{name}_logits"] = empty[:, 0]
-    return found
-
-
-def make_task(options: SquadOptions) -> Squad:
-    """The task that the options describe.
-
-    Raises:
-        UserError: configuration and vocabulary are not right.
-    """
-    return Squad(options, *load_config_and_tokenizer(options))
-
-
-def run(options: SquadOptions) -> finetune.Results:
-    """Fine-tunes, answers and scores, as the options say.
-
-    Returns:
-        The figures of the evaluation and the files that were written.
-
-    Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are not right; nothing
-            in `output_dir` has been changed then.
-    """
-    options.check()
-    options = located(options)
-    return finetune.run(make_task(options), options)

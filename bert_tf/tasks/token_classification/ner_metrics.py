@@ -1,7 +1,7 @@
-"""Figures of entities: a right one has the right kind, the right first and the right last word.
+"""Precision, recall and F1 of entities, which must have the right type, first and last word.
 
-The figures are those of the script of the CoNLL shared tasks (conlleval), by seqeval (Nakayama
-2018), an extra that is imported where it is needed.
+They equal those of the script of the CoNLL shared tasks (conlleval), and are computed by seqeval
+(Nakayama 2018), an optional dependency.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# What seqeval calls the figures of all kinds together, and their mean.
+# Averages in the report of seqeval; the first one is over all entities.
 _ALL = "micro avg"
-_MEANS = (_ALL, "macro avg", "weighted avg")
+_AVERAGES = (_ALL, "macro avg", "weighted avg")
 
 
 def require_seqeval() -> Any:
-    """seqeval's metrics.
+    """Imports and returns `seqeval.metrics`.
 
     Raises:
         UserError: it is not installed.
@@ -33,18 +33,15 @@ def require_seqeval() -> Any:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of entities.
+    """Computes precision, recall and F1 of entities from the labels of each sentence.
 
-    An `I-` that follows no entity of its kind begins one, as in conlleval.
-
-    Args:
-        gold: the labels of each sentence, in BIO, IOB1 or BIOES.
-        predicted: the same number of labels.
+    Labels are in BIO, IOB1 or BIOES. An `I-` that follows no entity of its type begins one, as in
+    conlleval.
 
     Returns:
-        `precision`, `recall`, `f1` in [0, 1] and `support`, the number of entities in `gold`, of
-        each kind, in alphabetical order, and, first, under the name "", of all entities together.
-        A figure is 0 where there is nothing to divide by.
+        `precision`, `recall`, `f1` in [0, 1], and `support`, the number of entities in `gold`: of
+        all entities under "", then of each type in alphabetical order. A metric that would divide
+        by zero is 0.
 
     Raises:
         UserError: seqeval is not installed.
@@ -57,14 +54,13 @@ def entity_scores(
     # Without any entity seqeval divides by zero.
     if any(label != "O" for rows in labels for row in rows for label in row):
         report = seqeval.classification_report(*labels, output_dict=True, zero_division=0)
-    kinds = ["", *sorted(name for name in report if name not in _MEANS)]
-    return {kind: _figures(report[kind or _ALL]) for kind in kinds}
-
-
-def _figures(found: dict[str, Any]) -> dict[str, float]:
     return {
-        "precision": float(found["precision"]),
-        "recall": float(found["recall"]),
-        "f1": float(found["f1-score"]),
-        "support": int(found["support"]),
+        name: {
+            "precision": float(values["precision"]),
+            "recall": float(values["recall"]),
+            "f1": float(values["f1-score"]),
+            "support": int(values["support"]),
+        }
+        for name in ["", *sorted(report.keys() - set(_AVERAGES))]
+        for values in [report[name or _ALL]]
     }

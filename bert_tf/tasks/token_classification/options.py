@@ -3,8 +3,8 @@
 import dataclasses
 
 from bert_tf.errors import UserError
-from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.options.fields import option
+from bert_tf.options.fine_tuning import FineTuningOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,7 @@ class NerOptions(FineTuningOptions):
     eval_batch_size: int = option(8, "Sentences in a batch of the evaluation.", new=True)
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
+        """Checks the columns, too."""
         super().check()
         if self.label_column == 0:
             raise UserError("--label_column counts from 1 on, or is -1 for the last. Received: 0")

@@ -1,6 +1,7 @@
-"""Sentences whose words have labels: read from a file, and as a model answers. W words."""
+"""Sentences with labels, as read from a file and as predicted. W words of a file."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,35 +9,45 @@ import numpy as np
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.windows import WordWindows
 
-# The number of a label that the model does not know.
+# The id of a label that the model does not have.
 NO_LABEL = -1
 
 
-class Sentences(Sequence[int]):
-    """The windows of a file's sentences, by their numbers, with what is known about their words.
+@dataclass(frozen=True, eq=False)
+class Sentences(Sequence[Any]):
+    """Sentences of a file, and the windows that the model reads them in; slices are views.
 
-    Args:
-        file: the words.
-        windows: of the words.
-        labels: in BIO or BIOES [W]; None where there are none.
+    An item is a pair: the words, and their labels as in the file, [] if it has none.
+
+    Attributes:
+        file: the whole file.
+        windows: windows of all its sentences.
+        labels: labels of the words in BIO or BIOES [W]; None if the file has none.
         label_ids: int32 [W], `NO_LABEL` where the model has no such label.
+        numbers: which sentences of the file these are.
     """
 
-    def __init__(
-        self,
-        file: conll.ConllFile,
-        windows: WordWindows,
-        labels: list[str] | None,
-        label_ids: np.ndarray,
-    ) -> None:
-        self.file, self.windows = file, windows
-        self.labels, self.label_ids = labels, label_ids
+    file: conll.ConllFile
+    windows: WordWindows
+    labels: list[str] | None
+    label_ids: np.ndarray
+    numbers: range
 
     def __len__(self) -> int:
-        return len(self.windows)
+        return len(self.numbers)
 
     def __getitem__(self, index: Any) -> Any:
-        return range(len(self))[index]
+        numbers = self.numbers[index]
+        if isinstance(numbers, range):
+            return replace(self, numbers=numbers)
+        words = slice(*self.file.sentences[numbers : numbers + 2])
+        return self.file.words[words], (self.file.labels or [])[words]
+
+    @property
+    def window_range(self) -> tuple[int, int]:
+        """The first window of these sentences, and the one after the last."""
+        first_window = self.windows.first_window
+        return int(first_window[self.numbers.start]), int(first_window[self.numbers.stop])
 
 
 class LabeledWords(NamedTuple):
@@ -47,17 +58,17 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Kind and words of each entity, in order, in BIO or BIOES.
+        """Type and words of each entity, in order, from labels in BIO or BIOES.
 
-        An `I-` or `E-` that goes on with none begins one.
+        An `I-` or `E-` that continues no entity begins one.
         """
-        found: list[tuple[str, list[str]]] = []
-        before: str | None = None
+        entities: list[tuple[str, list[str]]] = []
+        open_type: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):
-            place, _, kind = label.partition("-")
-            if place in ("I", "E") and before == kind:
-                found[-1][1].append(word)
+            prefix, _, entity_type = label.partition("-")
+            if prefix in ("I", "E") and open_type == entity_type:
+                entities[-1][1].append(word)
             elif label != conll.OUTSIDE:
-                found.append((kind, [word]))
-            before = kind if place in ("B", "I") else None
-        return [(kind, " ".join(words)) for kind, words in found]
+                entities.append((entity_type, [word]))
+            open_type = entity_type if prefix in ("B", "I") else None
+        return [(entity_type, " ".join(words)) for entity_type, words in entities]

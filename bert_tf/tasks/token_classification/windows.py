@@ -1,8 +1,8 @@
-"""Words with their surroundings as rows of the model: `[CLS] pieces of words [SEP]`.
+"""Windows of sentences as rows of the model: `[CLS] pieces of words [SEP]`.
 
-N windows, W words, T pieces, S max_seq_length. A sentence is a row. One that is too long is cut
-into windows that overlap, and each of its words is labelled in the window where it has most
-context: the place of its first piece is nearest to the middle.
+N windows, W words, S max_seq_length. A sentence is a row. A longer one is cut into windows that
+overlap, and each word is labelled in the window where it has most context: where its first piece is
+nearest to the middle.
 """
 
 import re
@@ -16,28 +16,29 @@ from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import BasicTokenizer, is_cjk
 
 _SPECIAL_TOKENS = 2
-_LONGEST_TITLE = 3
-# What stands before a word, the word, a genitive and what stands behind.
-_AROUND = re.compile(r"\A([\W_]*)(.*?)((?:(?<=\w)['’]s)?)([\W_]*)\Z", re.S)
+_MAX_TITLE_LENGTH = 3
+# Punctuation before a word, the word, a genitive, and punctuation after it.
+_WORD = re.compile(r"\A([\W_]*)(.*?)((?:(?<=\w)['’]s)?)([\W_]*)\Z", re.S)
 
 
 class WordWindows:
-    """Windows of sentences; their rows are made when they are asked for.
+    """Windows of sentences; `inputs` makes their rows.
 
     Args:
         words: W of them, one sentence after the other.
-        sentences: the first word of each sentence, and W; no sentence is empty.
-        tokenizer: of the model's vocabulary, with `[UNK]`.
+        sentences: the first word of each sentence, and W. An empty sentence has no window.
+        tokenizer: tokenizer with the model's vocabulary.
         max_seq_length: S; at least 3.
         documents: the first word of each document, and W: windows are filled up with the pieces
             before and after the sentence in its document. None for sentences alone.
 
     Attributes:
-        pieces: of the words; a word without any has `[UNK]`.
-        start: int64 [N]; the piece that each window begins with.
-        length: int64 [N]; its pieces.
+        pieces: word pieces of the words; `[UNK]` for a word without any.
+        start: int64 [N]; the first piece of each window.
+        length: int64 [N]; its number of pieces.
         first_word: int64 [N + 1]; the first word that is labelled in it, and W. Each word is
             labelled in one window; these rise.
+        first_window: int64 [sentences + 1]; the first window of each sentence, and N.
     """
 
     def __init__(
@@ -53,38 +54,36 @@ class WordWindows:
         self._max_seq_length = max_seq_length
         self.pieces = _encode(words, tokenizer, vocab["[UNK]"])
         room = max_seq_length - _SPECIAL_TOKENS
-        starts = self.pieces.row_splits[np.asarray(sentences, np.int64)]
-        self._cut(starts, room)
+        self._cut(self.pieces.row_splits[np.asarray(sentences, np.int64)], room)
+        self.first_window = np.searchsorted(self.first_word, sentences)
         if documents is not None:
-            borders = self.pieces.row_splits[np.asarray(documents, np.int64)]
-            self._widen(borders, room)
+            self._widen(self.pieces.row_splits[np.asarray(documents, np.int64)], room)
 
     def __len__(self) -> int:
         return len(self.start)
 
     def _cut(self, sentences: np.ndarray, room: int) -> None:
-        """Windows of `room` pieces, evenly over each sentence, that overlap by half or more."""
+        """Spreads windows of `room` pieces evenly over each sentence; they overlap by half."""
         sizes = np.diff(sentences)
-        rest = np.maximum(sizes - room, 0)
-        counts = 1 + -(-rest // max(room // 2, 1))
+        excess = np.maximum(sizes - room, 0)
+        counts = 1 + -(-excess // max(room // 2, 1))
         sentence = np.repeat(np.arange(len(sizes)), counts)
         number = np.arange(len(sentence)) - np.repeat(np.cumsum(counts) - counts, counts)
-        shift = number * rest[sentence] // np.maximum(counts[sentence] - 1, 1)
+        shift = number * excess[sentence] // np.maximum(counts[sentence] - 1, 1)
         start = sentences[:-1][sentence] + shift
-        # A piece is nearer to the middle of the next window from here on.
+        # From this piece on, the middle of the window is nearer than that of the one before.
         nearest = start.copy()
-        next_ones = np.flatnonzero(number)
-        nearest[next_ones] = (start[next_ones - 1] + start[next_ones] + room - 1) // 2 + 1
-        first_pieces = self.pieces.row_splits[:-1]
-        window = np.searchsorted(nearest, first_pieces, "right") - 1
-        # A word of very many pieces leaves windows without the begin of a word.
+        later = np.flatnonzero(number)
+        nearest[later] = (start[later - 1] + start[later] + room - 1) // 2 + 1
+        window = np.searchsorted(nearest, self.pieces.row_splits[:-1], "right") - 1
+        # No word is labelled in a window inside of a very long word, or in an empty sentence.
         used, first_words = np.unique(window, return_index=True)
         self.start = start[used]
         self.length = np.minimum(sizes, room)[sentence[used]]
         self.first_word = np.append(first_words, len(self.pieces))
 
     def _widen(self, documents: np.ndarray, room: int) -> None:
-        """Fills windows up, by half from each side; what one side lacks the other gives."""
+        """Fills windows up from both sides equally, or from one side where the other ends."""
         ends = self.start + self.length
         document = np.searchsorted(documents, self.start, "right")
         before = self.start - documents[document - 1]
@@ -95,7 +94,7 @@ class WordWindows:
         self.length = self.length + left + np.minimum(after, free - left)
 
     def inputs(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Rows of the windows from `first` up to, not including, `last`.
+        """Returns the rows of the windows from `first` up to, not including, `last`.
 
         Returns:
             `input_ids`, `input_mask`, `segment_ids`: int32 [n, S].
@@ -112,50 +111,49 @@ class WordWindows:
             "segment_ids": np.zeros_like(input_ids),
         }
 
-    def places(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the words are that are labelled in the windows from `first` up to `last`.
+    def word_positions(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Locates the words that are labelled in the windows from `first` up to `last`.
 
         Returns:
-            For each word, in order: its row, counted from `first`, and the place of its first
+            Of each word, in order: its row, counted from `first`, and the position of its first
             piece in the row; int64 [words].
         """
-        begins = self.first_word[first : last + 1]
-        row = np.repeat(np.arange(last - first), np.diff(begins))
-        first_pieces = self.pieces.row_splits[begins[0] : begins[-1]]
+        first_words = self.first_word[first : last + 1]
+        row = np.repeat(np.arange(last - first), np.diff(first_words))
+        first_pieces = self.pieces.row_splits[first_words[0] : first_words[-1]]
         return row, 1 + first_pieces - self.start[first:last][row]
 
 
 def split_words(text: str) -> list[str]:
-    """Words of a text, as the CoNLL sets have them: punctuation around a word stands by itself.
+    """Splits a text into words as in the CoNLL files, with punctuation around a word separated.
 
-    Inside of a word it stays ("O'Brien"), and so does the dot of what is probably an abbreviation:
+    Punctuation inside a word stays ("O'Brien"), and so does the dot of a probable abbreviation:
     with other dots in it ("U.N."), of one capital, or, before the last word, capitalized and of two
-    or three letters ("Mr."). `'s` is a word. CJK characters stand by themselves, as in the model's
+    or three letters ("Mr."). `'s` is a word. CJK characters are separated, as in the model's
     vocabulary.
     """
-    found = []
+    words: list[str] = []
     parts = text.split()
     for number, part in enumerate(parts, start=1):
         if any(is_cjk(char) for char in part):
-            found += BasicTokenizer(do_lower_case=False).tokenize(part)
+            words += BasicTokenizer(do_lower_case=False).tokenize(part)
             continue
-        ((before, word, genitive, after),) = _AROUND.findall(part)
-        is_short = len(word) <= (_LONGEST_TITLE if number < len(parts) else 1)
+        ((before, word, genitive, after),) = _WORD.findall(part)
+        is_short = len(word) <= (_MAX_TITLE_LENGTH if number < len(parts) else 1)
         is_title = is_short and word[:1].isupper() and word[1:] == word[1:].lower()
         if after.startswith(".") and ("." in word or is_title):
             word, after = f"{word}.", after[1:]
-        found += [*before, *filter(None, (word, genitive)), *after]
-    return found
+        words += [*before, *filter(None, (word, genitive)), *after]
+    return words
 
 
 def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> TokenIds:
-    """Pieces of words; each different word is tokenized once."""
-    known: dict[str, int] = {}
-    numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
-    found = tokenizer.encode(list(known))
-    lengths = found.lengths
-    # A word of control characters, say.
-    empty = np.flatnonzero(lengths == 0)
-    ids = np.insert(found.ids, found.row_splits[empty], unknown)
-    splits = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))]).astype(np.int64)
-    return TokenIds(ids.astype(np.int32), splits).take(numbers)
+    """Tokenizes each different word once."""
+    numbers: dict[str, int] = {}
+    rows = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+    pieces = tokenizer.encode(list(numbers))
+    # Words without pieces, such as control characters.
+    empty = np.flatnonzero(pieces.lengths == 0)
+    ids = np.insert(pieces.ids, pieces.row_splits[empty], unknown)
+    splits = np.concatenate([[0], np.cumsum(np.maximum(pieces.lengths, 1))]).astype(np.int64)
+    return TokenIds(ids.astype(np.int32), splits).take(rows)

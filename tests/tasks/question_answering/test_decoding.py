@@ -1,4 +1,4 @@
-"""N-best lists, projection and null scores: the files that the original wrote."""
+"""N-best lists, answer texts and null scores: the files that the original wrote."""
 
 import functools
 import gzip
@@ -12,18 +12,13 @@ from hypothesis import strategies as st
 
 from benchmarks import plain_squad
 from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
-from bert_tf.tasks.question_answering.decoding import (
-    Answer,
-    AnswerOptions,
-    Best,
-    decode,
-    n_best_json,
-)
+from bert_tf.tasks.question_answering.decoding import Answer, TopSpans, decode, n_best_json
 from bert_tf.tasks.question_answering.predictions import Predictions
 from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
-from bert_tf.tasks.question_answering.task import best_of_nothing, best_places
+from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -38,23 +33,29 @@ def stored():
     return {run["name"]: run for run in json.loads(golden("squad/predictions.json").read_text())}
 
 
-def best_of(start_logits, end_logits, count):
+def top_spans(start_logits, end_logits, count):
     found = {}
     for name, logits in (("start", start_logits), ("end", end_logits)):
-        tensors = best_places(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
+        tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
         found |= {key: np.array(value) for key, value in tensors.items()}
-    return Best(**found)
+    return TopSpans(**found)
+
+
+def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
+    return SquadOptions(
+        n_best_size=n_best_size,
+        max_answer_length=max_answer_length,
+        version_2_with_negative=version_2_with_negative,
+    )
 
 
 def decoded(run):
     windows, _, tokenizer = converted(run["features"].removeprefix("features/"))
     logits = np.load(golden(f"squad/{run['logits']}"))
-    best = best_of(logits["start_logits"], logits["end_logits"], run["n_best_size"])
-    options = AnswerOptions(
-        run["n_best_size"], run["max_answer_length"], run["version_2_with_negative"]
-    )
-    lists = decode(windows, best, tokenizer, options)
-    return Predictions(windows.examples, lists, run["null_score_diff_threshold"])
+    top = top_spans(logits["start_logits"], logits["end_logits"], run["n_best_size"])
+    names = ("n_best_size", "max_answer_length", "version_2_with_negative")
+    lists = decode(windows, top, tokenizer, options_of(*(run[name] for name in names)))
+    return Predictions(windows.questions, lists, run["null_score_diff_threshold"])
 
 
 def text_of(name):
@@ -90,8 +91,8 @@ def test_parts_of_texts_are_those_of_the_original():
         assert get_final_text(**unit) == result
     for unit in filter(lambda unit: unit["logits"], units["best_indexes"]):
         logits = np.array([unit["logits"]], np.float32)
-        best = best_of(logits, logits, unit["n_best_size"])
-        assert best.start_indexes[0].tolist() == unit["result"]
+        top = top_spans(logits, logits, unit["n_best_size"])
+        assert top.start_indexes[0].tolist() == unit["result"]
     for unit in units["softmax"]:
         entries = [Answer("", score, 0.0) for score in unit["scores"]]
         if entries:
@@ -120,7 +121,7 @@ TEXTS = st.text(
 
 @given(TEXTS, st.booleans(), st.data())
 def test_texts_are_those_of_the_slow_way(text, lower, draw):
-    """Whole words need no projection; all others go through it."""
+    """Whole words need no alignment, parts of words do."""
     tokenizer = Vocabulary(lower)
     example = SquadExample("1", "a", Paragraph.of(text).words)
     windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
@@ -133,7 +134,10 @@ def test_texts_are_those_of_the_slow_way(text, lower, draw):
     first, last = windows.token_words[start], windows.token_words[end]
     words = " ".join(example.doc_tokens[first : last + 1])
     expected = get_final_text(join_pieces(pieces), words, lower)
-    assert decoding._Texts(windows, tokenizer).of(start, end) == expected
+    logits = np.zeros((2, 1, 200), np.float32)
+    logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
+    (found,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
+    assert found.answers[0].text == expected
 
 
 def test_answers_in_other_writings():
@@ -154,9 +158,10 @@ def test_no_window_and_no_possible_answer(negative):
         SquadExample("1", "a", Paragraph.of("").words),
         SquadExample("2", "a", Paragraph.of("b c").words),
     ]
-    options = AnswerOptions(2, 30, negative)
-    nothing = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
-    (found,) = decode(nothing, Best(**best_of_nothing()), tokenizer, options)
+    options = options_of(2, 30, negative)
+    empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
+    no_logits = np.zeros((0, 10), np.float32)
+    (found,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
     assert found.answers == [expected]
     assert found.null_odds == (0.0 if negative else None)
@@ -164,7 +169,7 @@ def test_no_window_and_no_possible_answer(negative):
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
     # [CLS] and padding have the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
-    found = decode(windows, best_of(logits, logits, 2), tokenizer, options)[1]
+    found = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
     assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
     assert found.null_odds == (6.0 if negative else None)
     assert found.text(100.0) == expected.text
@@ -193,7 +198,7 @@ def test_n_best_lists_are_written_as_json_writes_them():
 
 @given(st.data())
 def test_lists_are_those_of_plain_loops(draw):
-    """In blocks of any size."""
+    """In chunks of any size."""
     tokenizer = Vocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
@@ -208,9 +213,9 @@ def test_lists_are_those_of_plain_loops(draw):
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
-    best = best_of(*logits, count) if features else Best(**best_of_nothing())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "_PAIRS_TOGETHER", draw.draw(st.integers(1, 1000)))
-        lists = decode(windows, best, tokenizer, AnswerOptions(count, longest))
-    found = Predictions(examples, lists, 0.0).contents()
-    assert tuple(found.values()) == expected
+        patch.setattr(decoding, "_CHUNK_PAIRS", draw.draw(st.integers(1, 1000)))
+        lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
+    found = Predictions(examples, lists, 0.0)
+    assert tuple(found.contents().values()) == expected
+    assert [prediction.text for prediction in found] == list(json.loads(expected[0]).values())

@@ -1,21 +1,20 @@
-"""run_squad as a user runs it: training, answers, scores, and what is not right."""
+"""run_squad as a user runs it: training, answers, scores, and errors."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf import training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
 from bert_tf.tasks.question_answering import scoring as scores
-from bert_tf.tasks.question_answering.squad_reader import read_squad_examples
-from bert_tf.tasks.question_answering.windows import Windows
+from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 from tests.tasks.two_devices import run_on_two_devices
@@ -182,13 +181,13 @@ def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
 def test_what_is_said_of_padding_is_part_of_the_loss(tiny, folder, fixed_shapes, monkeypatch):
-    seen, make = [], training.StepOptions
+    seen, make = [], training.make_train_step
 
-    def options_of_step(**kwargs):
-        seen.append(kwargs["skip_padding"])
-        return make(**kwargs)
+    def make_train_step(state, loss, strategy, options, *args):
+        seen.append(options.skip_padding)
+        return make(state, loss, strategy, options, *args)
 
-    monkeypatch.setattr(training, "StepOptions", options_of_step)
+    monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
     squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
     assert seen == [False]
@@ -269,10 +268,11 @@ def test_a_result_that_cannot_be_written_is_known_before_the_work(tiny, folder):
 def test_long_texts_are_pointed_out_where_epochs_count_questions(tiny, folder, caplog):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
-    task = squad.Squad(options(tiny, folder, verbose_logging=True), tiny.config, tokenizer(tiny))
+    task = task_of(tiny, options(tiny, folder, verbose_logging=True))
     with caplog.at_level("DEBUG"):
-        questions = task.read_examples("train")
-    epochs = f"--num_train_epochs={len(questions.windows) / 12:.3g} shows all windows once"
+        windows = task.read("train")
+    assert task.epoch_size(windows) == 12
+    epochs = f"--num_train_epochs={len(windows) / 12:.3g} shows all windows once"
     assert epochs in caplog.text
     assert "answer: ('fast story',)\n  tokens: [CLS] [UNK] was" in caplog.text
 
@@ -280,38 +280,42 @@ def test_long_texts_are_pointed_out_where_epochs_count_questions(tiny, folder, c
 def test_a_stride_beyond_the_window_leaves_no_gap(tiny, folder):
     path = folder / "dev.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
-    task = squad.Squad(options(tiny, folder, doc_stride=1000), tiny.config, tokenizer(tiny))
-    windows = task.read_examples("predict").windows
+    windows = task_of(tiny, options(tiny, folder, doc_stride=1000)).read("eval")
     ends = windows.start + windows.length
     assert windows.number.max() > 2
     np.testing.assert_array_equal(
-        windows.start[1:][windows.number[1:] > 0], ends[:-1][np.diff(windows.example) == 0]
+        windows.start[1:][windows.number[1:] > 0], ends[:-1][np.diff(windows.question_index) == 0]
     )
 
 
-def tokenizer(tiny):
-
-    return FullTokenizer(tiny.flags["vocab_file"])
+def task_of(tiny, run):
+    return QuestionAnswering(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
 @pytest.mark.parametrize(("name", "file"), [("train1_a", "train-v1.1"), ("dev1_a", "dev-v1.1")])
-def test_records_are_those_of_the_original(tmp_path, name, file):
-
-    split = "train" if name.startswith("train") else "predict"
-    run = SquadOptions(max_seq_length=64, doc_stride=16, max_query_length=12)
+def test_records_are_those_of_the_original(tmp_path, monkeypatch, name, file):
+    split = "train" if name.startswith("train") else "eval"
+    source = str(golden(f"squad/{file}.json"))
+    run = SquadOptions(
+        train_file=source,
+        predict_file=source,
+        max_seq_length=64,
+        doc_stride=16,
+        max_query_length=12,
+    )
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
-    task = squad.Squad(run, BertConfig(30522), vocab)
-
-    examples = read_squad_examples(str(golden(f"squad/{file}.json")), split == "train", False)
-    questions = squad.Questions(Windows(examples, BatchTokenizer(vocab), 64, 16, 12))
+    task = QuestionAnswering(run, BertConfig(30522), vocab)
+    # The stored records are in the order of the file.
+    monkeypatch.setattr(random.Random, "shuffle", lambda self, examples: None)
+    windows = task.read(split)
     path = tmp_path / "records"
-    features = (task.to_features(part, split) for part in task.portions(questions, split))
-    records.write_records(str(path), task.features(split), features)
+    parts = (windows[first : first + 10] for first in range(0, len(windows), 10))
+    rows = (task.featurize(part, split) for part in parts)
+    records.write_records(str(path), task.features(split), rows)
     assert parsed(path) == parsed(golden(f"squad/tfrecord/{name}.tf_record"))
 
 
 def parsed(path):
-
     found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     return [tf.train.Example.FromString(record) for record in found]
 
@@ -319,8 +323,8 @@ def parsed(path):
 def test_figures_are_of_the_written_predictions(tiny, folder):
     run = options(tiny, folder, do_eval=True)
     metrics = squad.run(run).metrics
-    task = squad.Squad(run, tiny.config, tokenizer(tiny))
-    found = scores.score(list(task.read_examples("predict")), read(folder, "predictions.json"))
+    examples = task_of(tiny, run).read("eval").questions
+    found = scores.score(examples, read(folder, "predictions.json"))
     assert {key: metrics[key] for key in found} == found
 
 

@@ -46,14 +46,17 @@ def test_rows_are_those_of_the_original(name):
     windows, row, _ = converted(name)
     expected = np.load(golden(f"squad/features/{name}.npz"))
     assert len(windows) == row["num_features"] == len(expected["unique_ids"])
-    # In two parts, as there may be many.
-    parts = [(0, len(windows) // 2), (len(windows) // 2, len(windows))]
-    for first, last in parts:
-        found = windows.inputs(first, last)
+    half = len(windows) // 2
+    for part in (slice(None), slice(0, half), slice(half, None)):
+        view = windows[part]
+        found = view.inputs(0, len(view))
         if row["is_training"]:
-            found |= windows.targets(first, last)
+            found |= view.targets(0, len(view))
         for key, values in found.items():
-            np.testing.assert_array_equal(values, expected[key][first:last], key)
+            np.testing.assert_array_equal(values, expected[key][part], key)
+    np.testing.assert_array_equal(
+        windows[half:].inputs(0, 1)["input_ids"][0], expected["input_ids"][half]
+    )
 
 
 def most_context(windows):
@@ -71,7 +74,7 @@ def test_maps_are_those_of_the_original(name):
     context = most_context(windows)
     ids = windows.inputs(0, len(windows))["input_ids"]
     for n, feature in enumerate(features):
-        assert feature["example_index"] == windows.example[n]
+        assert feature["example_index"] == windows.question_index[n]
         assert feature["doc_span_index"] == windows.number[n]
         offset, length = int(windows.offset[n]), int(windows.length[n])
         tokens = tokenizer.convert_ids_to_tokens(ids[n, : offset + length + 1].tolist())
@@ -106,13 +109,13 @@ def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_
         start, length = int(windows.start[n]), int(windows.length[n])
         for place in range(length):
             score = min(place, length - 1 - place) + 0.01 * length
-            token = (int(windows.example[n]), start + place)
+            token = (int(windows.question_index[n]), start + place)
             if token not in best or score > best[token][0]:
                 best[token] = (score, n)
     assert set(best) == {(e, t) for e, size in enumerate(lengths) for t in range(size)}
     for n in range(len(windows)):
         expected = [
-            best[int(windows.example[n]), int(windows.start[n]) + place][1] == n
+            best[int(windows.question_index[n]), int(windows.start[n]) + place][1] == n
             for place in range(int(windows.length[n]))
         ]
         assert context[n].tolist()[: len(expected)] == expected
@@ -125,6 +128,6 @@ def test_texts_without_tokens_have_no_window():
         for n, text in enumerate(["", "ab", " "])
     ]
     windows = Windows(examples, Letters(), 10, 4, 4)
-    assert windows.example.tolist() == [1]
+    assert windows.question_index.tolist() == [1]
     assert windows.inputs(0, 1)["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
     assert len(Windows(examples[:1], Letters(), 10, 4, 4)) == 0

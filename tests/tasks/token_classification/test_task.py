@@ -1,4 +1,4 @@
-"""run_ner as a user runs it: training, figures, labels of every word, and what is not right."""
+"""run_ner as a user runs it: training, metrics, a label for every word, and invalid input."""
 
 import json
 import os
@@ -11,10 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bert_tf.data.parallel import chunks
 from bert_tf.errors import UserError
+from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.options import NerOptions
 from bert_tf.tasks import ner
 from bert_tf.tasks.token_classification import conll
+from bert_tf.tasks.token_classification.task import TokenClassification
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.oracle import ROOT, data, golden
@@ -104,11 +107,11 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert sorted(results.files) == sorted(str(out / name) for name in names)
     assert results.metrics["global_step"] == 120
     assert results.metrics["f1"] > 0.9
-    figures = json.loads((out / "eval_results.json").read_text())
-    of_kinds = figures.pop("entities")
-    assert figures.keys() == {"precision", "recall", "f1", "loss", "global_step"}
-    assert of_kinds.keys() == {"A", "B"}
-    assert all(set(kind) == {"precision", "recall", "f1", "support"} for kind in of_kinds.values())
+    metrics = json.loads((out / "eval_results.json").read_text())
+    by_type = metrics.pop("entities")
+    assert list(metrics) == ["precision", "recall", "f1", "loss", "global_step"]
+    assert list(by_type) == ["A", "B"]
+    assert all(list(each) == ["precision", "recall", "f1", "support"] for each in by_type.values())
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
     # Every word of the test set, and its label.
@@ -118,7 +121,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert {len(row) for rows in found for row in rows} == {3}
     assert f"test.txt: all {f1(column(found, 1), column(found, 2)):.4f} (" in caplog.text
 
-    # The figures of the dev set are those of a count over its words.
+    # The metrics of the dev set are those of a count over its words.
     (folder / "test.txt").write_text((folder / "dev.txt").read_text())
     again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
     assert again.metrics == results.metrics
@@ -153,17 +156,17 @@ def test_prediction_elsewhere_and_without_labels(tiny, folder):
 
 
 def task(tiny, folder, **changes):
-    """Knows the labels and has no need of a training set."""
+    """A task that takes its labels from the checkpoint's folder."""
     (folder / "start").mkdir(exist_ok=True)
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
     run = options(tiny, folder, init_checkpoint=start, do_predict=True, **changes)
-    return ner.WordLabels(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    return TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
 def test_a_folder_without_files_of_conll(tiny, tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*test\.txt .* of CoNLL, .*eng\.testb"):
-        task(tiny, tmp_path).read_examples("predict")
+        task(tiny, tmp_path).read("predict")
 
 
 PART = st.characters(exclude_characters=" \t\r\n", codec="utf-8") | st.sampled_from(WORDS)
@@ -178,17 +181,22 @@ TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith
     st.booleans(),
 )
 def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
-    """A model that knows the label of each piece by its place; nothing else is made up."""
+    """The label of each piece is computed from the piece itself."""
     (tmp_path / "test.txt").write_bytes(
         "\n\n".join("\n".join(words) for words in sentences).encode()
     )
     made = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
-    examples = made.read_examples("predict")
-    parts = [made.to_features(part, "predict") for part in made.portions(examples, "predict")]
-    ids = np.concatenate([part["input_ids"] for part in parts])
-    # The label that is found is said by the piece itself.
-    labels = made.decode(examples, {"found": ids % len(made.labels)})
-    (path,) = made.write_predictions(examples, labels, str(tmp_path))
+    examples = made.read("predict")
+    assert [words for words, _ in examples] == sentences
+    ids = made.featurize(examples, "predict")["input_ids"]
+    # Slices have the same rows.
+    slices = [made.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
+    np.testing.assert_array_equal(np.concatenate(slices), ids)
+    assert all(len(made.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1))
+    assert made.epoch_size(examples) == len(ids)
+    found = made.decode(examples, {"label_ids": ids % len(made.labels)})
+    assert [sentence.words for sentence in found] == sentences
+    (path,) = made.write_predictions(examples, found, str(tmp_path))
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
@@ -203,10 +211,9 @@ def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size,
 def test_labels_stand_at_first_pieces_and_nowhere_else(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    made = ner.WordLabels(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    examples = made.read_examples("train")
-    (part,) = made.portions(examples, "train")
-    rows = made.to_features(part, "train")
+    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    rows = made.featurize(made.read("train"), "train")
+    assert list(rows) == [feature.name for feature in made.features("train")]
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
     assert rows["input_mask"].sum(axis=1).tolist() == [8, 8, 8]
     assert [np.flatnonzero(mask).tolist() for mask in rows["label_mask"]] == [[1], [2, 5], [6]]
@@ -224,7 +231,7 @@ def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
     }
     chances = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     expected = [-(chances[0, 1, 1] + chances[0, 2, 2]) / 2, -chances[1, 0, 3], 0.0]
-    loss = np.asarray(made.loss({"logits": logits}, batch))
+    loss = np.asarray(made.loss({"logits": logits}, batch, training=False))
     np.testing.assert_allclose(loss, expected, atol=1e-6)
 
 
@@ -256,19 +263,19 @@ def test_labels_that_the_training_did_not_have(tiny, folder, caplog):
 
 def test_iob1_is_scored_as_bio(tiny, folder):
     """The files of 2003 and what was made of them are the same to the model."""
-    figures = []
+    results = []
     for scheme in ("bio", "iob1"):
         if scheme == "iob1":
             for name in ("train", "dev"):
                 path = folder / f"{name}.txt"
                 path.write_text(_iob1(path.read_text()))
         out = folder / scheme
-        figures.append(
+        results.append(
             ner.run(options(tiny, folder, **TRAINING, do_eval=True, output_dir=str(out)))
         )
         assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
     assert "I-B" in (folder / "train.txt").read_text()
-    assert figures[0].metrics == figures[1].metrics
+    assert results[0].metrics == results[1].metrics
 
 
 def _iob1(text):
@@ -292,12 +299,52 @@ def test_context_changes_what_a_sentence_is_told_by(tiny, folder):
     assert losses[0] != losses[1]
 
 
+def test_the_training_data_of_an_older_run_is_recognized(tiny, tmp_path):
+    old = golden("run_directories")
+    trained = json.loads((old / "run_ner" / "run.json").read_text())
+    run = options(tiny, tmp_path, do_train=True, data_dir=str(old / "data" / "ner"))
+    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    assert describe_data(made.identity(made.read("train"))) == trained["training_data"]
+
+
+def test_inputs_of_a_program(tiny, tmp_path):
+    made = task(tiny, tmp_path)
+    inputs = ["", "The film, it was good.", (), ("good", "plot"), "\n"]
+    examples = made.from_inputs(inputs)
+    rows = made.featurize(examples, "predict")
+    assert list(rows) == ["input_ids", "input_mask", "segment_ids"]
+    assert len(rows["input_ids"]) == 2
+    found = made.decode(examples, {"label_ids": np.full((2, 24), 1)})
+    words = [[], ["The", "film", ",", "it", "was", "good", "."], [], ["good", "plot"], []]
+    assert [sentence.words for sentence in found] == words
+    assert [sentence.labels for sentence in found] == [["B-A"] * len(each) for each in words]
+    none = made.from_inputs(["", ()])
+    assert not len(made.featurize(none, "predict")["input_ids"])
+    empty = {"label_ids": np.zeros((0, 24), np.int32)}
+    assert made.decode(none, empty) == [([], []), ([], [])]
+    assert made.decode(made.from_inputs([]), empty) == []
+    with pytest.raises(UserError, match=r"Input 1: expected a text, or a tuple of words\. Rec"):
+        made.from_inputs(["a", ("b", 3)])
+
+
+def test_one_word_is_said_in_the_singular(tiny, tmp_path, said):
+    (tmp_path / "train.txt").write_text("good B-A\n")
+    (tmp_path / "dev.txt").write_text("good B-NEW\n")
+    run = options(tiny, tmp_path, do_train=True)
+    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    examples = made.read("eval")
+    made.metrics(examples, made.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)}))
+    assert "dev.txt: 1 sentence, 1 word\n" in said.text
+    assert "not in the loss (1 word: B-NEW)" in said.text
+    assert "recall 0.0000, 1 entity)" in said.text
+
+
 def test_without_marks_all_is_one_document(tiny, folder, caplog):
     text = (folder / "test.txt").read_text()
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
     made = task(tiny, folder, doc_context=True, verbose_logging=True)
     with caplog.at_level("DEBUG", logger="bert_tf"):
-        examples = made.read_examples("predict")
+        examples = made.read("predict")
     assert "no line of" in caplog.text
     assert "all of it counts as one document" in caplog.text
     assert "Window 0\n  tokens: [CLS] " in caplog.text
@@ -411,18 +458,17 @@ def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
     )  # fmt: skip
-    made = ner.WordLabels(run, tiny.config, vocab)
+    made = TokenClassification(run, tiny.config, vocab)
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
-        examples = made.read_examples(split)
-        parts = [made.to_features(part, split) for part in made.portions(examples, split)]
+        examples = made.read(split)
+        rows = made.featurize(examples, split)
         if split != "predict":
             # Each label is learned once.
-            assert sum(int(part["label_mask"].sum()) for part in parts) == len(examples.labels)
-            found = np.concatenate([part["label_ids"] for part in parts])
-            predicted = made.decode(examples, {"found": found})
-            assert predicted == examples.file.labels
-        else:
-            predicted = ["O"] * len(examples.file.words)
+            assert rows["label_mask"].sum() == len(examples.labels)
+        label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
+        predicted = made.decode(examples, {"label_ids": label_ids})
+        if split != "predict":
+            assert [(found.words, found.labels) for found in predicted] == list(examples)
         (path,) = made.write_predictions(examples, predicted, str(tmp_path))
         with open(path) as written, open(folder / f"{name}.txt") as given:
             for ours, theirs in zip(written, given, strict=True):
@@ -435,5 +481,5 @@ def test_a_file_without_blank_lines(tiny, folder, said):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
     (folder / "test.txt").write_text(words + "\n")
-    task(tiny, folder).read_examples("predict")
+    task(tiny, folder).read("predict")
     assert "test.txt: all words are one sentence, because no line is blank" in said.text

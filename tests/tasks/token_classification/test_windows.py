@@ -33,7 +33,9 @@ def windows_of(sentences, max_seq_length, documents=None):
 def shown(windows):
     """Rows as text: the labelled words begin with a capital letter."""
     rows = windows.inputs(0, len(windows))
-    places = set(zip(*(found.tolist() for found in windows.places(0, len(windows))), strict=True))
+    places = set(
+        zip(*(found.tolist() for found in windows.word_positions(0, len(windows))), strict=True)
+    )
     text = []
     for row, (ids, mask) in enumerate(zip(rows["input_ids"], rows["input_mask"], strict=True)):
         size = int(mask.sum())
@@ -70,8 +72,8 @@ def test_a_word_without_pieces_is_unknown():
         [CLS, ord("a"), UNK, ord("b"), SEP, 0],
         [CLS, UNK, SEP, 0, 0, 0],
     ]
-    assert windows.places(0, 2)[1].tolist() == [1, 2, 3, 1]
-    assert windows.places(1, 2)[0].tolist() == [0]
+    assert windows.word_positions(0, 2)[1].tolist() == [1, 2, 3, 1]
+    assert windows.word_positions(1, 2)[0].tolist() == [0]
 
 
 def test_context_of_the_document():
@@ -113,7 +115,7 @@ def test_every_word_has_one_place(sentences, max_seq_length, borders, doc_contex
         words, splits.tolist(), Numbered(), max_seq_length, documents if doc_context else None
     )
     rows = windows.inputs(0, len(windows))["input_ids"]
-    row, place = windows.places(0, len(windows))
+    row, place = windows.word_positions(0, len(windows))
     assert len(row) == len(words)
     assert (np.diff(row) >= 0).all()
     assert set(row.tolist()) == set(range(len(windows)))

@@ -1,0 +1,267 @@
+"""The three kinds of labels: one of several, any number of them, or a number.
+
+B batch, E examples, L labels.
+"""
+
+import abc
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.data.features import InputExample
+from bert_tf.data.packing import label_ids_of
+from bert_tf.data.records import Feature
+from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet
+from bert_tf.errors import UserError
+from bert_tf.evaluation import metrics
+from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
+from bert_tf.tasks.classification.class_weights import label_weights
+from bert_tf.tasks.classification.options import ClassifierOptions
+
+
+class ClassPrediction(NamedTuple):
+    """The likeliest label of a text, and the probability of each label."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class LabelsPrediction(NamedTuple):
+    """The labels of a text, and the probability of each label."""
+
+    labels: list[str]
+    probabilities: dict[str, float]
+
+
+class ProblemType(abc.ABC):
+    """Target, loss, outputs, metrics and files of a kind of labels.
+
+    Attributes:
+        labels: names of the labels in order; empty for numbers.
+        num_outputs: number of outputs of the head.
+        target: the feature of the labels.
+        metric_names: see `Task.metric_names`.
+        lower_is_better: see `Task.lower_is_better`.
+        output: name of the output that predictions are made from.
+    """
+
+    metric_names: Sequence[str]
+    lower_is_better: Collection[str] = ("loss",)
+    output: str = "probabilities"
+
+    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+        self.labels, self.options = data.labels, options
+        self.num_outputs = len(data.labels)
+        self.target = Feature("label_ids")
+        self._weights: np.ndarray | None = None
+
+    def set_class_weights(self, examples: Sequence[InputExample]) -> None:
+        """Sets the weights of labels in the training loss, see `--class_weights`."""
+        if self.options.class_weights:
+            counts = self.label_counts(self.label_ids(examples))
+            self._weights = label_weights(self.options.class_weights, self.labels, counts)
+
+    @abc.abstractmethod
+    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
+        """Counts each label, [L]."""
+
+    @abc.abstractmethod
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        """Converts the labels of examples, [E] or [E, L]."""
+
+    @abc.abstractmethod
+    def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        """Computes the loss of each row, [B]."""
+
+    @abc.abstractmethod
+    def values(self, logits: Any) -> Any:
+        """Converts logits [B, L] to probabilities [B, L], or to numbers [B]."""
+
+    def serve(self, values: Any) -> dict[str, Any]:
+        """Returns the outputs of an exported model."""
+        return {self.output: values}
+
+    @abc.abstractmethod
+    def prediction(self, value: Any) -> Any:
+        """Converts the values of one example to what a program gets."""
+
+    @abc.abstractmethod
+    def answer(self, value: Any) -> str:
+        """Converts the values of one example to a cell of a table."""
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> list[str]:
+        """Names of the columns of a table of predictions."""
+
+    def row(self, value: Any) -> list[Any]:
+        """Returns the cells of an example in these columns."""
+        return [self.answer(value), *value]
+
+    @abc.abstractmethod
+    def metrics(
+        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
+    ) -> Mapping[str, Any]:
+        """Computes the metrics of an evaluation."""
+
+    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        """Computes the metrics of each label; empty for numbers."""
+        return {}
+
+
+class _SingleLabel(ProblemType):
+    """Each text has one label."""
+
+    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+        super().__init__(data, options)
+        of_two = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
+        of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
+        usual = data.usual_figure or "accuracy"
+        names = ("accuracy", *of_two, *of_all)
+        self.metric_names = (usual, *(name for name in names if name != usual))
+
+    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
+        return np.bincount(label_ids, minlength=len(self.labels))
+
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        return label_ids_of(examples, self.labels)
+
+    def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        losses = cross_entropy(logits, label_ids)
+        if training and self._weights is not None:
+            return ops.take(self._weights, label_ids) * losses
+        return losses
+
+    def values(self, logits: Any) -> Any:
+        return ops.softmax(logits)
+
+    def serve(self, values: Any) -> dict[str, Any]:
+        best = tf.argmax(values, axis=-1)
+        return {self.output: values, "label": tf.gather(tf.constant(list(self.labels)), best)}
+
+    def prediction(self, value: Any) -> ClassPrediction:
+        return ClassPrediction(self.answer(value), dict(zip(self.labels, value, strict=True)))
+
+    def answer(self, value: Any) -> str:
+        return self.labels[int(np.argmax(value))]
+
+    @property
+    def columns(self) -> list[str]:
+        return ["label", *(f"probability_{label}" for label in self.labels)]
+
+    def metrics(
+        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
+    ) -> Mapping[str, Any]:
+        return metrics.classification_metrics(values, label_ids, losses, np.ones(len(values)))
+
+    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        return metrics.classification_report(values, label_ids, np.ones(len(values)), self.labels)
+
+
+class _MultiLabel(ProblemType):
+    """Each text has any number of labels; the loss is the mean of their cross entropies."""
+
+    metric_names = ("f1_micro", "f1_macro", "precision_micro", "recall_micro", "accuracy", "loss")
+
+    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+        super().__init__(data, options)
+        self.target = Feature("label_ids", len(self.labels))
+
+    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
+        return label_ids.sum(axis=0)
+
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        columns = {label: column for column, label in enumerate(self.labels)}
+        label_ids = np.zeros((len(examples), len(columns)), np.int32)
+        for row, example in enumerate(examples):
+            label_ids[row, [columns[label] for label in example.label or ()]] = 1
+        return label_ids
+
+    def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        losses = binary_cross_entropy(logits, label_ids)  # [B, L]
+        if training and self._weights is not None:
+            losses = self._weights * losses
+        return ops.mean(losses, axis=-1)
+
+    def values(self, logits: Any) -> Any:
+        return ops.sigmoid(logits)
+
+    def prediction(self, value: Any) -> LabelsPrediction:
+        return LabelsPrediction(self._chosen(value), dict(zip(self.labels, value, strict=True)))
+
+    def answer(self, value: Any) -> str:
+        return self.options.label_separator.join(self._chosen(value))
+
+    def _chosen(self, value: Any) -> list[str]:
+        pairs = zip(self.labels, value, strict=True)
+        return [label for label, probability in pairs if probability >= metrics.THRESHOLD]
+
+    @property
+    def columns(self) -> list[str]:
+        return ["labels", *(f"probability_{label}" for label in self.labels)]
+
+    def metrics(
+        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
+    ) -> Mapping[str, Any]:
+        return metrics.multilabel_metrics(values, label_ids, losses, np.ones(len(values)))
+
+    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
+        return metrics.multilabel_report(values, label_ids, np.ones(len(values)), self.labels)
+
+
+class _Regression(ProblemType):
+    """Each text has a number; the loss is the squared error of the one output."""
+
+    metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
+    lower_is_better = ("loss", "mean_absolute_error")
+    output = "values"
+
+    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+        super().__init__(data, options)
+        self.num_outputs = 1
+        self.target = Feature("label_ids", dtype="float32")
+
+    def set_class_weights(self, examples: Sequence[InputExample]) -> None:
+        if self.options.class_weights:
+            raise UserError("--class_weights: the labels are numbers here, and not classes")
+
+    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
+        return label_ids_of(examples, ())
+
+    def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        return ops.square(logits[:, 0] - label_ids)
+
+    def values(self, logits: Any) -> Any:
+        return logits[:, 0]
+
+    def prediction(self, value: Any) -> float:
+        return float(value)
+
+    def answer(self, value: Any) -> str:
+        # STS-B has scores from 0 to 5, of three digits.
+        return f"{np.clip(value, 0.0, 5.0):.3f}"
+
+    @property
+    def columns(self) -> list[str]:
+        return ["prediction"]
+
+    def row(self, value: Any) -> list[Any]:
+        return [value]
+
+    def metrics(
+        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
+    ) -> Mapping[str, Any]:
+        return metrics.regression_metrics(values, label_ids, losses)
+
+
+PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {
+    CLASSIFICATION: _SingleLabel,
+    MULTILABEL: _MultiLabel,
+    REGRESSION: _Regression,
+}

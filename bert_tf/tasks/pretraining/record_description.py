@@ -1,0 +1,147 @@
+"""The description of pre-training records: written beside them, checked before training."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf import files, locks
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
+from bert_tf.tokenization import load_vocab
+
+# Features whose length is given by a flag.
+_LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
+
+
+@contextlib.contextmanager
+def described(
+    outputs: Sequence[str], options: PretrainingDataOptions, vocab: Mapping[str, int]
+) -> Iterator[None]:
+    """Locks record files while they are written, then writes `<output>.json` beside each.
+
+    The lock keeps descriptions of other runs away. Pipes and devices get no description.
+    """
+    outputs = [output for output in outputs if not files.is_stream(output)]
+    description = {
+        "max_seq_length": options.max_seq_length,
+        "max_predictions_per_seq": options.max_predictions_per_seq,
+        "do_lower_case": options.do_lower_case,
+        "do_whole_word_mask": options.do_whole_word_mask,
+        "vocab_size": max(vocab.values()) + 1,
+        "vocab_sha256": _digest(vocab),
+    }
+    with contextlib.ExitStack() as stack:
+        # Sorted, so that two runs cannot wait for each other.
+        for lock in sorted(map(locks.beside, outputs)):
+            stack.enter_context(locks.exclusive(lock))
+        # An old description must not outlive its records if this run fails.
+        for path in {*outputs, *map(files.resolved, outputs)}:
+            files.remove(f"{path}.json")
+        yield
+        for output in outputs:
+            text = json.dumps({**description, "bytes": files.size(output)}, indent=1)
+            files.write_text(f"{output}.json", f"{text}\n")
+
+
+def _digest(vocab: Mapping[str, int]) -> str:
+    lines = [f"{index} {token}" for token, index in sorted(vocab.items(), key=lambda item: item[1])]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_records(
+    paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
+) -> None:
+    """Compares records with the flags and the model.
+
+    Reads the description and the first record of each file. The original's files have no
+    description.
+
+    Args:
+        paths: the record files.
+        options: the options of the training.
+        config: the model's configuration.
+        vocab_file: the model's vocabulary, if it is known.
+
+    Raises:
+        UserError: they do not fit, or a file is empty or does not contain such records.
+    """
+    vocabularies = {_digest(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
+    for path in paths:
+        first = _first_record(path)
+        description = _read_description(path)
+        lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
+        if description.get("bytes", files.size(path)) != files.size(path):
+            raise UserError(
+                f"{path} has {files.size(path)} bytes, and had {description['bytes']} when it was "
+                "written: it is incomplete. Copy it again, or rebuild it"
+            )
+        if description and any(description[flag] != lengths[flag] for flag in lengths):
+            raise UserError(
+                f"{path}.json does not describe the records in {path}: rebuild them, or remove "
+                "that file"
+            )
+        for flag, length in lengths.items():
+            if length != getattr(options, flag):
+                raise UserError(
+                    f"The records in {path} were made with --{flag}={length}, this is "
+                    f"--{flag}={getattr(options, flag)}: pass the value that they were made with"
+                )
+        size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
+        if size > config.vocab_size:
+            raise UserError(
+                f"The records in {path} were made with a vocabulary of {size} entries or more, the "
+                f"model has only {config.vocab_size} (vocab_size in --bert_config_file): they do "
+                "not belong together"
+            )
+        if "vocab_sha256" in description:
+            vocabularies.setdefault(description["vocab_sha256"], path)
+    if len(vocabularies) > 1:
+        raise UserError(
+            f"{' and '.join(list(vocabularies.values())[:2])} are of different vocabularies: the "
+            "same ids stand for different word pieces"
+        )
+
+
+def _read_description(path: str) -> dict[str, Any]:
+    name = f"{path}.json"
+    if not files.exists(name):
+        return {}
+    try:
+        description = json.loads(files.read_text(name))
+        return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{name} does not describe records of create_pretraining_data.py ({error!r}): rebuild "
+            "the records, or remove that file"
+        ) from error
+
+
+def _first_record(path: str) -> dict[str, Sequence[int]]:
+    files.open_binary(path).close()  # TensorFlow would wait for a pipe.
+    try:
+        first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
+    except tf.errors.DataLossError as error:
+        raise UserError(
+            f"{path} is not a TFRecord file, or is damaged: --input_file takes the files that "
+            "create_pretraining_data.py has written"
+        ) from error
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from error
+    if first is None:
+        raise UserError(f"{path} is empty: pass records of create_pretraining_data.py")
+    try:
+        entries = tf.train.Example.FromString(first.numpy()).features.feature
+    except Exception as error:
+        raise UserError(f"The first record of {path} is no tf.train.Example: {error}") from error
+    missing = [name for name in _LENGTH_FLAGS if name not in entries]
+    if missing:
+        raise UserError(
+            f"The records in {path} lack {', '.join(missing)}: they are not of "
+            "create_pretraining_data.py"
+        )
+    return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}

@@ -1,0 +1,58 @@
+"""Random numbers for pre-training instances: the original's, or fewer of them."""
+
+import random
+
+
+class ReferenceRng:
+    """Draws what a `random.Random` would, but faster.
+
+    `below` and `shuffle` do what `random.Random.randint` and `shuffle` do internally, without the
+    calls in between, which would take most of the time of masking.
+    """
+
+    def __init__(self, source: random.Random) -> None:
+        self.random = source.random
+        self._bits = source.getrandbits
+
+    def below(self, limit: int) -> int:
+        """Returns an integer from 0 to `limit` - 1; `limit` is at least 1."""
+        width = limit.bit_length()
+        number = self._bits(width)
+        while number >= limit:
+            number = self._bits(width)
+        return number
+
+    def shuffle(self, items: list) -> None:
+        """Shuffles in place."""
+        bits = self._bits
+        for last in range(len(items) - 1, 0, -1):
+            width = (last + 1).bit_length()
+            other = bits(width)
+            while other > last:
+                other = bits(width)
+            items[last], items[other] = items[other], items[last]
+
+    def choose(self, items: list, count: int) -> list:
+        """Returns `count` items by shuffling all of them in place, as the original does."""
+        self.shuffle(items)
+        return items[:count]
+
+
+class FastRng(ReferenceRng):
+    """Draws fewer numbers, which are not the original's."""
+
+    def shuffle(self, items: list) -> None:
+        """Shuffles in place."""
+        self._shuffle_from(items, 0)
+
+    def choose(self, items: list, count: int) -> list:
+        """Returns `count` items with as many draws; changes the order of `items`."""
+        first = max(len(items) - count, 0)
+        self._shuffle_from(items, first)
+        return items[first:]
+
+    def _shuffle_from(self, items: list, first: int) -> None:
+        uniform = self.random
+        for count in range(len(items), first, -1):
+            other = int(uniform() * count)
+            items[count - 1], items[other] = items[other], items[count - 1]
