@@ -1,75 +1,23 @@
 """BertModel: embeddings, encoder and pooler (shape letters: see `layers.py`)."""
 
 import copy
-import difflib
-import sys
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.dropout import fold_in
-from bert_tf.modeling.embeddings import BertEmbeddings
-from bert_tf.modeling.layers import Encoder, Pooler, create_attention_mask
+from bert_tf.modeling.dropout import Dropout, fold_in
+from bert_tf.modeling.inputs import check_inputs
+from bert_tf.modeling.layers import (
+    Encoder,
+    Pooler,
+    create_attention_mask,
+    create_initializer,
+    layer_norm_layer,
+)
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
 from bert_tf.replaced import replaced
-
-_INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Their names, and those in other programs.
-_NAMES = {
-    **{name: name for name in _INPUTS},
-    **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
-    **dict.fromkeys(("attention_mask", "padding_mask", "mask"), "input_mask"),
-    **dict.fromkeys(("input_type_ids", "token_type_ids"), "segment_ids"),
-}
-_SIMILARITY = 0.85
-
-
-def check_inputs(inputs: Any, config: BertConfig) -> None:
-    """Checks names, shapes and, where there are values, ids; adds nothing to a graph.
-
-    Raises:
-        ValueError: they would change the results, or give an error deep inside.
-    """
-    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
-        received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-        raise ValueError(f'inputs must be a dict, {{"input_ids": ids, ...}}. Received: {received}')
-    for name in inputs.keys() - set(_INPUTS):
-        for similar in difflib.get_close_matches(str(name).lower(), _NAMES, 1, _SIMILARITY):
-            raise ValueError(f"The input {name!r} is called {_NAMES[similar]!r} here")
-    shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
-    for name, shape in zip(_INPUTS, shapes, strict=True):
-        value = inputs.get(name)
-        is_float = "float" in str(getattr(value, "dtype", "")) and name == "input_ids"
-        if is_float or (value is not None and shape is None):
-            kind = value.dtype if is_float else type(value).__name__
-            raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
-        if shape is None or getattr(shape, "rank", 2) is None:
-            continue
-        # Dimensions of symbolic tensors may be None or symbols.
-        pairs = zip(shape, shapes[0] or (), strict=False)
-        if len(shape) != 2 or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
-            expected = "[B, S]" if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
-            raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
-    sizes = (config.vocab_size, 2, config.type_vocab_size)
-    for name, size in zip(_INPUTS, sizes, strict=True):
-        for value in _extremes(inputs.get(name)):
-            if not 0 <= value < size:
-                raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {value}")
-
-
-def _extremes(ids: Any) -> tuple:
-    """The smallest and the largest value; nothing of a symbolic tensor."""
-    torch = sys.modules.get("torch")
-    if torch and torch.compiler.is_compiling():
-        return ()
-    try:
-        values = ops.convert_to_numpy(ids)
-        return values.min(initial=0), values.max(initial=0)
-    except (AttributeError, NotImplementedError, TypeError, ValueError):
-        return ()
 
 
 class ConfiguredModel(keras.Model):
@@ -108,7 +56,7 @@ class ConfiguredModel(keras.Model):
         self.seed_generator = keras.random.SeedGenerator()
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Checks the inputs before Keras does anything with them, see `check_inputs`."""
+        """Checks the inputs before Keras, whose message would be longer."""
         check_inputs(inputs, self.config)
         return super().__call__(inputs, *args, **kwargs)
 
@@ -168,6 +116,78 @@ class ConfiguredModel(keras.Model):
         return [fold_in(ops.cast(seed, "int32"), index) for index in range(count)]
 
 
+class BertEmbeddings(keras.layers.Layer):
+    """Word, segment and position embeddings, summed, normalised and dropped out (section 3.2).
+
+    Args:
+        config: sizes of the model.
+        use_one_hot_embeddings: look words up by a matrix product with one-hot rows, which is
+            faster on a TPU. Ids out of range then give a zero vector instead of an error.
+    """
+
+    def __init__(
+        self, config: BertConfig, use_one_hot_embeddings: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(name="embeddings", **kwargs)
+        self.config = config
+        self.use_one_hot_embeddings = use_one_hot_embeddings
+        self.layer_norm = layer_norm_layer(self.dtype_policy)
+        self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the three tables; their sizes come from the configuration."""
+        self.word_embeddings = self._table("word_embeddings", self.config.vocab_size)
+        self.token_type_embeddings = self._table(
+            "token_type_embeddings", self.config.type_vocab_size
+        )
+        self.position_embeddings = self._table(
+            "position_embeddings", self.config.max_position_embeddings
+        )
+        self.layer_norm.build((None, None, self.config.hidden_size))
+
+    def _table(self, name: str, rows: int) -> keras.Variable:
+        return self.add_weight(
+            shape=(rows, self.config.hidden_size),
+            initializer=create_initializer(self.config.initializer_range),
+            name=name,
+        )
+
+    def call(
+        self,
+        input_ids: Any,
+        segment_ids: Any,
+        dropout_seed: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        """[B, S] word ids and [B, S] segment ids -> [B, S, H].
+
+        Raises:
+            ValueError: S is known and greater than `max_position_embeddings`.
+        """
+        length, rows = input_ids.shape[1], self.config.max_position_embeddings
+        if length is not None and length > rows:
+            raise ValueError(
+                "The sequence is longer than the position table. Received: "
+                f"{length} tokens, max_position_embeddings={rows}"
+            )
+        if self.use_one_hot_embeddings:
+            words = _one_hot_lookup(self.word_embeddings, input_ids)  # [B, S, H]
+        else:
+            words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
+        # The few segments are always looked up by a matrix product, as in the original; an id
+        # beyond the table therefore adds nothing instead of failing.
+        segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
+        positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
+        embeddings = words + segments + positions[None, :, :]
+        normal = self.layer_norm(embeddings, training=training)
+        return self.dropout(normal, dropout_seed, training=training)
+
+
+def _one_hot_lookup(table: Any, ids: Any) -> Any:
+    one_hot = ops.one_hot(ids, table.shape[0], dtype=table.dtype)  # [B, S, rows]
+    return ops.matmul(one_hot, table)  # [B, S, H]
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertModel(ConfiguredModel):
     """Bidirectional transformer encoder (Devlin et al. 2018, section 3).
@@ -177,8 +197,8 @@ class BertModel(ConfiguredModel):
         use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
         recompute_layers: in training, compute the inside of each layer a second time rather than
             keep it.
-        zero_init_encoder: start from zeros, which is faster than from random values, for weights that
-            are about to be loaded.
+        zero_init_encoder: skip the random initialization of the encoder, for weights that are about
+            to be loaded.
         name: scope of the variables.
     """
 

@@ -127,7 +127,13 @@ class _EncoderWithHead(ConfiguredModel):
 
 
 class _LabelModel(_EncoderWithHead):
-    """A model with one linear head of `num_labels`, at the root."""
+    """A model with one linear head of `num_labels`, at the root.
+
+    Attributes:
+        encoder_output: the output of the encoder that the head classifies.
+    """
+
+    encoder_output = "pooled_output"
 
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
@@ -142,13 +148,14 @@ class _LabelModel(_EncoderWithHead):
         """What `__init__` takes, for saving."""
         return {**super().get_config(), "num_labels": self.num_labels}
 
-    def _label(
-        self, inputs: dict[str, Any], encoded: str, training: bool | None, dropout_seed: Any
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
+        """Inputs of `BertModel` -> `logits` and `probabilities`, [B, L] or [B, S, L]."""
         seeds = self._dropout_seeds(2, dropout_seed, training)
-        x = self.bert(inputs, training=training, dropout_seed=seeds[0])[encoded]
+        x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
-        # Of one output, a number, Keras' softmax warns.
+        # Keras' softmax warns of a single output, which is a number.
         several = self.num_labels > 1
         probabilities = ops.softmax(logits, axis=-1) if several else ops.ones_like(logits)
         return {"logits": logits, "probabilities": probabilities}
@@ -161,12 +168,6 @@ class BertClassifier(_LabelModel):
     Takes the arguments of `BertModel`, and `num_labels` (L) after `config`.
     """
 
-    def call(
-        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
-    ) -> dict[str, Any]:
-        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L]."""
-        return self._label(inputs, "pooled_output", training, dropout_seed)
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTokenClassifier(_LabelModel):
@@ -176,12 +177,7 @@ class BertTokenClassifier(_LabelModel):
     """
 
     trains_pooler = False
-
-    def call(
-        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
-    ) -> dict[str, Any]:
-        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, S, L]."""
-        return self._label(inputs, "sequence_output", training, dropout_seed)
+    encoder_output = "sequence_output"
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

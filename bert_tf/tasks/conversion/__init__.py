@@ -1,1 +1,1 @@
-"""Conversion of checkpoints."""
+"""Conversion between checkpoint formats."""

@@ -1,18 +1,18 @@
-"""Models into other formats: what `convert_checkpoint.py` runs."""
+"""Converts models between formats: `convert_checkpoint.py`."""
 
 from bert_tf import file_names, files
 from bert_tf.conversion import Request, convert, describe, find_source
 from bert_tf.conversion.base import read_labels
 from bert_tf.errors import UserError
-from bert_tf.options import ConversionOptions
+from bert_tf.tasks.conversion.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:
-    """Converts a model, or prints what it is.
+    """Converts a model, or prints a description of it.
 
     Raises:
-        UserError: options or model are not right, or the output cannot be written; nothing has
-            been written then.
+        UserError: options or model are invalid, or the output cannot be written; then nothing has
+            been written.
     """
     options.check()
     source = find_source(options.input or "")
@@ -20,26 +20,17 @@ def run(options: ConversionOptions) -> None:
         with files.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
-    request = Request(
-        output=options.output or "",
-        to=None if options.to == "auto" else options.to,
-        head=options.head,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.do_lower_case,
-        labels=_labels(options.labels),
-        strip_optimizer=options.strip_optimizer,
-    )
-    convert(source, request)
+    names = ("head", "bert_config_file", "vocab_file", "do_lower_case", "strip_optimizer")
+    request = {name: getattr(options, name) for name in names}
+    request["to"] = None if options.to == "auto" else options.to
+    labels = _labels(options.labels) if options.labels else None
+    convert(source, Request(output=options.output or "", labels=labels, **request))
 
 
-def _labels(given: str | None) -> list[str] | None:
-    """Labels from a file, or from names with commas."""
-    if not given:
-        return None
-    if files.exists(given):
-        return read_labels(given)
-    labels = file_names.split(given)
+def _labels(value: str) -> list[str]:
+    if files.exists(value):
+        return read_labels(value)
+    labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={given} has a label twice")
+        raise UserError(f"--labels={value} has a label twice")
     return labels

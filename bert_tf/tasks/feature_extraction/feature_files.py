@@ -1,7 +1,7 @@
-"""Files of features, written text by text: JSON lines, NumPy arrays, TFRecords.
+"""Writes features text by text: JSON lines, NumPy arrays, TFRecords.
 
-T tokens of a text, L layers, H hidden_size. Features of a text are float32 [T, L, H] with its T
-tokens, or [L, H] where one vector stands for a whole text, without tokens.
+T tokens of a text, L layers, H hidden_size. The features of a text are float32 [T, L, H] with its
+tokens, or pooled: [L, H] without tokens.
 """
 
 import abc
@@ -19,7 +19,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# The original's.
+# As in the original.
 _DECIMALS = 6
 
 
@@ -27,8 +27,8 @@ class FeatureFile(abc.ABC):
     """A file of features.
 
     Args:
-        path: to be written.
-        layers: their indexes as the user gave them.
+        path: the file.
+        layers: numbers of the layers, as the user gave them.
     """
 
     def __init__(self, path: str, layers: Sequence[int]) -> None:
@@ -46,16 +46,16 @@ class FeatureFile(abc.ABC):
 
     @abc.abstractmethod
     def write(self, index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
-        """Writes a text: its number from 0 on, its tokens, and its features."""
+        """Writes the features of text number `index`, from 0."""
 
-    def _finish(self) -> None:  # noqa: B027 - most have nothing
-        """Writes what comes last."""
+    def _finish(self) -> None:  # noqa: B027 - most need none
+        """Called after the last text, unless an error occurred."""
 
 
 class JsonLines(FeatureFile):
-    """The original's file: `linex_index` (so spelled), and the tokens with their layers.
+    """The original's format: `linex_index` (sic), and `features` with the layers of each token.
 
-    Without tokens `layers` stands beside `linex_index`.
+    Pooled features have `layers` beside `linex_index`.
     """
 
     def __init__(self, path: str, layers: Sequence[int]) -> None:
@@ -81,12 +81,12 @@ class JsonLines(FeatureFile):
 
 
 class Arrays(FeatureFile):
-    """What `numpy.load` opens.
+    """An .npz file for `numpy.load`.
 
-    Of N texts: `layers` int64 [L]; `features` float32 [N, L, H], or [all tokens, L, H] with
-    `tokens`, strings [all tokens], and `row_splits` int64 [N + 1]: text i has those from
-    `row_splits[i]` up to, not including, `row_splits[i + 1]`. The features wait in a file of their
-    own, as their number stands before them.
+    For N texts: `layers` int64 [L] and `features` float32 [N, L, H]. Features that are not pooled
+    are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64 [N + 1]:
+    text i has `features[row_splits[i] : row_splits[i + 1]]`. Their number stands before the
+    features, so they are kept in temporary files until the end.
     """
 
     def __init__(self, path: str, layers: Sequence[int]) -> None:
@@ -102,14 +102,14 @@ class Arrays(FeatureFile):
         )
         self._row_splits = [0]
         self._shape: tuple[int, ...] = (len(layers), 0)
-        self._with_tokens = False
+        self._has_tokens = False
 
     def write(self, index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
-        """Keeps a text."""
+        """Appends to the temporary files."""
         self._shape = values.shape[-2:]
         self._values.write(np.ascontiguousarray(values, "<f4").tobytes())
         if tokens is not None:
-            self._with_tokens = True
+            self._has_tokens = True
             self._tokens.write("".join(f"{token}\n" for token in tokens).encode())
         self._row_splits.append(self._row_splits[-1] + (1 if tokens is None else len(tokens)))
 
@@ -117,7 +117,7 @@ class Arrays(FeatureFile):
         count = self._row_splits[-1]
         with (
             tf.io.gfile.GFile(self.path, "wb") as file,
-            zipfile.ZipFile(_Stream(file), "w") as archive,
+            zipfile.ZipFile(_WriteOnly(file), "w") as archive,
         ):
             with archive.open("layers.npy", "w") as entry:
                 np.save(entry, np.array(self.layers, np.int64))
@@ -126,7 +126,7 @@ class Arrays(FeatureFile):
                 np.lib.format.write_array_header_1_0(entry, header)
                 self._values.seek(0)
                 shutil.copyfileobj(self._values, entry, 1 << 20)
-            if not self._with_tokens:
+            if not self._has_tokens:
                 return
             with archive.open("row_splits.npy", "w") as entry:
                 np.save(entry, np.array(self._row_splits, np.int64))
@@ -135,21 +135,16 @@ class Arrays(FeatureFile):
                 np.save(entry, np.array(self._tokens.read().decode().split("\n")[:-1]))
 
 
-class _Stream:
-    """What `zipfile` needs to write to a file that it cannot look back into."""
+class _WriteOnly:
+    """Hides `tell` and `seek` from `zipfile`: a GFile cannot go back."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self.flush, self.close = file.flush, file.close
 
     def write(self, data: bytes) -> int:
         self._file.write(bytes(data))
         return len(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class Records(FeatureFile):
@@ -167,7 +162,7 @@ class Records(FeatureFile):
         example = tf.train.Example()
         entries = example.features.feature
         entries["index"].int64_list.value.append(index)
-        # A layer that was asked for twice is there once.
+        # A layer that was requested twice is written once.
         for layer, number in {layer: n for n, layer in enumerate(self.layers)}.items():
             of_layer = np.ascontiguousarray(values[..., number, :])
             entries[f"layer_{layer}"].float_list.value.extend(of_layer.reshape(-1))
@@ -176,8 +171,4 @@ class Records(FeatureFile):
         self._file.write(example.SerializeToString(deterministic=True))
 
 
-FORMATS: dict[str, type[FeatureFile]] = {
-    "jsonl": JsonLines,
-    "npz": Arrays,
-    "tfrecord": Records,
-}
+FORMATS: dict[str, type[FeatureFile]] = {"jsonl": JsonLines, "npz": Arrays, "tfrecord": Records}

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 def for_each_on_beam(
     function: Callable[[Item], object], items: Sequence[Item], runner: str, options: str
 ) -> Iterator[Item]:
-    """Calls a function with each item on the workers of a Beam runner.
+    """Calls a function with each item on the workers of a Beam runner; yields them afterwards.
 
     Args:
         function: called for its effect. It is pickled by name, so the workers need this package,
@@ -21,12 +21,6 @@ def for_each_on_beam(
         runner: Beam's name of the runner, such as `DirectRunner`.
         options: Beam's other options: `name=value` separated by commas, or as Beam has them
             (`--name=value --other=value`), where values may have commas.
-
-    Yields:
-        Each item, after all are done.
-
-    Raises:
-        UserError: Beam is not installed, there is no such runner, or the pipeline failed.
     """
     beam, pipeline_options = _import_beam()
     arguments = [f"--runner={runner}", *_arguments(options)]

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.tasks.pretraining.instances import Document
-from bert_tf.tasks.pretraining.word_segments import Segmenter, mark_inner_pieces
+from bert_tf.tasks.pretraining.instances import Document, VocabInfo
+from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter, mark_inner_pieces
+from bert_tf.tokenization import FullTokenizer
 
 _BATCH_SIZE = 1 << 14
 
@@ -16,44 +17,39 @@ class LineEncoder:
 
     Args:
         tokenizer: the tokenizer.
-        vocab_size: larger than all ids.
-        segmenter: finds words for whole word masking; None for those that `##` marks.
+        segmenter: finds words for whole word masking, see `word_segments`; without one, words
+            are those that `##` marks.
+
+    Raises:
+        UserError: the vocabulary lacks a special token.
     """
 
-    def __init__(
-        self, tokenizer: BatchTokenizer, vocab_size: int, segmenter: Segmenter | None = None
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._vocab_size = vocab_size
+    def __init__(self, tokenizer: FullTokenizer, segmenter: Segmenter | None = None) -> None:
+        self.tokenizer = BatchTokenizer(tokenizer)
+        self.vocab = VocabInfo(tokenizer.vocab)
         self._segmenter = segmenter
 
     def __call__(self, lines: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each line, with the marks of `mark_inner_pieces`.
-
-        Raises:
-            UserError: the segmenter fails.
-        """
-        tokens = self._tokenizer.encode(lines, with_spans=self._segmenter is not None)
+        """Returns the ids of each line, with the marks of `mark_inner_pieces`."""
+        tokens = self.tokenizer.encode(lines, with_spans=self._segmenter is not None)
+        ids = tokens.ids
         if self._segmenter:
-            ids = mark_inner_pieces(tokens, lines, self._segmenter, self._vocab_size).tolist()
-        else:
-            ids = tokens.ids.tolist()
-        return [ids[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
+            ids = mark_inner_pieces(tokens, lines, self._segmenter, self.vocab.size)
+        values = ids.tolist()
+        return [values[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
+
+
+def load_encoder(vocab_file: str, do_lower_case: bool, segments: str) -> LineEncoder:
+    """Loads vocabulary and segmenter, see `load_segmenter`; `segments` may be empty."""
+    segmenter = load_segmenter(segments) if segments else None
+    return LineEncoder(FullTokenizer(vocab_file, do_lower_case), segmenter)
 
 
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
     """Reads all documents of text files, as the original does.
 
     The end of a file does not end a document. A line without tokens, such as one of control
-    characters, is ignored and does not end a document either. Documents without sentences are
-    dropped.
-
-    Args:
-        paths: files of UTF-8 text, in reading order.
-        encode: converts lines to ids.
-
-    Raises:
-        UserError: a file cannot be read, or the segmenter fails.
+    characters, is ignored and does not end a document either.
     """
     documents: list[Document] = [[]]
     lines = (line.strip() for path in paths for line in files.read_lines(path))

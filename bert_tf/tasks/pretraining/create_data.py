@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Sequence
 
 from bert_tf import file_names, files, locks
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.records import write_records
 from bert_tf.errors import Terminated, UserError
@@ -15,20 +14,18 @@ from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
-from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
+from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches, record_features
 from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
     InstanceConfig,
-    VocabInfo,
     create_training_instances,
     gc_paused,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.record_description import described
 from bert_tf.tasks.pretraining.rng import ReferenceRng
-from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter
 from bert_tf.tokenization import FullTokenizer
 
 # Instances that --verbose_logging shows.
@@ -49,16 +46,13 @@ def run(options: PretrainingDataOptions) -> list[str]:
     """
     options.check()
     paths, outputs = _paths(options)
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    check_vocabulary(options.vocab_file or "", options.do_lower_case)
-    vocab = VocabInfo(tokenizer.vocab)
+    vocab_file, segments = options.vocab_file or "", options.whole_word_segments or ""
+    encode = load_encoder(vocab_file, options.do_lower_case, segments)
+    check_vocabulary(vocab_file, options.do_lower_case)
     for path in paths:
         lines = itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)
-        BatchTokenizer(tokenizer).warn_of_unknown(path, [[line] for line in lines])
+        encode.tokenizer.warn_of_unknown(path, [[line] for line in lines])
     _check_num_predictions(options)
-    # A segmenter that cannot be loaded is found before the work begins, also by other processes.
-    name = options.whole_word_segments
-    segmenter = load_segmenter(name) if name else None
     log.info("Reading %d files: %s", len(paths), _shown(paths) + " ..." * (len(paths) > 5))
     config = InstanceConfig(
         options.max_seq_length,
@@ -68,11 +62,11 @@ def run(options: PretrainingDataOptions) -> list[str]:
         options.do_whole_word_mask,
     )
     if options.in_shards:
-        _write_in_shards(options, config, paths, outputs, tokenizer)
+        _write_in_shards(options, config, paths, outputs, encode.tokenizer.reference)
     else:
         with gc_paused():
-            instances = _create_instances(options, config, paths, tokenizer, vocab, segmenter)
-            _write(options, config, instances, outputs, tokenizer)
+            instances = _create_instances(options, config, paths, encode)
+            _write(options, config, instances, outputs, encode.tokenizer.reference)
     return outputs
 
 
@@ -153,12 +147,9 @@ def _create_instances(
     options: PretrainingDataOptions,
     config: InstanceConfig,
     paths: Sequence[str],
-    tokenizer: FullTokenizer,
-    vocab: VocabInfo,
-    segmenter: Segmenter | None,
+    encode: LineEncoder,
 ) -> list[Instance]:
     """Creates all instances in memory, as the original does."""
-    encode = LineEncoder(BatchTokenizer(tokenizer), vocab.size, segmenter)
     documents = read_documents(paths, encode)
     if not documents:
         raise UserError(f"There is not one token in {_shown(paths)}: nothing to train on")
@@ -166,7 +157,7 @@ def _create_instances(
     rng = ReferenceRng(random.Random(options.random_seed))
     with bar(len(documents) * options.dupe_factor, "documents") as shown:
         return create_training_instances(
-            documents, options.dupe_factor, rng, config, vocab, lambda: shown.update()
+            documents, options.dupe_factor, rng, config, encode.vocab, lambda: shown.update()
         )
 
 

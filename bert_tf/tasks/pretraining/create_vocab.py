@@ -80,11 +80,7 @@ def reserved_tokens(num_unused_tokens: int) -> list[str]:
 
 
 def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]:
-    """Counts the words in files.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
+    """Counts the words in files."""
     counts: Counter[str] = Counter()
     with bar(len(paths), "files") as shown:
         for path in paths:
@@ -98,16 +94,9 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
 def learn(
     counts: Mapping[str, int], vocab_size: int, reserved: Sequence[str], learner: Any
 ) -> list[str]:
-    """Learns word pieces.
+    """Learns at most `vocab_size` tokens from the frequencies of words.
 
-    Args:
-        counts: number of occurrences of each word.
-        vocab_size: maximum number of tokens.
-        reserved: the first tokens.
-        learner: TensorFlow Text's module.
-
-    Returns:
-        The reserved tokens, single characters, and then word pieces, the most frequent first.
+    Returns the reserved tokens, single characters, and then word pieces, the most frequent first.
 
     Raises:
         UserError: the characters of most words do not fit.

@@ -25,15 +25,7 @@ _MAX_ATTEMPTS = 10
 # Part of plan.json, see `sharded_data`: renaming a field discards the work of interrupted runs.
 @dataclass(frozen=True)
 class InstanceConfig:
-    """How to create instances.
-
-    Attributes:
-        max_seq_length: maximum number of tokens, special tokens included.
-        max_predictions_per_seq: maximum number of masked tokens.
-        short_seq_prob: probability of shorter instances for a document.
-        masked_lm_prob: fraction of the tokens to mask.
-        whole_words: whether to mask all word pieces of a word together.
-    """
+    """How to create instances; see `PretrainingDataOptions`."""
 
     max_seq_length: int = 128
     max_predictions_per_seq: int = 20
@@ -58,14 +50,7 @@ def gc_paused() -> Iterator[None]:
 
 
 class VocabInfo:
-    """What masking needs to know about a vocabulary.
-
-    Args:
-        vocab: token -> id, in the order of the file.
-
-    Raises:
-        UserError: a special token is missing.
-    """
+    """What masking needs to know about a vocabulary, which must have the special tokens."""
 
     def __init__(self, vocab: dict[str, int]) -> None:
         missing = [token for token in _SPECIAL if token not in vocab]
@@ -87,21 +72,13 @@ class VocabInfo:
 
 @dataclass(slots=True)
 class Instance:
-    """A training instance.
+    """A training instance."""
 
-    Attributes:
-        input_ids: ids with special tokens and masks, without padding.
-        first_length: length of `[CLS] A [SEP]`.
-        is_random_next: whether B does not follow A in the text.
-        positions: positions of the masked tokens, ascending.
-        labels: original ids of the masked tokens.
-    """
-
-    input_ids: list[int]
-    first_length: int
-    is_random_next: bool
-    positions: list[int]
-    labels: list[int]
+    input_ids: list[int]  # with special tokens and masks, without padding
+    first_length: int  # of [CLS] A [SEP]
+    is_random_next: bool  # B does not follow A in the text
+    positions: list[int]  # of the masked tokens, ascending
+    labels: list[int]  # original ids of the masked tokens
 
 
 def create_training_instances(
@@ -114,13 +91,8 @@ def create_training_instances(
 ) -> list[Instance]:
     """Creates the instances of a whole corpus, shuffled.
 
-    Args:
-        documents: the documents, none of them empty; shuffled in place.
-        dupe_factor: number of times to use each document, with different masks.
-        rng: the source of random numbers.
-        config: how to create instances.
-        vocab: the vocabulary.
-        after_each: called after each use of a document.
+    Shuffles the documents, of which none is empty, in place; uses each `dupe_factor` times, with
+    different masks; and calls `after_each` after each use.
     """
     rng.shuffle(documents)
     instances: list[Instance] = []
@@ -139,15 +111,7 @@ def create_instances_from_document(
     config: InstanceConfig,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
-    """Yields the instances of one document.
-
-    Args:
-        documents: all documents that a random second segment may come from; none is empty.
-        index: number of the document.
-        rng: the source of random numbers.
-        config: how to create instances.
-        vocab: the vocabulary.
-    """
+    """Yields the instances of document `index`; random second segments come from the others."""
     document = documents[index]
     max_tokens = config.max_seq_length - 3
     is_short = rng.random() < config.short_seq_prob
@@ -214,8 +178,7 @@ def _mask(
 ) -> tuple[list[int], list[int]]:
     """Masks tokens in place, and removes the marks of `word_segments`.
 
-    Returns:
-        Positions of the masked tokens, and their original ids.
+    Returns the positions of the masked tokens, and their original ids.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.
@@ -244,9 +207,7 @@ def _mask(
     return chosen, [labels[position] for position in chosen]
 
 
-def _group_words(
-    candidates: list[int], input_ids: list[int], vocab: VocabInfo
-) -> list[list[int]]:
+def _group_words(candidates: list[int], input_ids: list[int], vocab: VocabInfo) -> list[list[int]]:
     """Groups positions by word; as in the original, a word may extend over [SEP]."""
     words: list[list[int]] = []
     for position in candidates:

@@ -56,16 +56,10 @@ def _digest(vocab: Mapping[str, int]) -> str:
 def check_records(
     paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
 ) -> None:
-    """Compares records with the flags and the model.
+    """Compares records with the flags, the model, and the model's vocabulary if it is known.
 
-    Reads the description and the first record of each file. The original's files have no
-    description.
-
-    Args:
-        paths: the record files.
-        options: the options of the training.
-        config: the model's configuration.
-        vocab_file: the model's vocabulary, if it is known.
+    Reads the description, which the original's files do not have, and the first record of each
+    file.
 
     Raises:
         UserError: they do not fit, or a file is empty or does not contain such records.

@@ -19,11 +19,10 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
-from bert_tf.tasks.pretraining.corpus import LineEncoder
+from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
 from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
     Document,
@@ -35,8 +34,6 @@ from bert_tf.tasks.pretraining.instances import (
 )
 from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
-from bert_tf.tasks.pretraining.word_segments import load_segmenter
-from bert_tf.tokenization import FullTokenizer
 
 # Describes the parts in a folder.
 _PLAN = "plan.json"
@@ -47,48 +44,29 @@ _FORMAT = 1
 # Part of plan.json: renaming a field discards the work of interrupted runs.
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Everything besides the text that the records depend on.
-
-    Attributes:
-        vocab_file: path of the vocabulary.
-        do_lower_case: whether to lower-case texts.
-        recipe: how to create instances.
-        dupe_factor: number of times to use each document.
-        random_seed: the seed.
-        shard_bytes: approximate size of a shard.
-        outputs: number of files to distribute the records to.
-        whole_word_segments: see `load_segmenter`; empty for none.
-    """
+    """Everything besides the text that the records depend on; see `PretrainingDataOptions`."""
 
     vocab_file: str
     do_lower_case: bool
     recipe: InstanceConfig
     dupe_factor: int
     random_seed: int
-    shard_bytes: int
-    outputs: int
+    shard_bytes: int  # approximate size of a shard
+    outputs: int  # number of files
     whole_word_segments: str = ""
 
+
+# Once for each process.
+_load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
 
 # Calls a function with each item, in some process, and yields each item when it is done.
 Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
 def write_parts(job: Job, paths: Sequence[str], folder: str, workers: Workers) -> list[Unit]:
-    """Writes the records of all units into a folder that no other process uses.
+    """Writes the records of all units into a folder that no other run uses; returns the units.
 
-    Args:
-        job: how to create the records.
-        paths: text files.
-        folder: folder of the parts, see `join`.
-        workers: processes, or a cluster.
-
-    Returns:
-        The units, in order.
-
-    Raises:
-        UserError: a text is invalid or missing, or a file cannot be written. Complete units are
-            kept, and the same command resumes from there.
+    After an error, complete units are kept, and the same command resumes from there.
     """
     units = plan(paths, job.shard_bytes)
     _prepare_folder(job, units, folder)
@@ -168,9 +146,6 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
 
     Two workers may write the same unit, as happens on clusters: temporary names differ, and the
     files that they are renamed to are equal.
-
-    Raises:
-        UserError: the text is invalid, or a file cannot be written.
     """
     parts = [_part_path(folder, unit, output) for output in range(job.outputs)]
     count = single = 0
@@ -192,24 +167,15 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
 
 def _shards(job: Job, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
     """Yields the number of documents and the shuffled records of each shard."""
-    encode, vocab = _load(job.vocab_file, job.do_lower_case, job.whole_word_segments)
+    encode = _load_encoder(job.vocab_file, job.do_lower_case, job.whole_word_segments)
     for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
         documents = _encode_documents(texts, encode)
         address = f"{job.random_seed} {unit.number} {number}"
-        instances = _instances(job, documents, vocab, address)
+        instances = _instances(job, documents, encode.vocab, address)
         batches = map(encode_examples, record_batches(instances, job.recipe))
         records = list(itertools.chain.from_iterable(batches))
         FastRng(_random(address)).shuffle(records)
         yield len(documents), records
-
-
-# Once for each process.
-@functools.lru_cache(maxsize=1)
-def _load(vocab_file: str, do_lower_case: bool, segments: str) -> tuple[LineEncoder, VocabInfo]:
-    tokenizer = FullTokenizer(vocab_file, do_lower_case)
-    vocab = VocabInfo(tokenizer.vocab)
-    segmenter = load_segmenter(segments) if segments else None
-    return LineEncoder(BatchTokenizer(tokenizer), vocab.size, segmenter), vocab
 
 
 def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
@@ -234,10 +200,7 @@ def _random(address: str) -> random.Random:
 
 
 def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
-    """Joins the parts of all units to the output files, and removes the folder.
-
-    Returns:
-        The number of records.
+    """Joins the parts of all units to the output files, removes the folder, and counts records.
 
     Raises:
         UserError: a file cannot be written, or there are no records.

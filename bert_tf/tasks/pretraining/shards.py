@@ -17,31 +17,21 @@ from bert_tf.errors import UserError
 # A document of more shards than this indicates a file without blank lines.
 _MAX_SHARDS_OF_DOCUMENT = 8
 
+# Path, first byte, and the byte after the last; None for a compressed file.
 Range = tuple[str, int, int | None]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one worker at a time.
-
-    Attributes:
-        number: number of the unit, from 0.
-        ranges: path, first byte, and byte after the last, which is None for a compressed file.
-        size: number of bytes on disk.
-    """
+    """The work of one worker at a time."""
 
     number: int
     ranges: tuple[Range, ...]
-    size: int
+    size: int  # bytes on disk
 
 
 def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
-    """Divides files into units, in their order.
-
-    Args:
-        paths: text files; those that end in `.gz` are compressed.
-        shard_bytes: approximate size of a shard.
-    """
+    """Divides files into units with shards of about `shard_bytes`, in the order of the files."""
     groups: list[tuple[list[Range], int]] = []
     room = -1
     for path in paths:
@@ -67,10 +57,7 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
     """Yields the documents of each shard of a unit, as lists of lines that are not blank.
 
-    The end of a file ends a document.
-
-    Raises:
-        UserError: a file cannot be read, is not UTF-8, or lacks blank lines.
+    Here the end of a file ends a document.
     """
     shard: list[list[str]] = []
     for path, start, stop in unit.ranges:

@@ -25,15 +25,12 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_segmenter(name: str) -> Segmenter:
-    """Loads a segmenter by name.
+    """Loads a segmenter.
 
     Args:
         name: `module:function`, installed or in the current folder, that takes a line and returns
             its words in order, with or without spaces; or a file with one word per line, whose
             longest match is taken from left to right.
-
-    Raises:
-        UserError: the function does not exist, or the file is empty or cannot be read.
     """
     if not _FUNCTION.fullmatch(name):
         words = {line.strip() for line in files.read_lines(name)} - {""}
@@ -55,20 +52,7 @@ def load_segmenter(name: str) -> Segmenter:
 def mark_inner_pieces(
     tokens: TokenIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """Adds `vocab_size` to the ids of word pieces inside a word.
-
-    Args:
-        tokens: tokens of the texts, with spans; N in total.
-        texts: the texts.
-        segmenter: finds the words.
-        vocab_size: larger than all ids.
-
-    Returns:
-        int32 [N].
-
-    Raises:
-        UserError: the segmenter fails, or returns words that are not in the text.
-    """
+    """Returns the ids of tokens with spans, plus `vocab_size` for those inside a word."""
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):

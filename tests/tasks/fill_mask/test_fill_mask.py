@@ -12,17 +12,18 @@ import keras
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf import checkpoint, training
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import MaskedWordsOptions
-from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.fill_mask import fill_mask
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.training import Devices
 from tests.conftest import SIZES
 from tests.oracle import ROOT
 from tests.tasks.two_devices import run_on_two_devices
+from tests.training.helpers import STRATEGY
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
 BEGINS = ["a", "b", "good", "bad", "film", "the", ".", "goods", "über"]
@@ -87,7 +88,7 @@ def run(model, folder, **changes):
 
 
 def fill(model, folder, texts, **changes):
-    return fill_mask.MaskedWords(options(model, folder, **changes)).fill(texts)
+    return fill_mask.FillMask(options(model, folder, **changes)).fill(texts)
 
 
 def distributions(model, tokens, fits=lambda name: True):
@@ -243,8 +244,8 @@ def test_portions_change_nothing(model, folder, monkeypatch, flags):
     assert [line["line"] for line in whole] == [1, 3, 4, 5]
     assert [line["text"] for line in whole] == [line for line in LINES if line]
     assert [len(line["masks"]) for line in whole] == MASKS
-    monkeypatch.setattr(fill_mask, "_TEXTS_TOGETHER", 1)
-    monkeypatch.setattr(fill_mask, "_ROWS_TOGETHER", 2)
+    monkeypatch.setattr(fill_mask, "_MAX_TEXTS", 1)
+    monkeypatch.setattr(fill_mask, "_MAX_ROWS", 2)
     for ours, theirs in zip(run(model, folder, **flags), whole, strict=True):
         assert_same(ours, theirs)
 
@@ -260,7 +261,7 @@ def assert_same(ours, theirs):
 
 
 def test_several_threads(model, folder):
-    words = fill_mask.MaskedWords(options(model, folder, whole_word=True))
+    words = fill_mask.FillMask(options(model, folder, whole_word=True))
     texts = [line for line in LINES if line] * 3
     expected = words.fill(texts)
     with ThreadPoolExecutor(4) as pool:
@@ -319,7 +320,7 @@ def test_whole_words_of_the_small_bert(folder):
         "vocab_file": str(small / "vocab.txt"),
         "init_checkpoint": str(small / "bert_model.ckpt"),
     }
-    words = fill_mask.MaskedWords(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
+    words = fill_mask.FillMask(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
     ((found,),) = words.fill(["It was so [MASK] that she could not see anything."])
     probabilities = [candidate.probability for candidate in found]
     assert len(found) == len({candidate.word for candidate in found}) == 20
@@ -366,7 +367,7 @@ def test_what_is_not_right_is_said_before_the_work(model, folder, case):
 def test_a_line_without_a_mask(model, folder, monkeypatch):
     (folder / "in.txt").write_text("[MASK]\n\nnothing\n")
     # It is found before the model is loaded.
-    monkeypatch.setattr(fill_mask, "MaskedWords", None)
+    monkeypatch.setattr(fill_mask, "FillMask", None)
     with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\]"):
         run(model, folder)
 
@@ -402,10 +403,7 @@ def test_the_other_head_may_be_missing(model, folder):
 
 
 def test_several_processes_are_refused(model, folder, monkeypatch):
-    class OfTwo(Engine):
-        def __init__(self, options):
-            self.devices = SimpleNamespace(workers=2)
-
-    monkeypatch.setattr(fill_mask, "Engine", OfTwo)
-    with pytest.raises(UserError, match="works in one process"):
+    two = Devices(STRATEGY, "multi_worker", "", workers=2)
+    monkeypatch.setattr(training, "open_devices", lambda options: two)
+    with pytest.raises(UserError, match="runs in one process"):
         run(model, folder)

@@ -16,7 +16,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     BEGIN,
     CONTINUATION,
     MaskedTexts,
-    fitting_pieces,
+    allowed_pieces,
     read_masked_texts,
 )
 from bert_tf.token_ids import TokenIds
@@ -146,20 +146,21 @@ def test_pieces_are_those_of_the_tokenizer(tmp_path):
     assert names[:4] == ["un", "##able", "[MASK]", "a"]
     # As for the original's tokenizer, small letters are no mask.
     assert names[4:] == ["[", "mask", "]", "[UNK]", "[MASK]"]
-    assert found.place.tolist() == [2, 8]
+    assert found.position.tolist() == [2, 8]
     assert found.pieces.row_splits.tolist() == [0, 4, 9]
 
 
-def test_which_pieces_fit():
+def test_which_pieces_are_allowed():
     names = ["[PAD]", "[unused7]", "[MASK]", "a", "##a", "[", "]", "##", "", "."]
-    fits = fitting_pieces(dict(enumerate(names)), 12)
+    allowed = allowed_pieces(dict(enumerate(names)), 12)
     found = {
-        kind: [n for n, fit in zip(names, fits[kind], strict=False) if fit] for kind in range(3)
+        kind: [n for n, is_allowed in zip(names, allowed[kind], strict=False) if is_allowed]
+        for kind in range(3)
     }
     assert found[ANY] == names
     assert found[BEGIN] == ["a", "[", "]", "."]
     assert found[CONTINUATION] == ["##a", "##"]
-    assert not fits[:, len(names) :].any()
+    assert not allowed[:, len(names) :].any()
 
 
 def test_lines(tmp_path, monkeypatch):

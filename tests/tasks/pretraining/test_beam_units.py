@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.pretraining.beam_units import do_by_beam
+from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ class Anything:
     ],
 )
 def test_options_of_the_runner(beam, options, arguments):
-    assert list(do_by_beam(print, [1, 2], "DirectRunner", options)) == [1, 2]
+    assert list(for_each_on_beam(print, [1, 2], "DirectRunner", options)) == [1, 2]
     assert beam.arguments == ["--runner=DirectRunner", *arguments]
 
 
@@ -67,4 +67,4 @@ def test_options_of_the_runner(beam, options, arguments):
 def test_a_beam_that_fails(beam, error, message):
     beam.error = error
     with pytest.raises(UserError, match=message):
-        list(do_by_beam(print, [1], "DirectRunner", ""))
+        list(for_each_on_beam(print, [1], "DirectRunner", ""))

@@ -11,17 +11,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
-from bert_tf.tasks.pretraining.instances import (
-    Draws,
-    FewDraws,
-    Pieces,
-    Recipe,
-    all_instances,
-    to_arrays,
-)
+from bert_tf.tasks.pretraining.instance_records import record_batches
+from bert_tf.tasks.pretraining.instances import InstanceConfig, create_training_instances
+from bert_tf.tasks.pretraining.rng import FastRng, ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
 
@@ -35,31 +29,28 @@ def runs() -> dict[str, dict]:
 
 
 @cache
-def tokenizer(vocab_file: str, lower: bool) -> BatchTokenizer:
-    return BatchTokenizer(FullTokenizer(vocab_file, lower))
+def encoder(vocab_file: str, lower: bool) -> LineEncoder:
+    return LineEncoder(FullTokenizer(vocab_file, lower))
 
 
-def make(run: dict) -> tuple[list, Recipe]:
+def make(run: dict) -> tuple[list, InstanceConfig]:
     flags = run["flags"]
     folder = golden(f"{FOLDER}/inputs").parent
     lower = flags.get("do_lower_case", True) not in (False, "False", "false")
-    found = tokenizer(str((folder / flags["vocab_file"]).resolve()), lower)
-    recipe = Recipe(
+    encode = encoder(str((folder / flags["vocab_file"]).resolve()), lower)
+    config = InstanceConfig(
         int(flags.get("max_seq_length", 128)),
         int(flags.get("max_predictions_per_seq", 20)),
         float(flags.get("short_seq_prob", 0.1)),
         float(flags.get("masked_lm_prob", 0.15)),
         flags.get("do_whole_word_mask", False) in (True, "True", "true"),
     )
-    pieces = Pieces(found.reference.vocab)
-    documents = read_documents(
-        [str(folder / name) for name in run["input_files_in_the_order_read"]],
-        LineEncoder(found, pieces.size),
-    )
-    draws = Draws(random.Random(int(flags.get("random_seed", 12345))))
-    return all_instances(
-        documents, int(flags.get("dupe_factor", 10)), draws, recipe, pieces
-    ), recipe
+    paths = [str(folder / name) for name in run["input_files_in_the_order_read"]]
+    documents = read_documents(paths, encode)
+    rng = ReferenceRng(random.Random(int(flags.get("random_seed", 12345))))
+    return create_training_instances(
+        documents, int(flags.get("dupe_factor", 10)), rng, config, encode.vocab
+    ), config
 
 
 NAMES = [
@@ -76,10 +67,11 @@ def test_all_runs_are_named_here():
 @pytest.mark.parametrize("name", NAMES)
 def test_records_are_those_of_the_original(name):
     run = runs()[name]
-    instances, recipe = make(run)
+    instances, config = make(run)
     outputs = len(run["output_files"])
     for part in range(outputs):
-        records = encode_examples(to_arrays(instances[part::outputs], recipe))
+        batches = record_batches(instances[part::outputs], config)
+        records = [record for batch in batches for record in encode_examples(batch)]
         assert len(records) == run["num_records"][part]
         digest = hashlib.sha256(b"".join(records)).hexdigest()
         if digest != run["sha256_of_concatenated_payloads_with_sorted_keys"][part]:
@@ -92,26 +84,26 @@ def test_records_are_those_of_the_original(name):
             pytest.fail("the same records in other bytes")
 
 
-# ---- Draws ---------------------------------------------------------------------------------
+# ---- Random numbers ---------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
-def test_few_draws_choose_any_items(seed, size, count):
+def test_fast_rng_chooses_any_items(seed, size, count):
     items = list(range(size))
-    chosen = FewDraws(random.Random(seed)).choose(items, count)
+    chosen = FastRng(random.Random(seed)).choose(items, count)
     assert len(set(chosen)) == len(chosen) == min(count, size)
     assert sorted(items) == list(range(size))
 
 
-def test_few_draws_choose_all_items_alike():
-    draws = FewDraws(random.Random(1))
-    counts = Counter(item for _ in range(6000) for item in draws.choose(list(range(6)), 2))
+def test_fast_rng_chooses_all_items_alike():
+    rng = FastRng(random.Random(1))
+    counts = Counter(item for _ in range(6000) for item in rng.choose(list(range(6)), 2))
     assert all(1800 < counts[item] < 2200 for item in range(6))
 
 
 @given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
-def test_draws_are_those_of_random(seed, sizes):
-    plain, ours = random.Random(seed), Draws(random.Random(seed))
+def test_reference_rng_draws_what_random_does(seed, sizes):
+    plain, ours = random.Random(seed), ReferenceRng(random.Random(seed))
     for size in sizes:
         one, other = list(range(size)), list(range(size))
         plain.shuffle(one)

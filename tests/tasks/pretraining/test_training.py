@@ -1,5 +1,6 @@
 """run_pretraining as a library, on a tiny model: files, going on, records that do not fit."""
 
+import dataclasses
 import json
 import shutil
 
@@ -11,7 +12,6 @@ from bert_tf.errors import UserError
 from bert_tf.options import PretrainingOptions
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
-from tests.tasks.classification.test_task import _stops_after
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
 from tests.test_locks import hold
@@ -70,7 +70,12 @@ def test_training_and_evaluation(tiny, records):
 def test_a_training_that_was_stopped_ends_like_one_that_was_not(tiny, records, monkeypatch):
     whole, parts = str(records / "whole"), str(records / "parts")
     pretraining.run(options(tiny, records, do_train=True, output_dir=whole))
-    monkeypatch.setattr(training, "train", _stops_after(3))
+    train = training.train
+
+    def stop_early(step, state, batches, loop, callbacks):
+        train(step, state, batches, dataclasses.replace(loop, num_train_steps=3), callbacks)
+
+    monkeypatch.setattr(training, "train", stop_early)
     pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
     monkeypatch.undo()
     pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
@@ -165,9 +170,9 @@ def test_files_that_are_no_records(tiny, records):
     refused("empty is empty: pass records of create_pre", "empty", b"")
     lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
     (records / "a.tfr.json").write_text(json.dumps(lie))
-    refused(r"a\.tfr\.json is not of the records in", "a.tfr")
+    refused(r"a\.tfr\.json does not describe the records in", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
-    refused(r"a\.tfr\.json does not describe records", "a.tfr")
+    refused(r"a\.tfr\.json does not describe records of create", "a.tfr")
 
 
 def test_vocabularies_that_do_not_fit(tiny, records):

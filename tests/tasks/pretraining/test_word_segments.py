@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.corpus import LineEncoder
-from bert_tf.tasks.pretraining.instances import Draws, Pieces, Recipe, all_instances
+from bert_tf.tasks.pretraining.instances import InstanceConfig, create_training_instances
+from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tasks.pretraining.word_segments import load_segmenter
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -32,17 +32,17 @@ def broken(text):
 
 @pytest.fixture
 def chinese():
-    tokenizer = FullTokenizer(str(golden("vocab/chinese.txt")))
-    return tokenizer, Pieces(tokenizer.vocab)
+    return FullTokenizer(str(golden("vocab/chinese.txt")))
 
 
-def words_of(tokenizer, pieces, segmenter, text=TEXT):
+def words_of(tokenizer, segmenter, text=TEXT):
     """Tokens, those of a word joined by `_`."""
-    (ids,) = LineEncoder(BatchTokenizer(tokenizer), pieces.size, segmenter)([text])
+    encode = LineEncoder(tokenizer, segmenter)
+    (ids,) = encode([text])
     words = []
     for index in ids:
-        token = tokenizer.inv_vocab[index % pieces.size]
-        if pieces.is_inner[index]:
+        token = tokenizer.inv_vocab[index % encode.vocab.size]
+        if encode.vocab.is_inner[index]:
             words[-1] += f"_{token}"
         else:
             words.append(token)
@@ -54,15 +54,15 @@ def test_a_list_of_words(tmp_path, chinese):
     path.write_text("北京\n欢迎\n欢迎你\n\n", encoding="utf-8")
     known = load_segmenter(str(path))
     assert known("北京欢迎你好") == ["北京", "欢迎你", "好"]
-    plain = words_of(*chinese, None)
+    plain = words_of(chinese, None)
     assert plain[:5] == ["北", "京", "欢", "迎", "你"]
     # What is no word of the list stays as it was.
-    assert words_of(*chinese, known) == ["北_京", "欢_迎_你", *plain[5:]]
+    assert words_of(chinese, known) == ["北_京", "欢_迎_你", *plain[5:]]
 
 
 def test_a_function(chinese):
     segmenter = load_segmenter("tests.tasks.pretraining.test_word_segments:pairs")
-    assert words_of(*chinese, segmenter, "北京欢迎你") == ["北_京", "欢_迎", "你"]
+    assert words_of(chinese, segmenter, "北京欢迎你") == ["北_京", "欢_迎", "你"]
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,23 @@ def test_segmenters_that_are_not_there(name, message):
 )
 def test_segmenters_that_fail(chinese, function, message):
     with pytest.raises(UserError, match=message):
-        words_of(*chinese, function, "北京欢迎你")
+        words_of(chinese, function, "北京欢迎你")
 
 
 def test_words_are_masked_as_a_whole(tmp_path, chinese):
-    tokenizer, pieces = chinese
     path = tmp_path / "words.txt"
     path.write_text("北京\n欢迎\n", encoding="utf-8")
-    encode = LineEncoder(BatchTokenizer(tokenizer), pieces.size, load_segmenter(str(path)))
+    encode = LineEncoder(chinese, load_segmenter(str(path)))
     documents = [encode(["北京欢迎北京欢迎北京"] * 3) for _ in range(4)]
-    recipe = Recipe(32, 6, whole_words=True, masked_lm_prob=0.2)
-    instances = all_instances(documents, 5, Draws(random.Random(1)), recipe, pieces)
-    first = {tokenizer.vocab[char] for char in "北欢"}
+    config = InstanceConfig(32, 6, whole_words=True, masked_lm_prob=0.2)
+    rng = ReferenceRng(random.Random(1))
+    instances = create_training_instances(documents, 5, rng, config, encode.vocab)
+    first = {chinese.vocab[char] for char in "北欢"}
     for instance in instances:
-        assert max(instance.input_ids) < pieces.size
+        assert max(instance.input_ids) < encode.vocab.size
         assert len(instance.positions) > 1
         together = dict(zip(instance.positions, instance.labels, strict=True))
         for position, label in together.items():
             # A word that is cut by [SEP] has its second part in the other segment.
-            if label in first and instance.input_ids[position + 1] != pieces.sep_id:
+            if label in first and instance.input_ids[position + 1] != encode.vocab.sep_id:
                 assert position + 1 in together

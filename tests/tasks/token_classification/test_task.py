@@ -109,7 +109,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert results.metrics["f1"] > 0.9
     metrics = json.loads((out / "eval_results.json").read_text())
     by_type = metrics.pop("entities")
-    assert list(metrics) == ["precision", "recall", "f1", "loss", "global_step"]
+    assert list(metrics) == ["f1", "global_step", "loss", "precision", "recall"]
     assert list(by_type) == ["A", "B"]
     assert all(list(each) == ["precision", "recall", "f1", "support"] for each in by_type.values())
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
@@ -300,11 +300,11 @@ def test_context_changes_what_a_sentence_is_told_by(tiny, folder):
 
 
 def test_the_training_data_of_an_older_run_is_recognized(tiny, tmp_path):
-    old = golden("run_directories")
-    trained = json.loads((old / "run_ner" / "run.json").read_text())
-    run = options(tiny, tmp_path, do_train=True, data_dir=str(old / "data" / "ner"))
+    folder = golden("run_directories") / "data" / "ner"
+    run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
     made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    assert describe_data(made.identity(made.read("train"))) == trained["training_data"]
+    # As earlier versions wrote it to run.json.
+    assert describe_data(made.identity(made.read("train"))) == "24 rows (eb79d1e4)"
 
 
 def test_inputs_of_a_program(tiny, tmp_path):

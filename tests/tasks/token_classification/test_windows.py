@@ -33,9 +33,8 @@ def windows_of(sentences, max_seq_length, documents=None):
 def shown(windows):
     """Rows as text: the labelled words begin with a capital letter."""
     rows = windows.inputs(0, len(windows))
-    places = set(
-        zip(*(found.tolist() for found in windows.word_positions(0, len(windows))), strict=True)
-    )
+    row, position = windows.word_positions(0, len(windows))
+    labelled = set(zip(row.tolist(), position.tolist(), strict=True))
     text = []
     for row, (ids, mask) in enumerate(zip(rows["input_ids"], rows["input_mask"], strict=True)):
         size = int(mask.sum())
@@ -44,7 +43,7 @@ def shown(windows):
         assert not ids[size:].any()
         assert not mask[size:].any()
         letters = [chr(number) for number in ids[1 : size - 1]]
-        marked = (c.upper() if (row, n) in places else c for n, c in enumerate(letters, 1))
+        marked = (c.upper() if (row, n) in labelled else c for n, c in enumerate(letters, 1))
         text.append("".join(marked))
     assert not rows["segment_ids"].any()
     return text

@@ -1,8 +1,8 @@
-"""What people and programs read of the words for masks."""
+"""Formats for people and for programs."""
 
 import json
 
-from bert_tf.tasks.fill_mask.candidates import FORMATS, Candidate
+from bert_tf.tasks.fill_mask.output_formats import FORMATS, Candidate
 
 TEXT = "A [MASK] é [MASK]."
 MASKS = [[Candidate("good", 0.12345678), Candidate("ü", 0.1)], [Candidate("film", 1.0)]]

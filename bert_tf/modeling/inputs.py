@@ -1,0 +1,65 @@
+"""Checks of the inputs of models."""
+
+import difflib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from keras import ops
+
+from bert_tf.config import BertConfig
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# Their names, ours and those of other programs.
+_NAMES = {
+    **{name: name for name in _INPUTS},
+    **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
+    **dict.fromkeys(("attention_mask", "padding_mask", "mask"), "input_mask"),
+    **dict.fromkeys(("input_type_ids", "token_type_ids"), "segment_ids"),
+}
+_SIMILARITY = 0.85
+
+
+def check_inputs(inputs: Any, config: BertConfig) -> None:
+    """Checks names and shapes, and the ids of eager inputs; adds nothing to a graph.
+
+    Raises:
+        ValueError: the inputs would change the results, or fail deep inside.
+    """
+    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
+        received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+        raise ValueError(f'inputs must be a dict, {{"input_ids": ids, ...}}. Received: {received}')
+    for name in inputs.keys() - set(_INPUTS):
+        for similar in difflib.get_close_matches(str(name).lower(), _NAMES, 1, _SIMILARITY):
+            raise ValueError(f"The input {name!r} is called {_NAMES[similar]!r} here")
+    shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
+    for name, shape in zip(_INPUTS, shapes, strict=True):
+        value = inputs.get(name)
+        is_float = "float" in str(getattr(value, "dtype", "")) and name == "input_ids"
+        if is_float or (value is not None and shape is None):
+            kind = value.dtype if is_float else type(value).__name__
+            raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
+        if shape is None or getattr(shape, "rank", 2) is None:
+            continue
+        # Dimensions of symbolic tensors may be None or symbols.
+        pairs = zip(shape, shapes[0] or (), strict=False)
+        if len(shape) != 2 or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
+            expected = "[B, S]" if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
+            raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
+    sizes = (config.vocab_size, 2, config.type_vocab_size)
+    for name, size in zip(_INPUTS, sizes, strict=True):
+        for value in _extremes(inputs.get(name)):
+            if not 0 <= value < size:
+                raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {value}")
+
+
+def _extremes(ids: Any) -> tuple:
+    """Returns the smallest and the largest value; nothing of a symbolic tensor."""
+    torch = sys.modules.get("torch")
+    if torch and torch.compiler.is_compiling():
+        return ()
+    try:
+        values = ops.convert_to_numpy(ids)
+        return values.min(initial=0), values.max(initial=0)
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return ()

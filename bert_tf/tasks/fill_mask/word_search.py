@@ -1,0 +1,98 @@
+"""Beam search for whole words of several word pieces in place of a mask (`--whole_word`)."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
+from bert_tf.tasks.fill_mask.output_formats import Candidate
+from bert_tf.tokenization import FullTokenizer
+
+# (rows with one mask each, kind) -> ids and probabilities [R, 1, K], the most probable first.
+TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
+
+
+class _Word(NamedTuple):
+    """Word pieces in place of a mask, and their probability."""
+
+    mask: int
+    pieces: tuple[int, ...]
+    probability: float
+
+
+class WordSearch:
+    """Finds the most probable words of up to `max_pieces` word pieces.
+
+    A mask is replaced by 1, 2, ... masks, which are filled from left to right; a beam keeps the
+    `top_k` most probable beginnings. Other masks of the text remain one mask. The probability of a
+    word is the product of those of its word pieces, each among the pieces allowed at its position.
+    Words of different lengths are compared directly, which assumes that all lengths are equally
+    likely beforehand; so the sum over all words may exceed 1.
+    """
+
+    def __init__(
+        self, top_pieces: TopPieces, tokenizer: FullTokenizer, top_k: int, max_pieces: int
+    ) -> None:
+        self._top_pieces = top_pieces
+        self._tokenizer = tokenizer
+        self._top_k = top_k
+        self._max_pieces = max_pieces
+
+    def __call__(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
+        """Returns the `top_k` words for each mask."""
+        best: dict[int, list[_Word]] = {mask: [] for mask in masks.tolist()}
+        for size in range(1, self._max_pieces + 1):
+            words = [_Word(mask, (), 1.0) for mask in best]
+            for _ in range(size):
+                words = self._extend(texts, words, size)
+                # Probabilities only decrease: drop beginnings that cannot enter the best words.
+                words = [
+                    word
+                    for word in words
+                    if len(found := best[word.mask]) < self._top_k
+                    or word.probability > found[-1].probability
+                ]
+            for word in words:
+                best[word.mask].append(word)
+            best = {mask: self._prune(words) for mask, words in best.items()}
+        return [[Candidate(self._name(w), w.probability) for w in words] for words in best.values()]
+
+    def _extend(self, texts: MaskedTexts, words: list[_Word], size: int) -> list[_Word]:
+        """Adds the next piece to words of `size` pieces, all of which have equally many so far."""
+        if not words:
+            return []
+        count = len(words[0].pieces)
+        fills = np.full((len(words), size), self._tokenizer.vocab[MASK], np.int32)
+        fills[:, :count] = [word.pieces for word in words]
+        rows, first = texts.rows(np.array([word.mask for word in words]), fills)
+        rows["masked_lm_positions"] = (first + count)[:, None].astype(np.int32)
+        ids, probabilities = self._top_pieces(rows, CONTINUATION if count else BEGIN)
+        longer = defaultdict(list)
+        for word, *top in zip(words, ids[:, 0].tolist(), probabilities[:, 0].tolist(), strict=True):
+            longer[word.mask] += [
+                _Word(word.mask, (*word.pieces, piece), word.probability * probability)
+                for piece, probability in zip(*top, strict=True)
+            ]
+        return [word for of_mask in longer.values() for word in self._prune(of_mask)]
+
+    def _prune(self, words: list[_Word]) -> list[_Word]:
+        """Keeps the `top_k` most probable words that the tokenizer splits into the same pieces.
+
+        The model has never seen another split, which may also equal a word of fewer pieces.
+        """
+        ordered = sorted(words, key=lambda word: -word.probability)
+        return list(itertools.islice(filter(self._is_as_tokenized, ordered), self._top_k))
+
+    def _is_as_tokenized(self, word: _Word) -> bool:
+        # If a word is split like this, so are its beginnings: they can be checked, too.
+        if len(word.pieces) == 1:
+            return True
+        names = self._tokenizer.convert_ids_to_tokens(word.pieces)
+        return self._tokenizer.tokenize(self._name(word)) == names
+
+    def _name(self, word: _Word) -> str:
+        names = self._tokenizer.convert_ids_to_tokens(word.pieces)
+        return "".join(name.removeprefix("##") for name in names)
