@@ -73,6 +73,12 @@ SCRIPTS: Mapping[str, Script] = {
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
         is_training=True,
     ),
+    "run_multiple_choice": Script(
+        "Fine-tunes and applies models that choose one of several endings of a text.",
+        options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
+        make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
+        is_training=True,
+    ),
     "extract_features": Script(
         "Writes an encoder's vectors of tokens or whole texts.",
         options=f"{_TASKS}.feature_extraction.options:ExtractionOptions",

@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bert_tf.cli import ordered_options
-from bert_tf.options import SCRIPTS
+from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
 # Whole scripts that the original has not, so that no flag of theirs is marked.
@@ -34,7 +34,10 @@ def page(script: str) -> str:
 def table(script: str) -> str:
     """All flags of a script in Markdown."""
     rows = ["| flag | default | of | what it does |", "|---|---|---|---|"]
-    rows += [_row(field, script in NEW_SCRIPTS) for field in ordered_options(SCRIPTS[script])]
+    rows += [
+        _row(field, script in NEW_SCRIPTS)
+        for field in ordered_options(SCRIPTS[script].options_class)
+    ]
     rows += ["| `--flagfile` | | 2018 | Reads flags from a file, one on a line. |"]
     return "\n".join(["<!-- flags -->", *rows, "<!-- end of flags -->"])
 

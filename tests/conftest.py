@@ -1,6 +1,7 @@
 """For all tests: a tiny model, its vocabulary, a tiny MRPC and CoLA, for runs of a few seconds."""
 
 import gc
+import logging
 import random
 from types import SimpleNamespace
 
@@ -94,3 +95,11 @@ def _write_cola(folder, sentence):
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     lines = ["id\ttext", *(f"{row}\t{sentence()}" for row in range(7))]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """What a run says, as text."""
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    caplog.set_level(logging.INFO, "bert_tf")
+    return caplog

@@ -19,7 +19,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from bert_tf.options import SCRIPTS
+from bert_tf.registry import SCRIPTS
 from bert_tf.tasks.classification.task_module import load_task_module
 from docs import flags
 from tests import sample_data
@@ -77,7 +77,9 @@ def test_commands_run_in_the_order_of_the_page(page, workplace):
 def test_tables_of_flags_are_those_of_the_options(script):
     text = (flags.PAGES / f"{script}.md").read_text(encoding="utf-8")
     assert flags.page(script) == text, "python docs/flags.py writes them"
-    assert all(f"| `--{name}` |" in text for name in SCRIPTS[script].__dataclass_fields__)
+    assert all(
+        f"| `--{name}` |" in text for name in SCRIPTS[script].options_class.__dataclass_fields__
+    )
 
 
 def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
@@ -109,7 +111,7 @@ def test_figures_of_the_readme_are_those_of_the_benchmarks():
 
 def test_every_flag_that_is_named_exists():
     known = {"help", "flagfile"}.union(
-        *(script.__dataclass_fields__ for script in SCRIPTS.values())
+        *(script.options_class.__dataclass_fields__ for script in SCRIPTS.values())
     )
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
@@ -129,7 +131,7 @@ def test_a_script_is_called_with_flags_of_its_own():
                     continue
                 seen += 1
                 named = set(re.findall(r"(?<![\w-])--(\w+)", line[script.end() :]))
-                known = {"help", "flagfile", *SCRIPTS[script[1]].__dataclass_fields__}
+                known = {"help", "flagfile", *SCRIPTS[script[1]].options_class.__dataclass_fields__}
                 assert named <= known, f"{page}: {line}"
     assert seen > 50
 

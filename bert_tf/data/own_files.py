@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 # Split -> how files for it are called; the first one is the usual name.
 NAMES = {
     "train": ("train",),
-    "eval": ("dev", "valid", "validation", "eval"),
+    "eval": ("dev", "val", "valid", "validation", "eval"),
     "predict": ("test",),
 }
 _ENDINGS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")

@@ -29,15 +29,17 @@ def record_file(split: str) -> str:
 
 
 def find_records(
-    task: Task, examples: Sequence[Any], split: str, folder: str, devices: Devices
+    task: Task, examples: Sequence[Any], split: str, folder: str, devices: Devices, digest: str
 ) -> tuple[str, int]:
     """Returns path and number of the records; the chief writes them, the others wait.
+
+    `digest` identifies the examples.
 
     Raises:
         UserError: the file cannot be written, or is not visible to this worker.
     """
     path = os.path.join(folder, record_file(split))
-    count = _write_records(task, examples, split, path) if devices.is_chief else 0
+    count = _write_records(task, examples, split, path, digest) if devices.is_chief else 0
     count = devices.from_chief(count)
     if not files.exists(path):
         raise UserError(
@@ -47,7 +49,7 @@ def find_records(
     return path, count
 
 
-def _write_records(task: Task, examples: Sequence[Any], split: str, path: str) -> int:
+def _write_records(task: Task, examples: Sequence[Any], split: str, path: str, digest: str) -> int:
     """Writes the records unless an earlier run has written the same; returns their number."""
     options, features = task.options, task.features(split)
     cache, name = RecordCache(os.path.dirname(path)), os.path.basename(path)
@@ -55,8 +57,7 @@ def _write_records(task: Task, examples: Sequence[Any], split: str, path: str) -
     # Flags of training, devices and folders do not change the rows.
     shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
     own = {k: v for k, v in dataclasses.asdict(options).items() if k not in shared}
-    given = (own, list(task.labels), options.do_lower_case, vocabulary, features)
-    key = fingerprint(*given, examples=task.identity(examples))
+    key = fingerprint(own, list(task.labels), options.do_lower_case, vocabulary, features, digest)
     stats = cache.find(name, key)
     if stats:
         log.info("Reusing %s, which was written from the same data and flags", path)

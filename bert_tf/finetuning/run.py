@@ -84,7 +84,7 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
         prepare_output_dir(folder, [RUNS], names)
         for name in names:
             prepare_output_dir(os.path.join(folder, name), *_written(task))
-    examples: dict[str, Sequence[Any]] = {}
+    splits = Splits(task)
     results: list[Results] = []
     seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
@@ -97,15 +97,34 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
-        results.append(
-            FineTuningRun(task, options_of_run, devices, monitor, examples, folder).run()
-        )
+        results.append(FineTuningRun(task, options_of_run, devices, monitor, splits, folder).run())
         # Device memory does not hold the models of all runs.
         keras.backend.clear_session()
     if not devices.is_chief:
         return Results()
     scores = [monitor.score(found.metrics) for found in results]
     return write_summary(folder, results, seeds, scores.index(max(scores)))
+
+
+class Splits:
+    """The examples of a task by split, read once, and their digests."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._examples: dict[str, Sequence[Any]] = {}
+        self._digests: dict[str, tuple[int, str]] = {}
+
+    def __getitem__(self, split: str) -> Sequence[Any]:
+        if split not in self._examples:
+            self._examples[split] = self._task.read(split)
+        return self._examples[split]
+
+    def digest(self, split: str) -> tuple[int, str]:
+        """Returns number and digest of what `Task.identity` returns."""
+        if split not in self._digests:
+            rows = list(self._task.identity(self[split]))
+            self._digests[split] = len(rows), fingerprint(examples=rows)
+        return self._digests[split]
 
 
 class FineTuningRun:
@@ -116,7 +135,7 @@ class FineTuningRun:
         options: the task's options, with seed and folder of this run.
         devices: where to compute.
         monitor: the metric that decides which weights are best.
-        examples: splits that were read already; shared by the runs of several seeds.
+        splits: the examples; shared by the runs of several seeds.
         records_dir: folder of the records; by default `output_dir`.
     """
 
@@ -126,13 +145,13 @@ class FineTuningRun:
         options: FineTuningOptions,
         devices: training.Devices,
         monitor: Monitor,
-        examples: dict[str, Sequence[Any]] | None = None,
+        splits: Splits | None = None,
         records_dir: str | None = None,
     ) -> None:
         self.task, self.options, self.devices, self.monitor = task, options, devices, monitor
         self.output_dir = options.output_dir or ""
         self.records_dir = self.output_dir if records_dir is None else records_dir
-        self.examples = {} if examples is None else examples
+        self.splits = splits or Splits(task)
         self._records: dict[str, tuple[str, int]] = {}
         self._inference: dict[str, training.Inference] = {}
 
@@ -140,7 +159,7 @@ class FineTuningRun:
         """Does what the options say; see `run`."""
         task, options, devices = self.task, self.options, self.devices
         self._read_examples()
-        data = describe_data(task.identity(self.examples["train"])) if options.do_train else ""
+        data = describe_data(*self.splits.digest("train")) if options.do_train else ""
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
@@ -195,16 +214,14 @@ class FineTuningRun:
         return model
 
     def _read_examples(self) -> None:
-        """Reads the splits that are needed, unless a run before did."""
+        """Reads the splits that are needed, so that invalid data are found first."""
         options = self.options
         splits = ["train"] * options.do_train + ["eval"] * options.evaluates
-        splits += [self.task.predict_split] * options.do_predict
-        for split in splits:
-            if split not in self.examples:
-                self.examples[split] = self.task.read(split)
+        for split in [*splits, *[self.task.predict_split] * options.do_predict]:
+            self.splits[split]
 
     def _num_train_steps(self) -> int:
-        options, rows = self.options, self.task.epoch_size(self.examples["train"])
+        options, rows = self.options, self.task.epoch_size(self.splits["train"])
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             raise UserError(
@@ -216,7 +233,7 @@ class FineTuningRun:
 
     def _eval_callback(self, step: int, kept: Mapping[str, str]) -> EvalCallback | None:
         options = self.options
-        rows = self.task.epoch_size(self.examples["train"])
+        rows = self.task.epoch_size(self.splits["train"])
         every = options.steps_between_evaluations(rows / options.train_batch_size)
         if not every:
             return None
@@ -228,7 +245,7 @@ class FineTuningRun:
             monitor=self.monitor,
             patience=options.early_stopping_patience,
             first_step=step,
-            examples_key=fingerprint(examples=self.task.identity(self.examples["eval"])),
+            examples_key=self.splits.digest("eval")[1],
             extra_files=kept,
             is_chief=self.devices.is_chief,
         )
@@ -332,7 +349,7 @@ class FineTuningRun:
         return self._evaluate()[0]
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
-        examples = self.examples["eval"]
+        examples = self.splits["eval"]
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
         if losses is not None:
@@ -371,7 +388,7 @@ class FineTuningRun:
             )
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
-        return task.decode(self.examples[split], outputs), outputs.get("loss")
+        return task.decode(self.splits[split], outputs), outputs.get("loss")
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts as the options say, and writes what was found."""
@@ -385,28 +402,34 @@ class FineTuningRun:
             results.metrics = {**metrics, "global_step": step}
             results.files += [result_path(self.output_dir, name, suffix) for name in EVAL_FILES]
             if is_chief:
-                examples = self.examples["eval"]
+                examples = self.splits["eval"]
                 with renamed(self.output_dir, suffix, results.files) as (folder, written):
                     more, paths = task.report(examples, predictions, folder)
                     written += paths
-                write_metrics(self.output_dir, results.metrics, step, len(examples), more, suffix)
+                write_metrics(
+                    self.output_dir, results.metrics, step, len(predictions), more, suffix
+                )
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
             if is_chief:
-                examples = self.examples[split]
+                examples = self.splits[split]
                 first = len(results.files)
                 with renamed(self.output_dir, suffix, results.files) as (folder, written):
                     written += task.write_predictions(examples, predictions, folder)
                 shown = ", ".join(results.files[first:])
-                log.info("Prediction of %d examples: %s", len(examples), shown)
+                log.info("Prediction of %d examples: %s", len(predictions), shown)
         return results
 
     def _find_records(self, split: str) -> tuple[str, int]:
         if split not in self._records:
-            examples = self.examples[split]
             self._records[split] = find_records(
-                self.task, examples, split, self.records_dir, self.devices
+                self.task,
+                self.splits[split],
+                split,
+                self.records_dir,
+                self.devices,
+                self.splits.digest(split)[1],
             )
         return self._records[split]
 

@@ -85,7 +85,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, examples: Sequence[Any], outputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
-        """Converts fetched outputs to one prediction for each example.
+        """Converts fetched outputs to predictions, one for each example or, in SQuAD, question.
 
         Args:
             examples: of `read` or `from_inputs`.

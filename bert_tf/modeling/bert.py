@@ -29,8 +29,10 @@ class ConfiguredModel(keras.Model):
 
     Attributes:
         input_names: names of the inputs that an exported model takes.
+        input_rank: 2 for inputs [B, S], 3 for [B, C, S].
     """
 
+    input_rank = 2
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
 
     def __init__(
@@ -57,7 +59,7 @@ class ConfiguredModel(keras.Model):
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Checks the inputs before Keras, whose message would be longer."""
-        check_inputs(inputs, self.config)
+        check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
@@ -98,7 +100,8 @@ class ConfiguredModel(keras.Model):
         if kwargs.get("input_signature"):
             super().export(filepath, *args, **kwargs)
             return
-        inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in self.input_names}
+        shape = (None,) * (self.input_rank - 1)
+        inputs = {name: keras.Input(shape, dtype="int32", name=name) for name in self.input_names}
         outputs = self(inputs)
         for name in [name for name, value in outputs.items() if isinstance(value, list)]:
             outputs |= {f"{name}_{index}": one for index, one in enumerate(outputs.pop(name))}

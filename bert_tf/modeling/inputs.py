@@ -20,7 +20,7 @@ _NAMES = {
 _SIMILARITY = 0.85
 
 
-def check_inputs(inputs: Any, config: BertConfig) -> None:
+def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
     """Checks names and shapes, and the ids of eager inputs; adds nothing to a graph.
 
     Raises:
@@ -43,8 +43,9 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
             continue
         # Dimensions of symbolic tensors may be None or symbols.
         pairs = zip(shape, shapes[0] or (), strict=False)
-        if len(shape) != 2 or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
-            expected = "[B, S]" if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
+        if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
+            expected = "[B, S]" if rank == 2 else "[B, C, S]"
+            expected = expected if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
             raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
     sizes = (config.vocab_size, 2, config.type_vocab_size)
     for name, size in zip(_INPUTS, sizes, strict=True):

@@ -223,9 +223,13 @@ def _traced(
         size = batch_size // replicas
         numbers = context.replica_id_in_sync_group * size + tf.range(size)
         outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
-        # A copy, because an input that is only passed through cannot be gathered.
+        # A copy, because an input that is only passed through cannot be gathered; its shape is
+        # lost in gathering.
         return {
-            name: context.all_gather(tf.identity(value), axis=0) for name, value in outputs.items()
+            name: tf.ensure_shape(
+                context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
+            )
+            for name, value in outputs.items()
         }
 
     @tf.function(

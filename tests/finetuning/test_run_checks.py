@@ -13,7 +13,7 @@ from bert_tf.finetuning.output_dir import Results
 from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions
 from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification.conll import ConllFile
-from bert_tf.tasks.token_classification.task import WordLabels
+from bert_tf.tasks.token_classification.task import TokenClassification
 from tests.tasks.classification.test_task import options
 
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "warmup_proportion": 0.5}
@@ -154,7 +154,7 @@ def test_other_words_of_named_entities(tmp_path):
     found = set()
     for words in (["a", "b", "c"], ["a", "b", "d"]):
         file = ConllFile("train.txt", words, ["O", "B-X", "O"], [1, 2, 4], [0, 2, 3])
-        rows = WordLabels.identity(None, SimpleNamespace(file=file))
+        rows = TokenClassification.identity(None, SimpleNamespace(file=file))
         found.add(run_checks.describe_data(rows))
     assert len(found) == 2
     assert all(text.startswith("2 rows (") for text in found)

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint
 from bert_tf.conversion import find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.multi_seed import summarize_runs
@@ -15,7 +15,8 @@ from bert_tf.finetuning.output_dir import Results
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
-from bert_tf.tasks.validation import Validation, best_figure, score_of
+from bert_tf.training.curve import TrainingCurve
+from bert_tf.training.evaluation import EvalCallback, Monitor
 from tests.tasks.classification.test_task import options
 
 # Large steps: the figures go up and down.
@@ -116,22 +117,24 @@ def test_curve(trained):
 
 
 def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
-    figures = iter([0.5, 0.7, 0.6, 0.7, 0.9])
-    measured = []
+    accuracies = iter([0.5, 0.7, 0.6, 0.7, 0.9])
+    evaluated = []
 
-    def measure(self, step):
-        measured.append(step)
-        self._runner.measure = lambda: ({"eval_accuracy": np.float32(next(figures))}, None)
-        return evaluate(self, step)
+    def evaluate(self, step):
+        evaluated.append(step)
+        self._evaluate = lambda: {"eval_accuracy": np.float32(next(accuracies))}
+        return original(self, step)
 
-    evaluate = Validation.evaluate
-    monkeypatch.setattr(Validation, "evaluate", measure)
+    original = EvalCallback.evaluate
+    monkeypatch.setattr(EvalCallback, "evaluate", evaluate)
     run = options(tiny, tmp_path, **TRAINING, eval_every="1epoch", early_stopping_patience=2)
     # The first epoch has 4.5 steps.
     with monkeypatch.context() as patch:
-        patch.setattr("bert_tf.tasks.runner.Runner.write_results", lambda self, step: step)
+        patch.setattr(
+            "bert_tf.finetuning.run.FineTuningRun._evaluate_and_predict", lambda self, step: step
+        )
         assert classification.run(run) == 8
-    assert measured == [4, 8, 12, 16]
+    assert evaluated == [4, 8, 12, 16]
     assert "The training ends: 2 evaluations in a row were no better" in said.text
     assert checkpoint.names_in(str(tmp_path / "out"))[-1] == "model.ckpt-16"
     assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) == 8
@@ -140,33 +143,31 @@ def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
     results = classification.run(run)
     assert "Skipping training: it ended at step 16" in said.text
     assert results.metrics["global_step"] == 8
-    assert measured == [4, 8, 12, 16]
+    assert evaluated == [4, 8, 12, 16]
 
 
-def test_a_training_that_was_stopped_goes_on_with_its_evaluations(trained, tiny, tmp_path):
+def test_a_training_that_was_stopped_goes_on_with_its_evaluations(
+    trained, tiny, tmp_path, monkeypatch
+):
     _, _, whole = trained
     every = {"eval_every": "5", "best_metric": "loss"}
     run = options(tiny, tmp_path, **TRAINING, **every)
-    stop_at = training.Observer.is_due
 
     class Stopped(Exception):
         pass
 
-    def stops(self, step, figures):
-        remember(self, step, figures)
+    def stops(self, step, results):
+        on_step(self, step, results)
         if step == 12:
             raise Stopped
 
-    remember = Validation.on_step
-    Validation.on_step = stops
-    try:
+    on_step = TrainingCurve.on_step
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingCurve, "on_step", stops)
         with pytest.raises(Stopped):
             classification.run(run)
-    finally:
-        Validation.on_step = remember
     out = tmp_path / "out"
     assert len((out / "training_curve.tsv").read_text().splitlines()) == 13
-    assert stop_at is training.Observer.is_due
     # As if it was stopped after the checkpoint of step 10 and before its evaluation.
     found = _read(out / "evaluations.json")
     found["evaluations"] = found["evaluations"][:1]
@@ -264,12 +265,14 @@ def test_steps_and_epochs(given, steps):
     assert ClassifierOptions(eval_every=given).steps_between_evaluations(4.5) == steps
 
 
-def test_figures():
-    assert best_figure("auto", ("f1", "loss")) == "f1"
-    assert best_figure("eval_loss", ("f1", "loss")) == "loss"
-    assert score_of({"f1": 0.5}, "f1") > score_of({"f1": 0.4}, "f1")
-    assert score_of({"eval_loss": 0.5}, "loss") < score_of({"eval_loss": 0.4}, "loss")
-    assert score_of({"eval_pearson": float("nan")}, "pearson") == -float("inf")
+def test_monitor():
+    names, lower = ("f1", "pearson", "loss"), ("loss",)
+    assert Monitor("auto", names, lower).name == "f1"
+    loss, f1 = Monitor("eval_loss", names, lower), Monitor("f1", names, lower)
+    assert loss.name == "loss"
+    assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
+    assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
+    assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
 
 
 def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):
@@ -308,7 +311,7 @@ def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, 
     ("change", "reason"),
     [
         ({"examples": "x"}, "they were of other examples"),
-        ({"figure": "f1"}, "they were of the figure f1"),
+        ({"figure": "f1"}, "they were judged by f1"),
         ({"evaluations": 5}, "the file is damaged"),
         (None, "best is gone"),
     ],
@@ -335,7 +338,7 @@ def test_evaluations_of_something_else_do_not_count(
         assert path.read_text() == before
         assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
     classification.run(dataclasses.replace(again, num_train_epochs=7.0))
-    assert f"do not count any more ({reason})" in said.text
+    assert f"evaluations.json ({reason})" in said.text
     assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [30, 31]
 
 

@@ -16,7 +16,9 @@ import pytest
 
 from bert_tf import checkpoint
 from bert_tf.errors import UserError
-from bert_tf.training import choose_devices, strategy
+from bert_tf.options import DeviceOptions
+from bert_tf.training import open_devices
+from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
 from tests.training.runs import LAUNCHER, Runs, environment
 
@@ -204,7 +206,7 @@ def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
 def test_tf_config_that_is_not_right(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match=message):
-        choose_devices()
+        open_devices(DeviceOptions())
 
 
 def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
@@ -212,18 +214,19 @@ def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(UserError, match="names 3 workers, but --distribution_strategy=one_device"):
-        choose_devices("one_device")
-    assert strategy._cluster().worker == 2
+        open_devices(DeviceOptions(distribution_strategy="one_device"))
+    assert read_cluster().worker == 2
 
 
 def test_a_cluster_of_one_is_one_process(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    assert choose_devices().kind == "one_device"
+    assert open_devices(DeviceOptions()).kind == "one_device"
 
 
 def test_no_tpu_is_an_error_in_one_line():
-    code = "from bert_tf.training import choose_devices; choose_devices(use_tpu=True)"
+    code = "from bert_tf import options, training\n"
+    code += "training.open_devices(options.DeviceOptions(use_tpu=True))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True
     )

@@ -174,7 +174,7 @@ def _write(
     with described(outputs, options, tokenizer.vocab):
         for number, output in enumerate(outputs):
             part = instances[number :: len(outputs)]
-            count = write_records(output, features, record_batches(part, config))
+            count = write_records(output, features, record_batches(part, config, use_threads=True))
             log.info("%s: %d examples", output, count)
 
 

@@ -3,11 +3,13 @@
 n instances, S max_seq_length, P max_predictions_per_seq.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.data.parallel import map_in_order
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.tasks.pretraining.instances import Instance, InstanceConfig
 
@@ -26,12 +28,13 @@ def record_features(max_seq_length: int, max_predictions_per_seq: int) -> tuple[
 
 
 def record_batches(
-    instances: Iterable[Instance], config: InstanceConfig
+    instances: Iterable[Instance], config: InstanceConfig, use_threads: bool = False
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields the features of all instances batch by batch, see `to_arrays`."""
     rest = iter(instances)
-    while batch := list(itertools.islice(rest, _BATCH_SIZE)):
-        yield to_arrays(batch, config)
+    batches = iter(lambda: list(itertools.islice(rest, _BATCH_SIZE)), [])
+    convert = functools.partial(to_arrays, config=config)
+    return map_in_order(convert, batches) if use_threads else map(convert, batches)
 
 
 def to_arrays(instances: Sequence[Instance], config: InstanceConfig) -> dict[str, np.ndarray]:

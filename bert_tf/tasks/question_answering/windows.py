@@ -20,17 +20,18 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 class Windows(Sequence[Any]):
-    """All windows of some questions. A slice is a view of some of them, with the same attributes.
+    """All windows of some questions.
+
+    A slice is a view of some windows; the attributes stay those of all.
 
     Args:
         questions: the questions.
         tokenizer: of the model's vocabulary.
-        max_seq_length: length of the rows.
+        max_seq_length: length of the rows; greater than `max_query_length` + 3.
         doc_stride: tokens from the start of a window to that of the next.
-        max_query_length: tokens of a question that are kept; less than `max_seq_length` - 3.
+        max_query_length: tokens of a question that are kept.
 
     Attributes:
-        questions: the questions.
         question_index: int64 [N], ascending; the question of each window.
         number: int64 [N]; numbers the windows of a question from 0.
         start: int64 [N]; index of its first token in the text.
@@ -99,10 +100,9 @@ class Windows(Sequence[Any]):
         self._text_splits = self.word_splits[self._text_words]
 
     def inputs(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the rows of the windows from `first` up to, not including, `last`.
+        """Returns the rows of windows `first` to `last` - 1.
 
-        Returns:
-            `unique_ids` int64 [n]; `input_ids`, `input_mask`, `segment_ids` int32 [n, S].
+        `unique_ids` are int64 [n]; `input_ids`, `input_mask` and `segment_ids` int32 [n, S].
         """
         rows = np.array(self._rows[first:last], np.int64)
         owner, offset, length = self.question_index[rows], self.offset[rows], self.length[rows]
@@ -128,12 +128,9 @@ class Windows(Sequence[Any]):
         return self._text_splits[self._text[self.question_index[rows]]] + self.start[rows]
 
     def targets(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the answers in windows of questions to train on.
+        """Returns the answers in windows `first` to `last` - 1, as targets int64 [n].
 
-        As in the original, the target is `[CLS]` if the answer is not all in the window.
-
-        Returns:
-            `start_positions`, `end_positions`, `is_impossible`: int64 [n].
+        As in the original, positions are those of `[CLS]` if the window lacks a part of the answer.
         """
         rows = np.array(self._rows[first:last], np.int64)
         owner = self.question_index[rows]
@@ -168,17 +165,11 @@ class Windows(Sequence[Any]):
         return start, end
 
     def has_most_context(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns whether windows give tokens more context than all others that contain them.
+        """Returns whether windows [n] give tokens [n, K] more context than all other windows do.
 
         Context is the number of tokens before or after it in the window, whichever is less, plus a
-        hundredth of the window's length. The first of several equal windows counts.
-
-        Args:
-            rows: int64 [n]; windows.
-            tokens: integers [n, K]; indexes of tokens in the window.
-
-        Returns:
-            bool [n, K]; False for indexes outside of the window.
+        hundredth of the window's length; the first of equals counts. Indexes of tokens are those
+        in the window; the result is False for indexes outside.
         """
         own, is_best = self._context(rows, tokens)
         in_text = self.start[rows][:, None] + tokens

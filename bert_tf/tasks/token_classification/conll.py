@@ -126,8 +126,8 @@ def read_conll(
                 missing = " and no label" if label is not None and len(row) <= label else ""
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{missing}, but "
-                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row)}. Each "
-                    "word needs the same columns; between sentences there is a blank line"
+                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row)}. All "
+                    "rows need the same columns, and sentences are separated by blank lines"
                 )
             file.words.append(row[token])
             file.lines.append(number)
@@ -136,7 +136,7 @@ def read_conll(
         if file.has_spans:
             _end(file.sentences, file.words)
     if not file.words:
-        raise UserError(f"{path} has no words: it needs a word and its label on each line")
+        raise UserError(f"{path} contains no words; expected a word and its label on each line")
     _end(file.sentences, file.words)
     _end(file.documents, file.words)
     file.labels = labels or None
@@ -165,20 +165,18 @@ def _find_columns(
     columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
 ) -> tuple[int, int | None]:
     """Returns the indices of words and labels in the first row; None for no labels."""
-    width = len(columns)
-    row = f"the row has {counted(width, 'column')}"
-    if token_column > width:
+    row = f"the row has {counted(len(columns), 'column')}"
+    if token_column > len(columns):
         raise UserError(f"{where}: --token_column={token_column}, but {row}: {_shown(columns)}")
-    label = width if label_column == LAST else label_column
-    if label <= width and label != token_column:
-        return token_column - 1, label - 1
-    if need_labels:
+    label = len(columns) if label_column == LAST else label_column
+    has_label = label <= len(columns) and label != token_column
+    if need_labels and not has_label:
         wanted = "last" if label_column == LAST else label_column
         raise UserError(
-            f"{where}: {row} and no label (--label_column={wanted}): {_shown(columns)}. A row is a "
-            "word, its label, and what else there may be, separated by spaces or tabs"
+            f"{where}: {row} and no label (--label_column={wanted}): {_shown(columns)}. A row has "
+            "a word, its label and any other columns, separated by spaces or tabs"
         )
-    return token_column - 1, None
+    return token_column - 1, label - 1 if has_label else None
 
 
 def _check(file: ConllFile, column: int) -> None:
@@ -191,16 +189,16 @@ def _check(file: ConllFile, column: int) -> None:
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:
         raise UserError(
-            f"{file.path}: column {column} has {len(distinct):,} different values, and at most "
-            f"{_MAX_LABELS:,} can be labels. --label_column says where labels are"
+            f"{file.path}: column {column} has {len(distinct):,} different values; at most "
+            f"{_MAX_LABELS:,} can be labels. Pass the column of the labels as --label_column"
         )
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         word = next(word for word, label in enumerate(labels) if label in invalid)
         raise UserError(
             f"{file.path}:{file.lines[word]}: {_shown([labels[word]])} in column {column} is not a "
-            "label: O, or B-, I-, E- or S- with the type of an entity, as B-PER. --label_column "
-            "says where labels are; a file without labels has no such column"
+            "label. Expected O, or B-, I-, E- or S- with the type of an entity, such as B-PER. "
+            "Pass the column of labels as --label_column; a file without labels has no such column"
         )
 
 

@@ -42,9 +42,6 @@ def entity_scores(
         `precision`, `recall`, `f1` in [0, 1], and `support`, the number of entities in `gold`: of
         all entities under "", then of each type in alphabetical order. A metric that would divide
         by zero is 0.
-
-    Raises:
-        UserError: seqeval is not installed.
     """
     seqeval = require_seqeval()
     labels = [[list(row) for row in rows] for rows in (gold, predicted)]

@@ -68,11 +68,10 @@ class TokenClassification(Task):
             for name in ("label_ids", "label_mask")
         )
         self._train_file = self._read_file("train") if options.do_train else None
-        self.labels = (
-            _labels_to_train(self._train_file, options)
-            if self._train_file
-            else label_map.of_checkpoint(options, conll.is_label)
-        )
+        if self._train_file:
+            self.labels = _labels_to_train(self._train_file, options)
+        else:
+            self.labels = label_map.of_checkpoint(options, conll.is_label)
 
     def read(self, split: str) -> Sentences:
         """Reads the sentences of a split; there is at least one."""
@@ -90,10 +89,10 @@ class TokenClassification(Task):
             f", {num_windows} windows" if num_windows > count else "",
         )
         if count == 1 and num_windows > 1:
-            log.warning("%s: all words are one sentence, because no line is blank", file.path)
+            log.warning("%s: no blank lines; reading all words as one sentence", file.path)
         if self.options.doc_context and not file.marks:
             log.warning(
-                "--doc_context: no line of %s is %s, all of it counts as one document",
+                "--doc_context: %s has no %s line; reading it as one document",
                 file.path,
                 conll.DOCUMENT,
             )
@@ -106,16 +105,14 @@ class TokenClassification(Task):
         existing = [path for path in paths if files.exists(path)]
         if not existing:
             raise UserError(
-                f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir has "
-                "files of CoNLL, with a word and its label on each line and an empty line after "
-                f"each sentence: {', '.join(_FILES[split])}"
+                f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir "
+                "must have CoNLL files, with a word and its label on each line and a blank line "
+                f"after each sentence: {', '.join(_FILES[split])}"
             )
         if len(existing) > 1:
-            log.warning("%s is read, and not %s", existing[0], ", ".join(existing[1:]))
-        need_labels = split != "predict"
-        return conll.read_conll(
-            existing[0], options.token_column, options.label_column, need_labels
-        )
+            log.warning("Reading %s, not %s", existing[0], ", ".join(existing[1:]))
+        columns = options.token_column, options.label_column
+        return conll.read_conll(existing[0], *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         windows = WordWindows(
@@ -125,25 +122,21 @@ class TokenClassification(Task):
             self.options.max_seq_length,
             file.documents if self.options.doc_context else None,
         )
-        every = range(len(file.sentences) - 1)
-        if file.labels is None:
-            none = np.full(len(file.words), NO_LABEL, np.int32)
-            return Sentences(file, windows, None, none, every)
-        labels = conll.to_bio(file.labels, file.sentences)
+        labels = conll.to_bio(file.labels or [], file.sentences)
         ids = {label: number for number, label in enumerate(self.labels)}
         label_ids = np.array([ids.get(label, NO_LABEL) for label in labels], np.int32)
         unknown = np.flatnonzero(label_ids == NO_LABEL)
         if len(unknown):
             log.warning(
-                "%s:%d: the training had no label %s. It is never predicted: words with such labels"
-                " count as wrong, and not in the loss (%s: %s)",
+                "%s:%d: the training had no label %s. Words with unknown labels count as wrong "
+                "and are not in the loss (%s: %s)",
                 file.path,
                 file.lines[unknown[0]],
                 labels[unknown[0]],
                 conll.counted(len(unknown), "word"),
                 ", ".join(sorted({labels[word] for word in unknown})),
             )
-        return Sentences(file, windows, labels, label_ids, every)
+        return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
 
     def _log_windows(self, examples: Sentences) -> None:
         windows, reference = examples.windows, self.tokenizer.reference
@@ -156,7 +149,7 @@ class TokenClassification(Task):
                 row,
                 " ".join(reference.convert_ids_to_tokens(ids)),
                 " ".join(map(str, ids)),
-                " ".join(examples.labels[first:last]) if examples.labels else "-",
+                " ".join(examples.file.labels[first:last]) if examples.file.labels else "-",
             )
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
@@ -230,7 +223,7 @@ class TokenClassification(Task):
         self, examples: Sentences, predictions: Sequence[LabeledWords], output_dir: str
     ) -> Sequence[str]:
         """Writes `label_test.txt`: the lines of the test file with the predicted labels."""
-        if self.options.do_eval and examples.labels:
+        if self.options.do_eval and examples.file.labels:
             _log_scores(_score(examples, predictions), examples.file.path)
         path = os.path.join(output_dir, LABEL_TEST)
         labels = [label for sentence in predictions for label in sentence.labels]
@@ -263,15 +256,15 @@ def _labels_to_train(file: conll.ConllFile, options: NerOptions) -> list[str]:
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
         raise UserError(
-            f"{file.path}: all labels are {conll.OUTSIDE}, there is nothing to learn. "
-            "--label_column says where labels are"
+            f"{file.path}: all labels are {conll.OUTSIDE}; nothing to learn. Pass the column of "
+            "the labels as --label_column"
         )
     label_map.require_same(labels, file.path, options, conll.is_label)
     return labels
 
 
 def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
-    gold = examples.file.by_sentence(examples.labels or [])
+    gold = [labels for _, labels in examples]
     return entity_scores(gold, [sentence.labels for sentence in predictions])
 
 

@@ -22,14 +22,12 @@ class Sentences(Sequence[Any]):
     Attributes:
         file: the whole file.
         windows: windows of all its sentences.
-        labels: labels of the words in BIO or BIOES [W]; None if the file has none.
-        label_ids: int32 [W], `NO_LABEL` where the model has no such label.
+        label_ids: int32 [W], `NO_LABEL` where the model has no such label; empty without labels.
         numbers: which sentences of the file these are.
     """
 
     file: conll.ConllFile
     windows: WordWindows
-    labels: list[str] | None
     label_ids: np.ndarray
     numbers: range
 

@@ -63,7 +63,7 @@ class WordWindows:
         return len(self.start)
 
     def _cut(self, sentences: np.ndarray, room: int) -> None:
-        """Spreads windows of `room` pieces evenly over each sentence; they overlap by half."""
+        """Spreads windows of `room` pieces evenly over each sentence; half or more overlaps."""
         sizes = np.diff(sentences)
         excess = np.maximum(sizes - room, 0)
         counts = 1 + -(-excess // max(room // 2, 1))
@@ -94,11 +94,7 @@ class WordWindows:
         self.length = self.length + left + np.minimum(after, free - left)
 
     def inputs(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the rows of the windows from `first` up to, not including, `last`.
-
-        Returns:
-            `input_ids`, `input_mask`, `segment_ids`: int32 [n, S].
-        """
+        """Returns the rows of the windows from `first` to `last`, exclusive: int32 [n, S] each."""
         start, length = self.start[first:last], self.length[first:last]
         input_ids = np.zeros((len(start), self._max_seq_length), np.int32)
         input_ids[:, 0] = self._cls
@@ -112,11 +108,10 @@ class WordWindows:
         }
 
     def word_positions(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Locates the words that are labelled in the windows from `first` up to `last`.
+        """Locates the first piece of each word that is labelled in the windows from `first` on.
 
         Returns:
-            Of each word, in order: its row, counted from `first`, and the position of its first
-            piece in the row; int64 [words].
+            Rows, counted from `first`, and positions in the rows; int64 [words].
         """
         first_words = self.first_word[first : last + 1]
         row = np.repeat(np.arange(last - first), np.diff(first_words))

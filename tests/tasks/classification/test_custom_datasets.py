@@ -16,7 +16,7 @@ from bert_tf.data import packing, records
 from bert_tf.errors import UserError
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
-from bert_tf.tasks.classification import text_task
+from bert_tf.tasks.classification import task
 from bert_tf.tasks.classification.class_weights import label_weights
 from tests.conftest import WORDS
 from tests.data.bad_tables import BAD_FILES, write_files
@@ -335,7 +335,7 @@ def test_what_is_cut_is_reported(tiny, tmp_path, said):
             tiny, tmp_path, do_train=True, dev_fraction=0.0, max_seq_length=10, num_train_epochs=2.0
         )
     )
-    assert "as an earlier run has written it" in said.text
+    assert "which was written from the same data and flags" in said.text
     assert expected in said.text
 
 
@@ -351,7 +351,7 @@ def conversions(monkeypatch):
         counted.append(len(examples))
         return packing.convert_examples(examples, *more)
 
-    monkeypatch.setattr(text_task, "convert_examples", count)
+    monkeypatch.setattr(task, "convert_examples", count)
     return counted
 
 

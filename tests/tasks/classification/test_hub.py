@@ -21,11 +21,11 @@ from bert_tf.finetuning.hub_parity import require_same_outputs
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions, HubClassifierOptions
 from bert_tf.predictor import Predictor
-from bert_tf.tasks import hub_classification
+from bert_tf.tasks.classification import hub
 from bert_tf.tasks.export_model import export_model
 from tests.conversion.conftest import values_of
 
-HUB = Path(__file__).parents[1] / "conversion" / "hub"
+HUB = Path(__file__).parents[2] / "conversion" / "hub"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_outputs_are_those_of_the_garden(modules, name):
 def test_a_module_is_trained_and_used(tiny, tmp_path, modules, name):
     vocab = (tiny.folder / "vocab.txt").read_text().split()
     run = options(tiny, tmp_path, modules[name], do_predict=True, do_lower_case=False)
-    results = hub_classification.run(run)
+    results = hub.run(run)
     assert 0 <= results.metrics["eval_accuracy"] <= 1
     output = tmp_path / "output"
     assert (output / "vocab.txt").read_text().split() == vocab
@@ -89,7 +89,7 @@ def test_a_module_is_trained_and_used(tiny, tmp_path, modules, name):
 
 def test_weights_of_the_module_are_what_is_trained(tiny, tmp_path, modules):
     """With next to no learning rate the encoder is the module's afterwards."""
-    hub_classification.run(options(tiny, tmp_path, modules["v4"], learning_rate=1e-30))
+    hub.run(options(tiny, tmp_path, modules["v4"], learning_rate=1e-30))
     trained = values_of(checkpoint.latest(str(tmp_path / "output")))
     source = find_source(str(modules["v4"]))
     names = [name for name in source.shapes() if name.startswith("bert/")]
@@ -119,7 +119,7 @@ def test_a_module_of_tensorflow_1(tiny, tmp_path):
         builder.add_meta_graph_and_variables(session, [])
         builder.save()
     with pytest.raises(UserError, match=r"for TensorFlow 1, which .* run_classifier.py --init_che"):
-        hub_classification.run(options(tiny, tmp_path, folder))
+        hub.run(options(tiny, tmp_path, folder))
     assert not (tmp_path / "output").exists()
 
 
@@ -128,9 +128,9 @@ def test_a_module_without_a_vocabulary(tiny, tmp_path, modules):
     (tmp_path / "bare" / "assets" / "vocab.txt").unlink()
     bare = options(tiny, tmp_path, tmp_path / "bare")
     with pytest.raises(UserError, match=r"has no vocabulary: pass --vocab_file"):
-        hub_classification.run(bare)
+        hub.run(bare)
     named = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
-    assert hub_classification.with_module(named).vocab_file == tiny.flags["vocab_file"]
+    assert hub.with_module(named).vocab_file == tiny.flags["vocab_file"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_module_without_a_vocabulary(tiny, tmp_path, modules):
 )
 def test_what_is_no_module(tiny, tmp_path, handle, message):
     with pytest.raises(UserError, match=message):
-        hub_classification.run(options(tiny, tmp_path, handle))
+        hub.run(options(tiny, tmp_path, handle))
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
@@ -157,16 +157,16 @@ def test_a_half_copied_module(tiny, tmp_path, modules, name, damage):
     if damage != "missing":
         path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
     with pytest.raises(UserError, match=r"No such file|damaged|not a checkpoint|Cannot read"):
-        hub_classification.run(options(tiny, tmp_path, tmp_path / "module"))
+        hub.run(options(tiny, tmp_path, tmp_path / "module"))
     assert not (tmp_path / "output").exists()
 
 
 def test_a_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
-    hub_classification.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
+    hub.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
     flags = {"model_dir": str(tmp_path / "output"), "export_dir": str(tmp_path / "export")}
     exported = export_model.run(ExportOptions(**flags, text_input=False, ids_model=False))
     again = options(tiny, tmp_path, exported, output_dir=str(tmp_path / "again"))
     with pytest.raises(UserError, match=r"cannot be called as an encoder.*--form=encoder"):
-        hub_classification.run(again)
+        hub.run(again)
     # But its weights can be read, head and all.
     assert find_source(exported).shapes()["output_weights"] == [2, 16]

@@ -17,7 +17,8 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
-from bert_tf.tasks import classification, engine, finetune
+from bert_tf.tasks import classification
+from bert_tf.training import build
 from tests.conftest import WORDS
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
@@ -262,13 +263,11 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
     run = {"do_train": True, "num_train_epochs": 2, "learning_rate": 1e-2, **changes}
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
 
-    steps_of_training = finetune._num_train_steps
     monkeypatch.setattr(training, "train", _stops_after(4))
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
     monkeypatch.undo()
     assert checkpoint.names_in(str(tmp_path / "parts"))[-1] == "model.ckpt-4"
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
-    assert steps_of_training(18, options(tiny, tmp_path, **run)) == 9
 
     prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
     whole, parts = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
@@ -331,9 +330,9 @@ def test_padding_changes_no_weight_and_no_result(tiny, tmp_path, monkeypatch, ch
 def _stops_after(steps):
     train = training.train
 
-    def stopped(step, model, optimizer, batches, options, *more):
+    def stopped(step, state, batches, options, *more):
         options = dataclasses.replace(options, num_train_steps=steps)
-        train(step, model, optimizer, batches, options, *more)
+        train(step, state, batches, options, *more)
 
     return stopped
 
@@ -345,7 +344,7 @@ def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
         seen.append(arguments)
         return create_optimizer(*arguments)
 
-    monkeypatch.setattr(engine, "create_optimizer", spy)
+    monkeypatch.setattr(build, "create_optimizer", spy)
     changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
     classification.run(run)
@@ -368,8 +367,8 @@ def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
 def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
     first = []
 
-    def note(step, model, optimizer, dataset, *rest):
-        first.append(next(iter(dataset))["input_ids"].numpy().tolist())
+    def note(step, state, batches, *rest):
+        first.append(next(iter(batches))["input_ids"].numpy().tolist())
 
     monkeypatch.setattr(training, "train", note)
     for seed in (1, 1, 2):
@@ -378,17 +377,17 @@ def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
 
 
 def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
-    found = []
-    run_batches = training.run_batches
+    outputs = []
+    predict_records = training.Inference.predict_records
 
-    def note(*arguments, **named):
-        found.append(run_batches(*arguments, **named))
-        return found[-1]
+    def note(*arguments):
+        outputs.append(predict_records(*arguments))
+        return outputs[-1]
 
-    monkeypatch.setattr(training, "run_batches", note)
+    monkeypatch.setattr(training.Inference, "predict_records", note)
     run = options(tiny, tmp_path, do_eval=True, eval_batch_size=4)
     metrics = classification.run(run).metrics
-    losses = found[0]["per_example_loss"]
+    losses = outputs[0]["loss"]
     batches = np.split(losses, [4, 8])
     assert [len(batch) for batch in batches] == [4, 4, 3]
     assert metrics["loss"] == pytest.approx(np.mean([batch.mean() for batch in batches]), abs=1e-7)

@@ -84,7 +84,7 @@ def test_records_are_those_of_the_original(name):
             pytest.fail("the same records in other bytes")
 
 
-# ---- Random numbers ---------------------------------------------------------------------------------
+# ---- Random numbers ------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))

@@ -14,7 +14,7 @@ def example(name, *answers):
     return SquadExample(name, "q", Paragraph.of("x").words, answers=answers)
 
 
-def test_what_does_not_count():
+def test_normalization():
     assert scoring.normalize_answer(" The  Cat's, an A-team. ") == "cats ateam"
     assert scoring.normalize_answer("\u5317\u4eac\u3002") == "\u5317\u4eac\u3002"
     assert scoring.exact_match("the cat.", "Cat") == 1.0
@@ -24,13 +24,13 @@ def test_what_does_not_count():
     assert scoring.f1("cat cat", "cat cat dog") == pytest.approx(0.8)
 
 
-def test_figures_of_version_1():
+def test_metrics_of_version_1():
     examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
     found = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
     assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
 
 
-def test_figures_of_version_2():
+def test_metrics_of_version_2():
     examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
     odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
@@ -61,8 +61,8 @@ def test_figures_of_version_2():
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
 
 
-def test_figures_by_characters():
-    # Signs are left out; what is shared is the longest run: four tokens of five, of four and one.
+def test_metrics_by_characters():
+    # Punctuation is ignored. The longest common run has four tokens of five, and of four.
     assert scoring.exact_characters(" 《北京大学》", "北京大学。") == 1.0
     assert scoring.exact_characters("北京大学", "北京") == 0.0
     assert scoring.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
@@ -104,7 +104,7 @@ HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
 
 
 def tokens(text):
-    """As the script of CMRC 2018 has it, in the plainest words: Han one by one, other runs."""
+    """As in the script of CMRC 2018, by a plain loop: Han one by one, other text in runs."""
     found, word = [], ""
     for char in text.lower():
         if char in "。：-":
@@ -118,7 +118,7 @@ def tokens(text):
 
 
 @given(HAN, HAN.filter(tokens))
-def test_f1_by_characters_is_that_of_the_plainest_words(prediction, answer):
+def test_f1_by_characters_is_that_of_plain_loops(prediction, answer):
     ours, theirs = tokens(prediction), tokens(answer)
     runs = (
         size
@@ -159,7 +159,7 @@ def words(text):
 
 
 def f1_of(prediction, answer):
-    """As the script of SQuAD 2.0 has it, in the plainest words."""
+    """As in the script of SQuAD 2.0, by a plain loop."""
     ours, theirs = words(prediction), words(answer)
     if not ours or not theirs:
         return float(ours == theirs)
@@ -168,7 +168,7 @@ def f1_of(prediction, answer):
 
 
 @given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
-def test_figures_are_those_of_the_plainest_words(rows):
+def test_metrics_are_those_of_plain_loops(rows):
     examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
     predictions = {str(n): text for n, (_, text) in enumerate(rows)}
     found = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))

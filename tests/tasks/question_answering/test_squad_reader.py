@@ -1,4 +1,4 @@
-"""Reading SQuAD: the original's examples and refusals, and places in files that are not right."""
+"""Reading SQuAD: the original's examples and errors, and the places of errors in files."""
 
 import gzip
 import json
@@ -58,13 +58,13 @@ def edge_cases():
     ]
 
 
-def test_what_the_original_refuses_is_refused(tmp_path):
+def test_errors_of_the_original_are_errors(tmp_path):
     path = tmp_path / "case.json"
     seen = set()
     for case in edge_cases():
         path.write_text(json.dumps(case["json"]))
         arguments = (str(path), case["is_training"], case["version_2_with_negative"])
-        # What fails later than here in the original has an answer here, see the scoring.
+        # These fail later in the original, and not at all here: see the tests of decoding.
         later = case.get("exception") in ("AttributeError",) or "tokens" in case["name"]
         seen.add(case["result"])
         if case["result"] == "error" and not later:
@@ -113,7 +113,7 @@ def test_a_file_of_another_format(tmp_path, content, message):
         read_squad_examples(str(tmp_path / "squad.json"), False, False)
 
 
-def test_what_is_wrong_with_answers_is_said_with_its_place(tmp_path):
+def test_errors_in_answers_name_their_place(tmp_path):
     bad = question(answers=[{"text": "cat"}])
     with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\] has no "answer_start"'):
         read_squad_examples(written(tmp_path, question(), bad), True, False)
@@ -143,7 +143,7 @@ def test_answers_elsewhere_are_left_out_and_counted(tmp_path, caplog):
     assert "8 of 9 questions are left out" in caplog.text
     assert "2, 3, 4, 5, 6 ..." in caplog.text
     assert "Left out: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
-    # To predict they are as good as any other.
+    # For predictions they are like any other.
     assert len(read_squad_examples(path, False, False)) == 9
 
 
@@ -155,7 +155,7 @@ def test_answers_of_any_form_are_ignored_in_prediction(tmp_path, answers):
     assert (second.qas_id, second.answers) == ("7.5", ("x",))
 
 
-def test_ids_that_come_twice_are_pointed_out(tmp_path, caplog):
+def test_warning_of_repeated_ids(tmp_path, caplog):
     path = written(tmp_path, question(), question(), question(id="2"))
     assert len(read_squad_examples(path, False, False)) == 3
     assert "1 ids belong to more than one question" in caplog.text

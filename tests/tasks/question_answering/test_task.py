@@ -98,7 +98,7 @@ def test_train_answer_and_score(tiny, folder):
         ("fast story", {"answer_scoring": "characters"}, True),
     ],
 )
-def test_answers_are_scored_by_characters_where_these_are_words(
+def test_answers_are_scored_by_characters_if_these_are_words(
     tiny, folder, caplog, text, flags, by_characters
 ):
     row = question("good", "fast story") | {"answers": [{"text": text, "answer_start": 0}]}
@@ -163,7 +163,7 @@ def test_questions_without_answers(tiny, folder):
     assert at_best == expected
 
 
-def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
+def test_padding_is_cut_without_fixed_shapes(tiny, folder):
     """The likeliest parts of a text are the same; lists that reach into the padding are not."""
     squad.run(options(tiny, folder, do_predict=True, max_answer_length=3))
     plain = read(folder, "nbest_predictions.json")
@@ -180,7 +180,7 @@ def test_padding_is_cut_where_that_is_asked_for(tiny, folder):
 
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
-def test_what_is_said_of_padding_is_part_of_the_loss(tiny, folder, fixed_shapes, monkeypatch):
+def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
     seen, make = [], training.make_train_step
 
     def make_train_step(state, loss, strategy, options, *args):
@@ -238,10 +238,29 @@ def test_only_empty_texts(tiny, folder):
         ),
     ],
 )
-def test_what_is_not_right_is_said_before_anything_is_written(tiny, folder, changes, message):
+def test_errors_come_before_anything_is_written(tiny, folder, changes, message):
     with pytest.raises(UserError, match=message):
         squad.run(options(tiny, folder, **changes))
     assert not (folder / "out").exists()
+
+
+def test_records_are_reused_for_the_same_questions(tiny, folder):
+    path = folder / "out" / "eval.tf_record"
+    run = options(tiny, folder, do_predict=True)
+    squad.run(run)
+    written = path.stat().st_mtime_ns
+    squad.run(run)
+    assert path.stat().st_mtime_ns == written
+    dev = folder / "dev.json"
+    dev.write_text(dev.read_text().replace("what was bad", "what was fast"))
+    squad.run(run)
+    assert path.stat().st_mtime_ns != written
+
+
+def test_a_predictor_needs_a_number_as_threshold(tiny, folder):
+    run = options(tiny, folder, null_score_diff_threshold="auto")
+    with pytest.raises(UserError, match="auto needs answers: pass a number"):
+        run.check_model()
 
 
 def test_scores_need_answers(tiny, folder):
@@ -258,14 +277,14 @@ def test_scores_need_answers(tiny, folder):
         squad.run(options(tiny, folder, **negative))
 
 
-def test_a_result_that_cannot_be_written_is_known_before_the_work(tiny, folder):
+def test_a_file_that_cannot_be_written_is_an_error_before_the_work(tiny, folder):
     (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
     with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, in place of a file"):
         squad.run(options(tiny, folder, do_predict=True))
     assert not (folder / "out" / "eval.tf_record").exists()
 
 
-def test_long_texts_are_pointed_out_where_epochs_count_questions(tiny, folder, caplog):
+def test_warning_that_epochs_count_questions(tiny, folder, caplog):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
     task = task_of(tiny, options(tiny, folder, verbose_logging=True))
@@ -320,7 +339,7 @@ def parsed(path):
     return [tf.train.Example.FromString(record) for record in found]
 
 
-def test_figures_are_of_the_written_predictions(tiny, folder):
+def test_metrics_are_of_the_written_predictions(tiny, folder):
     run = options(tiny, folder, do_eval=True)
     metrics = squad.run(run).metrics
     examples = task_of(tiny, run).read("eval").questions

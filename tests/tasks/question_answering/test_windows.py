@@ -1,4 +1,4 @@
-"""Windows of texts: the original's rows and maps, and a plain count of context."""
+"""Windows of texts: the original's rows and maps, and context by plain loops."""
 
 import functools
 import gzip
@@ -28,7 +28,7 @@ NAMES += ["train2_c", "dev1_c", "dev2_c", "dev1_d"]
 
 @functools.cache
 def converted(name):
-    """Windows of a stored conversion, its parameters, its tokenizer."""
+    """Windows, parameters and tokenizer of a stored conversion."""
     rows = {row["name"]: row for row in json.loads(golden("squad/conversions.json").read_text())}
     assert rows.keys() == set(NAMES)
     row = rows[name]
@@ -60,7 +60,7 @@ def test_rows_are_those_of_the_original(name):
 
 
 def most_context(windows):
-    """Of all tokens of all windows [N, M]."""
+    """For all tokens of all windows [N, M]."""
     rows = np.arange(len(windows))
     places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
     return windows.has_most_context(rows, places)
@@ -89,7 +89,7 @@ def test_maps_are_those_of_the_original(name):
 
 
 class Letters:
-    """Letters are tokens."""
+    """A tokenizer whose tokens are letters."""
 
     reference = SimpleNamespace(vocab={"[CLS]": 1, "[SEP]": 2})
 

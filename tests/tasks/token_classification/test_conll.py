@@ -1,4 +1,4 @@
-"""Files of words and labels: what is read, what is written, and what is refused."""
+"""Files of words and labels: reading, writing, and invalid files."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ def test_harmless_changes(path, change):
     assert found.documents == expected.documents
 
 
-def test_every_line_is_written_once_more(path):
+def test_lines_are_written_with_predictions(path):
     file = conll.read_conll(str(path))
     predicted = ["O", "O", "B-PER", "I-PER", "B-ORG"]
     lines = file.with_predictions(predicted).splitlines()
@@ -82,27 +82,27 @@ def test_a_test_file_without_the_column_of_labels(path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"train\.txt has no words"),
-        (b"-DOCSTART- -X- -X- O\n\n", r"train\.txt has no words"),
+        (b"", r"train\.txt contains no words"),
+        (b"-DOCSTART- -X- -X- O\n\n", r"train\.txt contains no words"),
         (
             b"EU B-ORG\nrejects\n",
             r"train\.txt:2: 1 column and no label, but 2 columns in .*:1: 'rej",
         ),
         (b"EU B-ORG\n\nthe red O\n", r"train\.txt:3: 3 columns, but 2 columns in .*train\.txt:1"),
         (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=last\)"),
-        (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label: O, or B-"),
+        (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label\. Expected O, or B-"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
 )
-def test_what_is_not_right(path, content, message):
+def test_invalid_files(path, content, message):
     path.write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         conll.read_conll(str(path))
     assert "\n" not in str(caught.value)
 
 
-def test_columns_that_are_not_there(path):
+def test_missing_columns(path):
     with pytest.raises(UserError, match=r"train\.txt:3: --token_column=5, but the row has 4 col"):
         conll.read_conll(str(path), token_column=5)
     with pytest.raises(UserError, match=r"train\.txt:3: .* no label \(--label_column=7\)"):
@@ -131,14 +131,14 @@ def test_spans_of_msra(path):
         conll.read_conll(str(path))
 
 
-def test_a_slash_in_a_word_is_no_span(path):
+def test_a_word_with_a_slash_is_no_span(path):
     path.write_text("w/o\na\n")
     assert conll.read_conll(str(path), need_labels=False).words == ["w/o", "a"]
     path.write_text("w/o O\na/ns O\n")
     assert conll.read_conll(str(path)).words == ["w/o", "a/ns"]
 
 
-def test_tabs_as_conlleval_has_them(path):
+def test_tabs_as_in_the_files_of_conlleval(path):
     path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
     file = conll.read_conll(str(path), label_column=2)
     assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
@@ -161,7 +161,7 @@ def test_a_file_without_blank_lines_is_one_sentence(path, caplog):
 @pytest.mark.parametrize("prefix", ["B-", "word"])
 def test_words_in_place_of_labels(path, prefix):
     path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
-    expected = r"train\.txt: column 2 has 1,001 different values, .* --label_column says where"
+    expected = r"train\.txt: column 2 has 1,001 different values; .* as --label_column"
     with pytest.raises(UserError, match=expected):
         conll.read_conll(str(path), label_column=2)
     assert conll.read_conll(str(path), token_column=2).labels == ["O"] * 1001
@@ -212,5 +212,5 @@ def test_real_files():
     assert (len(file.sentences) - 1, len(file.words), len(file.marks)) == (14_041, 203_621, 946)
     assert len(file.documents) == 947
     assert conll.to_bio(file.labels, file.sentences) == file.labels
-    kinds = ("LOC", "MISC", "ORG", "PER")
-    assert conll.label_list(file.labels) == ["O", *(f"{p}-{k}" for p in "BI" for k in kinds)]
+    types = ("LOC", "MISC", "ORG", "PER")
+    assert conll.label_list(file.labels) == ["O", *(f"{p}-{name}" for p in "BI" for name in types)]

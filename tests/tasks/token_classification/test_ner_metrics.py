@@ -1,19 +1,20 @@
-"""Figures of entities against a count of our own."""
+"""Metrics of entities against a count of our own."""
 
 import builtins
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.errors import UserError
-from bert_tf.tasks.token_classification import ner_metrics
+from bert_tf.tasks.token_classification import conll, ner_metrics
 
 LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
 
 
 def spans(sentences):
-    """Sentence, first word, last word and kind of each entity."""
+    """Sentence, first word, last word and type of each entity."""
     found = set()
     for row, labels in enumerate(sentences):
         first = None
@@ -32,9 +33,9 @@ def f1(gold, predicted):
 
 
 @given(st.lists(st.tuples(LABELS, st.randoms(use_true_random=False)), min_size=1, max_size=5))
-def test_figures_are_those_of_a_plain_count(rows):
+def test_metrics_equal_a_plain_count(rows):
     gold = [labels for labels, _ in rows]
-    # Some labels are others.
+    # Some labels are changed.
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
@@ -44,10 +45,10 @@ def test_figures_are_those_of_a_plain_count(rows):
     assert scores[""]["recall"] == pytest.approx(len(right) / max(len(all_gold), 1))
     assert scores[""]["f1"] == pytest.approx(f1(gold, predicted))
     assert scores[""]["support"] == len(all_gold)
-    kinds = {span[-1] for span in all_gold | found}
-    assert scores.keys() == {"", *kinds}
-    for kind in kinds:
-        assert scores[kind]["support"] == sum(span[-1] == kind for span in all_gold)
+    names = {span[-1] for span in all_gold | found}
+    assert list(scores) == ["", *sorted(names)]
+    for name in names:
+        assert scores[name]["support"] == sum(span[-1] == name for span in all_gold)
 
 
 def test_schemes_count_the_same():
@@ -59,7 +60,24 @@ def test_schemes_count_the_same():
             assert ner_metrics.entity_scores(gold, predicted)[""]["f1"] == 1.0
 
 
-def test_single_kind_without_a_name():
+IOB1 = st.lists(
+    st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B", "I", "B"]), min_size=1, max_size=8),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(IOB1, st.randoms(use_true_random=False))
+def test_labels_of_a_file_score_as_those_that_are_learned(gold, rng):
+    starts = [0, *itertools.accumulate(map(len, gold))]
+    bio = conll.to_bio([label for row in gold for label in row], starts)
+    learned = [bio[start:end] for start, end in itertools.pairwise(starts)]
+    predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in learned]
+    scores = ner_metrics.entity_scores(gold, predicted)
+    assert scores == ner_metrics.entity_scores(learned, predicted)
+
+
+def test_single_type_without_a_name():
     scores = ner_metrics.entity_scores([["B", "I", "O", "B"]], [["B", "O", "O", "B"]])
     assert scores[""]["f1"] == 0.5
 

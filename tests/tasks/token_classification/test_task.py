@@ -23,8 +23,8 @@ from tests.conftest import WORDS
 from tests.oracle import ROOT, data, golden
 from tests.tasks.token_classification.test_ner_metrics import f1
 
-# What words are; `x` only follows.
-KINDS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
+# Labels of words; an `I-` only where it continues an entity.
+LABELS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def tiny(tiny_of_two_layers):
 
 def sentence(rng):
     words = rng.choices(WORDS, k=rng.randint(1, 9))
-    labels = [KINDS.get(word, "O") for word in words]
+    labels = [LABELS.get(word, "O") for word in words]
     return [
         (word, label if label[0] != "I" or (n and labels[n - 1][2:] == label[2:]) else "O")
         for n, (word, label) in enumerate(zip(words, labels, strict=True))
@@ -75,7 +75,7 @@ TRAINING = {"do_train": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
 
 
 def rows_of(path):
-    """Sentences of the rows of a file; marks of documents belong to none."""
+    """Sentences of the rows of a file, without `-DOCSTART-` lines."""
     sentences = [[]]
     for line in path.read_text().split("\n"):
         columns = line.split()
@@ -140,7 +140,7 @@ def test_the_best_of_several_evaluations_is_kept(tiny, folder):
 
 
 def test_prediction_elsewhere_and_without_labels(tiny, folder):
-    """The labels come from beside the checkpoint."""
+    """The labels come from the checkpoint's folder."""
     ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     expected = rows_of(folder / "out" / "label_test.txt")
     lines = (folder / "test.txt").read_text().splitlines()
@@ -164,8 +164,10 @@ def task(tiny, folder, **changes):
     return TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
-def test_a_folder_without_files_of_conll(tiny, tmp_path):
-    with pytest.raises(UserError, match=r"No such file: .*test\.txt .* of CoNLL, .*eng\.testb"):
+def test_a_folder_without_conll_files(tiny, tmp_path):
+    with pytest.raises(
+        UserError, match=r"No such file: .*test\.txt .* must have CoNLL files, .*eng\.testb"
+    ):
         task(tiny, tmp_path).read("predict")
 
 
@@ -208,7 +210,7 @@ def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size,
         assert label == made.labels[number % len(made.labels)]
 
 
-def test_labels_stand_at_first_pieces_and_nowhere_else(tiny, folder):
+def test_only_first_pieces_have_labels(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
     made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
@@ -250,19 +252,22 @@ def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
     assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
 
 
-def test_labels_that_the_training_did_not_have(tiny, folder, caplog):
+def test_labels_that_were_not_trained(tiny, folder, caplog):
     ner.run(options(tiny, folder, **TRAINING))
     text = (folder / "dev.txt").read_text()
     line = 1 + text.splitlines().index("good X B-A")
     (folder / "dev.txt").write_text(text.replace("B-A", "B-NEW"))
     results = ner.run(options(tiny, folder, do_eval=True))
-    assert f"dev.txt:{line}: the training had no label B-NEW. It is never predicted" in caplog.text
+    assert (
+        f"dev.txt:{line}: the training had no label B-NEW. Words with unknown labels count as wrong"
+        in caplog.text
+    )
     assert np.isfinite(results.metrics["loss"])
     assert results.metrics["recall"] < 1
 
 
 def test_iob1_is_scored_as_bio(tiny, folder):
-    """The files of 2003 and what was made of them are the same to the model."""
+    """The schemes of 2003 and of today give the same model."""
     results = []
     for scheme in ("bio", "iob1"):
         if scheme == "iob1":
@@ -290,7 +295,7 @@ def _iob1(text):
     return "\n".join(lines)
 
 
-def test_context_changes_what_a_sentence_is_told_by(tiny, folder):
+def test_context_changes_the_outputs_of_a_sentence(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     losses = [
         ner.run(options(tiny, folder, do_eval=True, doc_context=value)).metrics["loss"]
@@ -345,8 +350,7 @@ def test_without_marks_all_is_one_document(tiny, folder, caplog):
     made = task(tiny, folder, doc_context=True, verbose_logging=True)
     with caplog.at_level("DEBUG", logger="bert_tf"):
         examples = made.read("predict")
-    assert "no line of" in caplog.text
-    assert "all of it counts as one document" in caplog.text
+    assert "test.txt has no -DOCSTART- line; reading it as one document" in caplog.text
     assert "Window 0\n  tokens: [CLS] " in caplog.text
     assert (examples.windows.length == 22).all()
 
@@ -375,29 +379,29 @@ def fails(run, message):
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
     ],
 )
-def test_what_is_not_right_is_said_before_anything_is_written(tiny, folder, changes, message):
+def test_invalid_options_fail_before_anything_is_written(tiny, folder, changes, message):
     fails(options(tiny, folder, **changes), message)
     assert not (folder / "out").exists()
 
 
-def test_files_that_are_not_right(tiny, folder):
+def test_invalid_files(tiny, folder):
     train = options(tiny, folder, do_train=True, do_eval=True)
     dev = (folder / "dev.txt").read_text()
     (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
     fails(train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3")
     (folder / "dev.txt").write_text("")
-    fails(train, r"dev\.txt has no words")
+    fails(train, r"dev\.txt contains no words")
     (folder / "train.txt").write_text("a O\n\nb O\n")
-    fails(train, r"train\.txt: all labels are O, there is nothing to learn")
+    fails(train, r"train\.txt: all labels are O; nothing to learn")
     (folder / "dev.txt").unlink()
     (folder / "valid.txt").write_text("\n")
     (folder / "train.txt").write_text("a O\n\nb B-A\n")
-    fails(train, r"valid\.txt has no words")
+    fails(train, r"valid\.txt contains no words")
     assert not (folder / "out").exists()
 
 
-def test_lists_of_labels_that_are_not_right(tiny, folder):
+def test_invalid_label_maps(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     path = folder / "out" / "labels.txt"
     path.write_text("O\nB-A\nI-A\nB-B\n")
@@ -416,12 +420,12 @@ def test_scores_need_seqeval_before_any_work(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     fails(options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"')
     assert not (folder / "out").exists()
-    # Without figures it is not needed.
+    # Without an evaluation it is not needed.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     assert results.files == [str(folder / "out" / "label_test.txt")]
 
 
-def test_what_is_in_the_way_is_found_before_the_training(tiny, folder):
+def test_obstacles_are_found_before_the_training(tiny, folder):
     for name in ("labels.txt", "label_test.txt"):
         (folder / "out" / name).mkdir(parents=True)
         fails(options(tiny, folder, do_train=True), f"{name} is a folder, in place of a file")
@@ -464,7 +468,7 @@ def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
         rows = made.featurize(examples, split)
         if split != "predict":
             # Each label is learned once.
-            assert rows["label_mask"].sum() == len(examples.labels)
+            assert rows["label_mask"].sum() == len(examples.file.labels)
         label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
         predicted = made.decode(examples, {"label_ids": label_ids})
         if split != "predict":
@@ -482,4 +486,4 @@ def test_a_file_without_blank_lines(tiny, folder, said):
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
     (folder / "test.txt").write_text(words + "\n")
     task(tiny, folder).read("predict")
-    assert "test.txt: all words are one sentence, because no line is blank" in said.text
+    assert "test.txt: no blank lines; reading all words as one sentence" in said.text

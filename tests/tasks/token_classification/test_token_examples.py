@@ -1,4 +1,4 @@
-"""Words with labels as a program gets them."""
+"""Words with labels, as a Predictor returns them."""
 
 from bert_tf.tasks.token_classification.token_examples import LabeledWords
 
@@ -11,5 +11,5 @@ def test_entities_of_words():
     labels = ["B-X", "I-X", "E-X", "S-X", "I-X", "E-X", "E-Y"]
     found = LabeledWords(words, labels).entities
     assert found == [("X", "a b c"), ("X", "d"), ("X", "e f"), ("Y", "g")]
-    # One kind without a name.
+    # A single type without a name.
     assert LabeledWords(["a", "b"], ["B", "I"]).entities == [("", "a b")]

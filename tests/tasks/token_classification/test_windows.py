@@ -60,7 +60,7 @@ def test_long_sentences_are_cut_into_windows_that_overlap():
     assert shown(windows_of([list("abc")], 3)) == ["A", "B", "C"]
 
 
-def test_a_word_that_does_not_fit_keeps_its_begin():
+def test_a_word_that_does_not_fit_keeps_its_beginning():
     assert shown(windows_of([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
     assert shown(windows_of([["bcdefghijkl"]], 5)) == ["Bcd"]
 
@@ -73,6 +73,13 @@ def test_a_word_without_pieces_is_unknown():
     ]
     assert windows.word_positions(0, 2)[1].tolist() == [1, 2, 3, 1]
     assert windows.word_positions(1, 2)[0].tolist() == [0]
+
+
+def test_empty_sentences_have_no_windows():
+    windows = windows_of([[], ["ab"], [], list("cdefg"), [], []], 6)
+    assert shown(windows) == ["Ab", "CDEf", "deFG"]
+    assert windows.first_window.tolist() == [0, 0, 1, 1, 3, 3, 3]
+    assert len(windows_of([[], []], 6)) == len(windows_of([], 6)) == 0
 
 
 def test_context_of_the_document():

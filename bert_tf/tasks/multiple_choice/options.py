@@ -1,0 +1,75 @@
+"""Options of `run_multiple_choice.py`."""
+
+import dataclasses
+
+from bert_tf.errors import UserError
+from bert_tf.options.fields import option
+from bert_tf.options.fine_tuning import FineTuningOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceOptions(FineTuningOptions):
+    """Options of `run_multiple_choice.py`. The defaults of the columns are SWAG's."""
+
+    data_dir: str | None = option(
+        None,
+        "Folder with train, val (or dev) and test as .csv, .tsv or .jsonl.",
+        new=True,
+        required=True,
+    )
+    train_file: str | None = option(
+        None, "File to train on; by default the one in --data_dir.", new=True
+    )
+    eval_file: str | None = option(
+        None, "File to evaluate on; by default the one in --data_dir.", new=True
+    )
+    predict_file: str | None = option(
+        None, "File to predict; by default the one in --data_dir.", new=True
+    )
+    context_column: str = option("sent1", "Column of the text before the endings.", new=True)
+    question_column: str | None = option(
+        "sent2",
+        "Column of a question, or of the beginning of all endings; it is put before each ending. "
+        "Empty: none.",
+        new=True,
+    )
+    ending_columns: str = option(
+        "ending0,ending1,ending2,ending3",
+        "Columns of the endings, separated by commas; in JSON lines it may be one key with a list.",
+        new=True,
+    )
+    label_column: str = option(
+        "label",
+        "Column of the right ending: its number from 0 on, or the name of its column.",
+        new=True,
+    )
+    eval_batch_size: int = option(8, "Questions in a batch of the evaluation.", new=True)
+
+    def check(self) -> None:
+        """Checks what can be checked without reading a file.
+
+        Raises:
+            UserError: a required option is missing, nothing is to be done, or a value makes no
+                sense; the message names the flag.
+        """
+        super().check()
+        self.check_model()
+
+    def check_model(self) -> None:
+        """Checks the columns, too."""
+        super().check_model()
+        named = [*self.endings, self.context_column, self.question_column, self.label_column]
+        for name in filter(None, named):
+            if named.count(name) > 1:
+                raise UserError(f"The columns must differ, but {name} is named twice")
+        if not self.context_column or not self.endings or not self.label_column:
+            raise UserError("--context_column, --ending_columns, --label_column must not be empty")
+
+    @property
+    def endings(self) -> list[str]:
+        """Names of the columns of the endings."""
+        return [name.strip() for name in self.ending_columns.split(",") if name.strip()]
+
+    def _not_needed(self) -> set[str]:
+        named_files = self.train_file or self.eval_file or self.predict_file
+        return super()._not_needed() | ({"data_dir"} if named_files else set())

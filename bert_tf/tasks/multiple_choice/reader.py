@@ -1,0 +1,103 @@
+"""Reads questions with several endings from CSV, TSV or JSON lines, such as SWAG's."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from bert_tf.data.own_files import find_files
+from bert_tf.data.tables import Table, read_table
+from bert_tf.errors import UserError
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
+
+
+class Question(NamedTuple):
+    """A context and its C endings.
+
+    Attributes:
+        context: the text before the endings.
+        endings: the endings, each with the question before it.
+        label: number of the right ending from 0 on; None if it is unknown.
+    """
+
+    context: str
+    endings: tuple[str, ...]
+    label: int | None = None
+
+
+def read_questions(
+    options: MultipleChoiceOptions, split: str, num_endings: int | None
+) -> list[Question]:
+    """Reads the questions of a split: "train", "eval" or "predict".
+
+    Each has `num_endings` endings, by default as many as the first one.
+
+    Raises:
+        UserError: the file is missing, empty or invalid; the message names file and line.
+    """
+    named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
+    paths = find_files(*named, splits=[split])
+    if split not in paths:
+        raise UserError(
+            f"There is no file to {split} on in {options.data_dir}: pass --{split}_file"
+        )
+    table = read_table(paths[split])
+    questions = []
+    for place, row in _rows(table):
+        question = _question(row, place, options, split)
+        num_endings = num_endings or len(question.endings)
+        if len(question.endings) != num_endings:
+            raise UserError(
+                f"{place}: expected {num_endings} endings. Received: {len(question.endings)}"
+            )
+        questions.append(question)
+    if not questions:
+        raise UserError(f"{paths[split]} contains no question")
+    return questions
+
+
+def _rows(table: Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields where each row is and its cells by the names of the columns."""
+    if table.is_json:
+        yield from ((table.place(row), row.cells) for row in table.rows)
+        return
+    header = [name.strip() for name in table.rows[0].cells] if table.rows else []
+    for row in table.rows[1:]:
+        yield table.place(row), dict(zip(header, row.cells, strict=True))
+
+
+def _question(
+    row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
+) -> Question:
+    start = _text(row, options.question_column, place) if options.question_column else ""
+    names = options.endings
+    if len(names) == 1 and isinstance(row.get(names[0]), list):
+        endings = [str(ending) for ending in row[names[0]]]
+        names = []
+    else:
+        endings = [_text(row, name, place) for name in names]
+    if len(endings) < 2:
+        raise UserError(f"{place}: a question needs at least two endings (--ending_columns)")
+    label = None
+    if split != "predict":
+        label = _label(_text(row, options.label_column, place), names, len(endings), place)
+    texts = tuple(f"{start} {ending}".strip() for ending in endings)
+    return Question(_text(row, options.context_column, place), texts, label)
+
+
+def _text(row: Mapping[str, Any], name: str, place: str) -> str:
+    if name not in row:
+        raise UserError(
+            f"{place}: there is no column {name!r}, only {', '.join(map(str, row))[:200]}. Pass "
+            "--context_column, --question_column, --ending_columns and --label_column"
+        )
+    return str(row[name])
+
+
+def _label(cell: str, names: list[str], count: int, place: str) -> int:
+    if cell in names:
+        return names.index(cell)
+    if cell.isascii() and cell.isdecimal() and int(cell) < count:
+        return int(cell)
+    raise UserError(
+        f"{place}: the label must be a number from 0 to {count - 1}, or the name of the column of "
+        f"the right ending. Received: {cell[:60]!r}"
+    )

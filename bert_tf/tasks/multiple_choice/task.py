@@ -1,0 +1,138 @@
+"""Multiple choice: one of several endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
+
+B batch, C endings of a question, S max_seq_length.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.config import BertConfig
+from bert_tf.data.packing import CUT_TOKENS, pack_batch
+from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map
+from bert_tf.finetuning.task import Task
+from bert_tf.modeling import BertClassifier
+from bert_tf.modeling.losses import cross_entropy
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
+from bert_tf.tasks.multiple_choice.reader import Question, read_questions
+from bert_tf.tokenization import FullTokenizer
+
+
+class ChoicePrediction(NamedTuple):
+    """Number of the likeliest ending from 0 on, and the probability of each ending."""
+
+    choice: int
+    probabilities: list[float]
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertMultipleChoice(BertClassifier):
+    """Scores the endings of a question, each by the `pooled_output` of context and ending.
+
+    Example:
+        model = BertMultipleChoice(BertConfig(vocab_size=100))
+        ids = np.ones((2, 4, 16), "int32")  # [B, C, S]
+        model({"input_ids": ids})["logits"]  # [B, C]
+    """
+
+    input_rank = 3
+
+    def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
+        super().__init__(config, num_labels, **kwargs)
+
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
+        """Inputs of `BertModel` as [B, C, S] -> `logits` and `probabilities` [B, C]."""
+        shape = ops.shape(inputs["input_ids"])
+        rows = {
+            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B C, S]
+            for name in self.input_names
+            if inputs.get(name) is not None
+        }
+        rows |= {name: inputs[name] for name in ("token_positions",) if name in inputs}
+        outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
+        logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
+        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
+
+
+class MultipleChoice(Task):
+    """The choice of an ending as a fine-tuning task."""
+
+    metric_names = ("accuracy", "loss")
+
+    def __init__(
+        self, options: MultipleChoiceOptions, config: BertConfig, tokenizer: FullTokenizer
+    ) -> None:
+        self.options, self.config = options, config
+        self.tokenizer = BatchTokenizer(tokenizer)
+        self._first: dict[str, Sequence[Question]] = {}
+        if options.do_train or options.evaluates or options.do_predict:
+            # The data tell the number of endings.
+            split = "train" if options.do_train else "eval" if options.evaluates else "predict"
+            self._first[split] = read_questions(options, split, None)
+            self.texts_per_row = len(self._first[split][0].endings)
+        else:
+            self.texts_per_row = len(label_map.of_checkpoint(options))
+        self.labels = [str(number) for number in range(self.texts_per_row)]
+
+    def read(self, split: str) -> Sequence[Question]:
+        """Reads the questions of a split."""
+        if split in self._first:
+            return self._first.pop(split)
+        return read_questions(self.options, split, self.texts_per_row)
+
+    def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
+        """Returns a row [C, S] for each question."""
+        count, length = len(self.labels), self.options.max_seq_length
+        contexts = self.tokenizer.encode([question.context for question in examples])
+        endings = self.tokenizer.encode([text for q in examples for text in q.endings])
+        contexts = contexts.take(np.repeat(np.arange(len(examples)), count))
+        vocab = self.tokenizer.reference.vocab
+        packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
+        cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
+        rows = {name: values.reshape(-1, count, length) for name, values in packed.items()}
+        rows[CUT_TOKENS] = cut.reshape(-1, count).sum(axis=1)
+        if split != "predict":
+            rows["label_ids"] = np.array([question.label for question in examples], np.int32)
+        return rows
+
+    def build_model(self, **kwargs: Any) -> keras.Model:
+        """Builds encoder and the head that scores an ending."""
+        return BertMultipleChoice(self.config, **kwargs)
+
+    def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
+        """Computes the cross entropy over the endings, [B]."""
+        return cross_entropy(outputs["logits"], batch["label_ids"])
+
+    def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects `probabilities` [B, C]."""
+        return {"probabilities": outputs["probabilities"]}
+
+    def decode(
+        self, examples: Sequence[Question], outputs: Mapping[str, np.ndarray]
+    ) -> list[ChoicePrediction]:
+        """Chooses the likeliest ending."""
+        return [ChoicePrediction(int(p.argmax()), p.tolist()) for p in outputs["probabilities"]]
+
+    def metrics(
+        self, examples: Sequence[Question], predictions: Sequence[ChoicePrediction]
+    ) -> dict[str, Any]:
+        """Computes the share of questions whose right ending was chosen."""
+        correct = [q.label == p.choice for q, p in zip(examples, predictions, strict=True)]
+        return {"eval_accuracy": np.float32(np.mean(correct))}
+
+    def from_inputs(self, inputs: Sequence[Any]) -> list[Question]:
+        """Converts tuples of a context and its endings."""
+        for number, texts in enumerate(inputs):
+            is_valid = isinstance(texts, tuple) and all(isinstance(t, str) for t in texts)
+            if not is_valid or len(texts) != len(self.labels) + 1:
+                expected = f"a tuple of a context and {len(self.labels)} endings"
+                received = repr(texts)[:100]
+                raise UserError(f"Input {number}: expected {expected}. Received: {received}")
+        return [Question(context, endings) for context, *endings in inputs]

@@ -1,0 +1,185 @@
+"""Multiple choice end to end, on a tiny model."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.errors import UserError
+from bert_tf.options import MultipleChoiceOptions
+from bert_tf.predictor import Predictor
+from bert_tf.tasks import multiple_choice
+from bert_tf.tasks.multiple_choice.reader import Question, read_questions
+from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
+
+COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
+
+
+def rows(count, seed):
+    """Questions whose right ending repeats the last word of the context."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        words = rng.sample(["good", "bad", "slow", "fast"], 4)
+        label = rng.randrange(4)
+        yield ["the film was", words[label], "it was", *words, label]
+
+
+def write(path, questions):
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for context, word, start, *more in questions:
+            writer.writerow([f"{context} {word}", start, *more])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("swag")
+    for split, count in (("train", 160), ("val", 21), ("test", 5)):
+        write(folder / f"{split}.csv", rows(count, count))
+    return folder
+
+
+def options(tiny, folder, data, **flags):
+    given = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
+    given |= {"learning_rate": 1e-2, "num_train_epochs": 4.0, "output_dir": str(folder / "out")}
+    return MultipleChoiceOptions(**{**tiny.flags, **given, **flags})
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    steps = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
+    run = options(tiny, folder, data, **steps, eval_every="1epoch")
+    return run, multiple_choice.run(run), folder / "out"
+
+
+def test_metrics_and_files(trained):
+    _, results, out = trained
+    assert set(results.metrics) == {"eval_accuracy", "loss", "global_step"}
+    # By chance it would be 0.25.
+    assert results.metrics["eval_accuracy"] > 0.6
+    assert (out / "labels.txt").read_text() == "0\n1\n2\n3\n"
+    predictions = [json.loads(line) for line in (out / "predictions.jsonl").open()]
+    assert len(predictions) == 5
+    for prediction in predictions:
+        assert prediction["choice"] == int(np.argmax(prediction["probabilities"]))
+        assert sum(prediction["probabilities"]) == pytest.approx(1, abs=1e-5)
+    assert json.loads((out / "run.json").read_text())["script"] == "run_multiple_choice"
+
+
+def test_predictor_equals_the_file(trained, data):
+    _, _, out = trained
+    predictor = Predictor.from_output_dir(out)
+    with (data / "test.csv").open() as file:
+        found = predictor(
+            [
+                (row["sent1"], *(f"{row['sent2']} {row[f'ending{n}']}" for n in range(4)))
+                for row in csv.DictReader(file)
+            ]
+        )
+    lines = [json.loads(line) for line in (out / "predictions.jsonl").open()]
+    for prediction, line in zip(found, lines, strict=True):
+        assert prediction.choice == line["choice"]
+        assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
+    assert predictor([]) == []
+    for wrong in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
+        with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
+            predictor([wrong])
+
+
+def test_exported_model_equals_the_predictor(trained, tiny):
+    _, _, out = trained
+    served = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
+    inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": ids % 2}
+    probabilities = served(**{name: tf.constant(x) for name, x in inputs.items()})["probabilities"]
+    model = BertMultipleChoice(tiny.config)
+    checkpoint.restore(model, str(out / "best" / "model.ckpt"))
+    np.testing.assert_allclose(probabilities, model(inputs)["probabilities"], atol=1e-6)
+
+
+def test_evaluating_later_equals_evaluating_after_the_training(trained, tiny, data, tmp_path):
+    _, results, out = trained
+    again = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
+    metrics = multiple_choice.run(again).metrics
+    assert metrics["eval_accuracy"] == results.metrics["eval_accuracy"]
+    assert metrics["loss"] == pytest.approx(results.metrics["loss"], abs=1e-6)
+
+
+def test_each_ending_is_scored_by_itself(tiny):
+    """A question is its endings read as rows of a classifier with one output."""
+    model = BertMultipleChoice(tiny.config)
+    ids = np.random.default_rng(1).integers(5, 15, (3, 2, 7), dtype=np.int32)
+    logits = model({"input_ids": ids})["logits"]
+    pooled = model.bert({"input_ids": ids.reshape(6, 7)})["pooled_output"]
+    np.testing.assert_allclose(logits, np.reshape(model.head(pooled), (3, 2)), atol=1e-6)
+
+
+def test_saved_as_keras_file(tiny, tmp_path):
+    model = BertMultipleChoice(tiny.config)
+    ids = np.ones((1, 2, 5), "int32")
+    model.save(tmp_path / "m.keras")
+    loaded = tf.keras.saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(
+        loaded({"input_ids": ids})["logits"], model({"input_ids": ids})["logits"]
+    )
+
+
+def test_other_layouts(tmp_path):
+    named = "q,wrong,right,answer\nwhat,a,b,right\n"
+    (tmp_path / "train.csv").write_text(named)
+    flags = {"context_column": "q", "question_column": "", "label_column": "answer"}
+    flags |= {"data_dir": str(tmp_path), "ending_columns": "wrong,right"}
+    questions = read_questions(MultipleChoiceOptions(**flags), "train", None)
+    assert questions == [Question("what", ("a", "b"), 1)]
+    (tmp_path / "train.csv").unlink()
+    row = {"q": "what", "choices": ["a", "b", "c"], "answer": 2}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    flags |= {"ending_columns": "choices"}
+    questions = read_questions(MultipleChoiceOptions(**flags), "train", None)
+    assert questions == [Question("what", ("a", "b", "c"), 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sent1,sent2\na,b\n", "train.csv:2: there is no column 'ending0', only sent1, sent2"),
+        (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be a number from 0"),
+        (",".join(COLUMNS) + "\n", "contains no question"),
+        ("", "contains no question"),
+    ],
+)
+def test_invalid_files(tiny, tmp_path, text, message):
+    (tmp_path / "train.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ending_columns": ""}, "must not be empty"),
+        ({"label_column": "sent1"}, "sent1 is named twice"),
+    ],
+)
+def test_invalid_flags(tiny, tmp_path, data, changes, message):
+    with pytest.raises(UserError, match=message):
+        multiple_choice.run(options(tiny, tmp_path, data, do_train=True, **changes))
+
+
+def test_another_number_of_endings_is_refused(trained, tiny, tmp_path, data):
+    _, _, out = trained
+    (tmp_path / "val.jsonl").write_text(
+        '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
+    )
+    flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
+    with pytest.raises(UserError, match="labels"):
+        multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
