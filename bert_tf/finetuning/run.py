@@ -112,18 +112,19 @@ class Splits:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._examples: dict[str, Sequence[Any]] = {}
-        self._digests: dict[str, tuple[int, str]] = {}
+        self._digests: dict[str, tuple[str, str]] = {}
 
     def __getitem__(self, split: str) -> Sequence[Any]:
         if split not in self._examples:
             self._examples[split] = self._task.read(split)
         return self._examples[split]
 
-    def digest(self, split: str) -> tuple[int, str]:
-        """Returns number and digest of what `Task.identity` returns."""
+    def digest(self, split: str) -> tuple[str, str]:
+        """Returns a digest of what `Task.identity` returns, and its description."""
         if split not in self._digests:
             rows = list(self._task.identity(self[split]))
-            self._digests[split] = len(rows), fingerprint(examples=rows)
+            digest = fingerprint(examples=rows)
+            self._digests[split] = digest, describe_data(rows, digest)
         return self._digests[split]
 
 
@@ -159,7 +160,7 @@ class FineTuningRun:
         """Does what the options say; see `run`."""
         task, options, devices = self.task, self.options, self.devices
         self._read_examples()
-        data = describe_data(*self.splits.digest("train")) if options.do_train else ""
+        data = self.splits.digest("train")[1] if options.do_train else ""
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
@@ -245,7 +246,7 @@ class FineTuningRun:
             monitor=self.monitor,
             patience=options.early_stopping_patience,
             first_step=step,
-            examples_key=self.splits.digest("eval")[1],
+            examples_key=self.splits.digest("eval")[0],
             extra_files=kept,
             is_chief=self.devices.is_chief,
         )
@@ -429,7 +430,7 @@ class FineTuningRun:
                 split,
                 self.records_dir,
                 self.devices,
-                self.splits.digest(split)[1],
+                self.splits.digest(split)[0],
             )
         return self._records[split]
 

@@ -3,11 +3,13 @@
 import dataclasses
 import logging
 import os
+from collections.abc import Collection
 from typing import Any
 
 from bert_tf import checkpoint, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
+from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.finetuning.run_metadata import hint, read_run
 from bert_tf.progress import log
 
@@ -24,9 +26,9 @@ _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_se
 _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
 
-def describe_data(num_rows: int, digest: str) -> str:
-    """Describes training data for `run.json`, by the number of rows and their digest."""
-    return f"{num_rows} rows ({digest[:8]})"
+def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
+    """Describes training data for `run.json`: the number of rows and their digest."""
+    return f"{len(rows)} rows ({(digest or fingerprint(examples=rows))[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:

@@ -18,8 +18,8 @@ from bert_tf.tasks import classification, ner, squad
 from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_custom_datasets import own, sentences, write
 from tests.tasks.classification.test_task import options
-from tests.tasks.question_answering import test_task
-from tests.tasks.token_classification import test_task
+from tests.tasks.question_answering import test_task as test_squad
+from tests.tasks.token_classification import test_task as test_ner
 
 # Loads a model as a program would, which has never heard of bert_tf.
 LOADER = """
@@ -194,17 +194,17 @@ def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
 
 @pytest.fixture
 def squad_folder(tiny, tmp_path):
-    return test_task.folder.__wrapped__(tiny, tmp_path)
+    return test_squad.folder.__wrapped__(tiny, tmp_path)
 
 
 @pytest.fixture
 def ner_folder(tmp_path):
-    return test_task.folder.__wrapped__(tmp_path)
+    return test_ner.folder.__wrapped__(tmp_path)
 
 
 @pytest.mark.slow
 def test_questions(tiny, squad_folder):
-    squad.run(test_task.options(tiny, squad_folder, do_train=True, do_export=True))
+    squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](
         text=tf.constant(["a b"]), text_pair=tf.constant(["the good film"])
@@ -214,7 +214,7 @@ def test_questions(tiny, squad_folder):
 
 
 def test_words(tiny, ner_folder):
-    ner.run(test_task.options(tiny, ner_folder, do_train=True, do_export=True))
+    ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](text=tf.constant(["the good film"]))
     labels = (ner_folder / "out" / "labels.txt").read_text().splitlines()

@@ -7,7 +7,7 @@ import pytest
 from bert_tf.conversion.convert import Request, convert
 from bert_tf.conversion.sources import find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map
+from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.token_classification import conll
 from tests.oracle import ROOT
@@ -31,7 +31,7 @@ def test_list_of_labels(tmp_path):
         label_map.read(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
     assert label_map.read(str(path)) == ["not at all", "{}"]
-    assert label_map.contents(["not at all", "{}"]) == {"labels.txt": path.read_text()}
+    assert run_metadata.labels_file(["not at all", "{}"]) == {"labels.txt": path.read_text()}
 
 
 def test_a_folder_whose_checkpoint_has_another_name(tmp_path):

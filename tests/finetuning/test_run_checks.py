@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +11,6 @@ from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions
 from bert_tf.tasks import classification
-from bert_tf.tasks.token_classification.conll import ConllFile
-from bert_tf.tasks.token_classification.task import TokenClassification
 from tests.tasks.classification.test_task import options
 
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "warmup_proportion": 0.5}
@@ -147,17 +144,6 @@ def test_the_directory_of_an_older_run(tiny, out, tmp_path, said, text):
     classification.run(options(tiny, tmp_path, **{**TRAINING, "train_batch_size": 6}))
     (skipped,) = warnings(said)
     assert skipped.startswith("Skipping training")
-
-
-def test_other_words_of_named_entities(tmp_path):
-    """Their examples are windows, whose numbers say nothing about the words."""
-    found = set()
-    for words in (["a", "b", "c"], ["a", "b", "d"]):
-        file = ConllFile("train.txt", words, ["O", "B-X", "O"], [1, 2, 4], [0, 2, 3])
-        rows = TokenClassification.identity(None, SimpleNamespace(file=file))
-        found.add(run_checks.describe_data(rows))
-    assert len(found) == 2
-    assert all(text.startswith("2 rows (") for text in found)
 
 
 def test_files_of_the_model_are_those_of_the_training(tiny, out, tmp_path):

@@ -73,7 +73,7 @@ def _train_and_evaluate(
     options: PretrainingOptions, config: BertConfig, paths: Sequence[str], devices: training.Devices
 ) -> Results:
     output_dir = options.output_dir or ""
-    data = describe_data((os.path.basename(path), files.size(path)) for path in paths)
+    data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
     model = training.build_model(

@@ -168,6 +168,10 @@ class TokenClassification(Task):
             "label_mask": mask.astype(np.int32),
         }
 
+    def identity(self, examples: Sentences) -> Sequence[Any]:
+        """Adds the borders of documents if they decide the context of a sentence."""
+        return [*examples, examples.file.documents] if self.options.doc_context else examples
+
     def epoch_size(self, examples: Sentences) -> int:
         """Returns the number of windows."""
         return len(examples.windows)

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -126,7 +127,7 @@ def test_saved_as_keras_file(tiny, tmp_path):
     model = BertMultipleChoice(tiny.config)
     ids = np.ones((1, 2, 5), "int32")
     model.save(tmp_path / "m.keras")
-    loaded = tf.keras.saving.load_model(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
     np.testing.assert_array_equal(
         loaded({"input_ids": ids})["logits"], model({"input_ids": ids})["logits"]
     )
