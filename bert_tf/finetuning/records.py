@@ -54,9 +54,13 @@ def _write_records(task: Task, examples: Sequence[Any], split: str, path: str, d
     options, features = task.options, task.features(split)
     cache, name = RecordCache(os.path.dirname(path)), os.path.basename(path)
     vocabulary = files.read_text(options.vocab_file or "")
-    # Flags of training, devices and folders do not change the rows.
+    # Flags of training and devices do not change the rows, and the digest is of what files have.
     shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
-    own = {k: v for k, v in dataclasses.asdict(options).items() if k not in shared}
+    own = {
+        name: value
+        for name, value in dataclasses.asdict(options).items()
+        if name not in shared and not name.endswith(("_batch_size", "_dir", "_file"))
+    }
     key = fingerprint(own, list(task.labels), options.do_lower_case, vocabulary, features, digest)
     stats = cache.find(name, key)
     if stats:

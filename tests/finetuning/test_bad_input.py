@@ -141,7 +141,7 @@ def test_harmless_files_change_nothing(tiny, tmp_path, change):
     for content in (text, change(text)):
         (folder / "dev.tsv").write_bytes(content.encode())
         run = options(tiny, tmp_path, data_dir=str(folder), do_eval=True)
-        output_dir.append(classification.run(run).metrics)
+        results.append(classification.run(run).metrics)
     assert results[0] == results[1]
 
 
@@ -238,7 +238,7 @@ def test_damaged_newest_checkpoint_is_passed_over(tiny, tmp_path, truncated, cap
     data.write_bytes(data.read_bytes()[:-truncated])
     caplog.clear()
     classification.run(run)
-    assert "model.ckpt-4 is damaged and passed over" in caplog.text
+    assert "model.ckpt-4 is damaged; skipping it" in caplog.text
     # Trained again from step 2, it is what it was.
     for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
         np.testing.assert_array_equal(value, whole[name], err_msg=name)

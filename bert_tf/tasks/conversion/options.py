@@ -66,11 +66,7 @@ class ConversionOptions:
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, or a value makes no sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self)
         check_values(self)
         if self.inspect and self.output:

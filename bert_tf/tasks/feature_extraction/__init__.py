@@ -1,1 +1,1 @@
-"""Vectors of tokens and texts."""
+"""Extraction of contextual features."""

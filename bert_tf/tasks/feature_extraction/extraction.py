@@ -121,15 +121,10 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
 
 
 class TextFeatures(NamedTuple):
-    """Features of a text.
+    """Features of a text."""
 
-    Attributes:
-        tokens: the tokens; None if the features are pooled.
-        values: float32 [T, L, H]; [L, H] if they are pooled.
-    """
-
-    tokens: list[str] | None
-    values: np.ndarray
+    tokens: list[str] | None  # None if the features are pooled
+    values: np.ndarray  # float32 [T, L, H]; pooled [L, H]
 
 
 class Extractor:

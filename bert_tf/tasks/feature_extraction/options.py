@@ -67,21 +67,14 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
 
     @property
     def file_format(self) -> str:
-        """`output_format`; for `auto` the one that the name of `output_file` ends in."""
+        """`output_format`; for `auto`, the format that `output_file` ends in."""
         if self.output_format != "auto":
             return self.output_format
         ending = os.path.splitext(self.output_file or "")[1].lower().removeprefix(".")
         return ending if ending in ("npz", "tfrecord") else "jsonl"
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
-        """The layers as they are given.
-
-        Args:
-            num_hidden_layers: of the model; None as long as it is not known.
-
-        Raises:
-            UserError: one is no number, or the model has no such layer.
-        """
+        """Parses `layers`, and checks them against the number of layers of the model if known."""
         try:
             found = [int(index) for index in self.layers.split(",")]
         except ValueError:
@@ -98,16 +91,12 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         return found
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone."""
+        """Checks the options of model and inputs."""
         super().check_model()
         self.layer_indexes()
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, or a value makes no sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self, self._not_needed())
         self.check_model()
         for name in ("text_column", "text_pair_column"):

@@ -1,1 +1,1 @@
-"""Words for [MASK]."""
+"""Prediction of masked words."""

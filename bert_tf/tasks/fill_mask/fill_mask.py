@@ -118,9 +118,6 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 class FillMask:
     """A pre-trained model, loaded once, that predicts masked words; several threads may share it.
 
-    Args:
-        options: the options; input and output are not used.
-
     Attributes:
         texts: number of texts so far.
         cut: number of texts that were too long.
@@ -208,16 +205,9 @@ class FillMask:
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `ids` and `probabilities` [B, P, K], the most probable first.
-
-    Args:
-        allowed: bool [kinds, V].
-        top_k: K.
-        outputs: of the model.
-        batch: with `kinds` [B, P].
-    """
+    """Selects `ids` and `probabilities` [B, P, K], the most probable first."""
     logits = tf.cast(outputs["masked_lm_logits"], tf.float32)  # [B, P, V]
-    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])
+    is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, P, V]
     # Log-probabilities: softmax underflow would tie allowed and other word pieces.
     scores = tf.nn.log_softmax(tf.where(is_allowed, logits, -np.inf))
     values, ids = tf.math.top_k(scores, top_k)

@@ -22,11 +22,7 @@ ANY, BEGIN, CONTINUATION = range(3)
 
 
 def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the number, from 1, and the text of each line that is not blank.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8 or has no `[MASK]`.
-    """
+    """Yields the number, from 1, and the text of each line that is not blank."""
     for number, line in enumerate(lines(path), start=1):
         text = line.strip()
         if text:
@@ -35,11 +31,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Requires that a text contains `[MASK]`.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Requires that a text contains `[MASK]`; errors name `where` it is from."""
     if MASK not in text:
         raise UserError(
             f"{where}: there is no {MASK}. Write {MASK}, in capitals, in place of the word that is "
@@ -50,12 +42,8 @@ def require_mask(text: str, where: str) -> None:
 def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
     """Returns which word pieces `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, size].
 
-    Special tokens, including `[unused0]`, are not part of words: in texts, brackets are word
-    pieces of their own.
-
-    Args:
-        names: word pieces by id.
-        size: V or more; ids without a name are never allowed.
+    Words contain no special tokens such as `[unused0]`: in texts, brackets are word pieces of
+    their own. Ids without a name are never allowed.
     """
     allowed = np.zeros((3, size), bool)
     for number, name in names.items():
@@ -110,9 +98,8 @@ class MaskedTexts:
             max_masks: P.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`: int32 [R, S], and `masked_lm_positions`:
-            int32 [R, P], padded with 0; and the row of each mask and its number in the row,
-            int64 [M, 2].
+            The inputs, int32 [R, S], and `masked_lm_positions`, int32 [R, P], padded with 0; and
+            the row of each mask and its number in the row, int64 [M, 2].
         """
         start = self.position[masks] - self._surroundings(masks, 1)[0]
         differs = np.diff(start, prepend=-1) != 0
@@ -137,8 +124,7 @@ class MaskedTexts:
             fills: the word pieces, int32 [R, W]; W is at most S - 2.
 
         Returns:
-            `input_ids`, `input_mask`, `segment_ids`: int32 [R, S]; and the position of the first
-            fill in the row, int64 [R].
+            The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
         """
         width = fills.shape[1]
         before, after = self._surroundings(masks, width)

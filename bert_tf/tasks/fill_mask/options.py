@@ -55,11 +55,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
     batch_size: int = option(32, "Rows in a batch.", new=True, limits=(1, 2**31 - 1))
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, or a value makes no sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self, self._not_needed())
         self.check_model()
         if bool(self.input_file) == bool(self.text):
@@ -71,7 +67,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
             raise UserError("--output_file is empty: pass a file, or - for the standard output")
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone."""
+        """Checks the options of model and inputs."""
         super().check_model()
         if not self.whole_word and self.max_word_pieces != _DEFAULT_WORD_PIECES:
             raise UserError("--max_word_pieces needs --whole_word=true")

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bert_tf import file_names, files, locks
 from bert_tf.data.parallel import do_by_processes
@@ -62,11 +62,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
         options.do_whole_word_mask,
     )
     if options.in_shards:
-        _write_in_shards(options, config, paths, outputs, encode.tokenizer.reference)
+        _write_in_shards(options, config, paths, outputs, encode.tokenizer.reference.vocab)
     else:
         with gc_paused():
-            instances = _create_instances(options, config, paths, encode)
-            _write(options, config, instances, outputs, encode.tokenizer.reference)
+            _write_in_memory(options, config, paths, outputs, encode)
     return outputs
 
 
@@ -113,7 +112,7 @@ def _write_in_shards(
     config: InstanceConfig,
     paths: Sequence[str],
     outputs: Sequence[str],
-    tokenizer: FullTokenizer,
+    vocab: Mapping[str, int],
 ) -> None:
     job = sharded_data.Job(
         options.vocab_file or "",
@@ -136,38 +135,31 @@ def _write_in_shards(
     with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
         try:
             units = sharded_data.write_parts(job, paths, folder, workers)
-            with described(outputs, options, tokenizer.vocab):
+            with described(outputs, options, vocab):
                 count = sharded_data.join(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
             raise type(stop)(f"The same command resumes from {folder}.") from None
     log.info("%s: %d examples", ", ".join(outputs), count)
 
 
-def _create_instances(
+def _write_in_memory(
     options: PretrainingDataOptions,
     config: InstanceConfig,
     paths: Sequence[str],
+    outputs: Sequence[str],
     encode: LineEncoder,
-) -> list[Instance]:
-    """Creates all instances in memory, as the original does."""
+) -> None:
+    """Creates all instances in memory, as the original does, and writes them."""
     documents = read_documents(paths, encode)
     if not documents:
         raise UserError(f"There is not one token in {_shown(paths)}: nothing to train on")
     _check_documents(documents, paths)
     rng = ReferenceRng(random.Random(options.random_seed))
     with bar(len(documents) * options.dupe_factor, "documents") as shown:
-        return create_training_instances(
+        instances = create_training_instances(
             documents, options.dupe_factor, rng, config, encode.vocab, lambda: shown.update()
         )
-
-
-def _write(
-    options: PretrainingDataOptions,
-    config: InstanceConfig,
-    instances: Sequence[Instance],
-    outputs: Sequence[str],
-    tokenizer: FullTokenizer,
-) -> None:
+    tokenizer = encode.tokenizer.reference
     for instance in instances[:_NUM_SHOWN]:
         log.debug("%s", _describe(instance, tokenizer))
     features = record_features(config.max_seq_length, config.max_predictions_per_seq)

@@ -1,4 +1,4 @@
-"""Options of the scripts that pre-train, and make what they need."""
+"""Options of `run_pretraining.py`, `create_pretraining_data.py` and `create_vocab.py`."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
-# Three special tokens, and two others.
+# Three special tokens and one token of each segment.
 _SHORTEST_PAIR = 5
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _SPECIAL_TOKENS = 5
@@ -44,12 +44,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self, self._not_needed())
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
@@ -128,15 +123,11 @@ class PretrainingDataOptions:
 
     @property
     def in_shards(self) -> bool:
-        """Whether the text is worked on shard by shard, and not as the original does."""
+        """Whether texts are processed shard by shard, and not as in the original."""
         return bool(self.num_workers or self.beam_runner)
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, or a value makes no sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self)
         check_values(self)
         if self.max_seq_length < _SHORTEST_PAIR:
@@ -180,11 +171,7 @@ class VocabularyOptions:
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: a required option is missing, or a value makes no sense.
-        """
+        """Checks what can be checked without reading a file."""
         check_required(self)
         check_values(self)
         if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:
