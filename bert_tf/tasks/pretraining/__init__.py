@@ -1,4 +1,4 @@
-"""Pre-training: vocabulary, records of masked texts, training."""
+"""Pre-training: vocabularies, records of masked texts, training."""
 
 from typing import Any
 
@@ -6,17 +6,8 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does what the script does.
+    """Does the work of `run_pretraining.py`, see `training.run`.
 
-    Args:
-        options: `bert_tf.options.PretrainingOptions`.
-
-    Returns:
-        `bert_tf.finetuning.output_dir.Results`: metrics of the evaluation, and paths of the files
-        that were written.
-
-    Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are invalid; then nothing
-            in `output_dir` has changed. Or a file cannot be written.
+    Importing this module does not import TensorFlow.
     """
     return registry.run(options)

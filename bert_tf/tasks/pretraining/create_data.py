@@ -152,7 +152,7 @@ def _write_in_memory(
     """Creates all instances in memory, as the original does, and writes them."""
     documents = read_documents(paths, encode)
     if not documents:
-        raise UserError(f"There is not one token in {_shown(paths)}: nothing to train on")
+        raise UserError(f"No tokens in {_shown(paths)}: nothing to train on")
     _check_documents(documents, paths)
     rng = ReferenceRng(random.Random(options.random_seed))
     with bar(len(documents) * options.dupe_factor, "documents") as shown:

@@ -54,7 +54,7 @@ def run(options: VocabularyOptions) -> list[str]:
     file_names.require_others([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
-        raise UserError(f"There is not one word in {', '.join(paths[:5])}: nothing to learn")
+        raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
     log.info(
         "Learning from %s words, %s of them different, which can take minutes",
         f"{counts.total():,}",

@@ -209,7 +209,7 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     count = sum(report["examples"] for report in reports)
     if not count:
         _remove_folder(folder)
-        raise UserError("There is not one token in the input files: nothing to train on")
+        raise UserError("No tokens in the input files: nothing to train on")
     single = sum(report["single"] for report in reports)
     if single:
         log.warning(

@@ -283,8 +283,8 @@ def _write(path, content: bytes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not one token"),
-        (b"\n\n \n", "not one token"),
+        (b"", "No tokens in .*: nothing to train on"),
+        (b"\n\n \n", "No tokens in .*: nothing to train on"),
         (b"good\n\nbad \xff\n", r"in\.txt:3: the file is not UTF-8"),
     ],
 )
