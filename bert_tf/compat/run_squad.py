@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from bert_tf import files, tokenization
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data import squad
 from bert_tf.data.squad import SquadExample
 from bert_tf.data.squad_windows import Windows
 from bert_tf.evaluation import answers
 from bert_tf.evaluation.projection import get_final_text, join_pieces
 from bert_tf.replaced import replaced
+from bert_tf.tokenization.fast import BatchTokenizer
 
 globals().update(replaced("run_squad"))
 

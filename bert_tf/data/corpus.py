@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.pretraining import Document
 from bert_tf.data.word_segments import Segmenter, mark_inner_pieces
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # Lines that are tokenized together.
 _LINES = 1 << 14

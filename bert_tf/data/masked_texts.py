@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
 from bert_tf.data.texts import lines, shown
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 MASK = "[MASK]"
 

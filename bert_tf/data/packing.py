@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import cut_into_windows, left_out
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 CUT_TOKENS = "cut_tokens"
 """Beside the features of rows: how many tokens of its texts each row lacks, int64 [B].

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
 from bert_tf.data.squad import SquadExample
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # `unique_ids` count from here, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000

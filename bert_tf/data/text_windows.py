@@ -6,7 +6,7 @@ every window, cut to half of the room if need be. B texts or pairs, N windows, S
 
 import numpy as np
 
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 
 def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:

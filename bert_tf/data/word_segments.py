@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 Segmenter = Callable[[str], Sequence[str]]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import BasicTokenizer, is_cjk
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 _SPECIAL_TOKENS = 2
 _LONGEST_TITLE = 3

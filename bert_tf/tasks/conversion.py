@@ -1,8 +1,8 @@
 """Models into other formats: what `convert_checkpoint.py` runs."""
 
 from bert_tf import file_names, files
-from bert_tf.conversion import Request, convert, describe, find_source
-from bert_tf.conversion.base import read_labels
+from bert_tf.checkpoints.formats import Request, convert, describe, find_source
+from bert_tf.checkpoints.formats.base import read_labels
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 

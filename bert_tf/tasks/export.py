@@ -11,7 +11,7 @@ from bert_tf import files, locks
 from bert_tf.errors import UserError
 from bert_tf.options import ExportOptions, FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.serving import saved_model
+from bert_tf.saved_models import modules
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.base import Task
 from bert_tf.tokenization import FullTokenizer
@@ -49,15 +49,15 @@ def export_task(
     length = options.max_seq_length
     known = {**task.assets(), **model_folder.contents_of(options)}
     with version(export_dir, known) as (folder, assets):
-        texts = saved_model.TextInputs(tokenizer, length) if how.text_input else None
+        texts = modules.TextInputs(tokenizer, length) if how.text_input else None
         wanted = {folder: texts}
         if texts and how.ids_model:
             wanted[os.path.join(folder, IDS_FOLDER)] = None
         for path, inputs in wanted.items():
-            module = saved_model.TaskModule(
+            module = modules.TaskModule(
                 model, task.served_outputs, inputs, pairs, length, assets, how.jit_compile
             )
-            saved_model.save(module, path, module.signatures(task.served_names))
+            modules.save(module, path, module.signatures(task.served_names))
     return log_version(export_dir)
 
 
@@ -68,7 +68,7 @@ def require_text_input(options: FineTuningOptions) -> None:
         UserError: TensorFlow Text is missing, or cannot take the vocabulary.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    saved_model.TextInputs(tokenizer, options.max_seq_length)
+    modules.TextInputs(tokenizer, options.max_seq_length)
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoint, files
-from bert_tf.conversion import find_source, lowers_by_vocabulary
+from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
-from bert_tf.serving import saved_model
+from bert_tf.saved_models import modules
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.export import export_task, log_version, version
 from bert_tf.tasks.fine_tunings import MAKERS
@@ -70,8 +70,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     with version(export_dir, model_folder.contents_of(of_encoder)) as (path, assets):
         if options.form == "preprocessor":
             length = of_encoder.max_seq_length
-            module = saved_model.PreprocessorModule(tokenizer, assets["vocab"], length)
-            saved_model.save(module, path, {"serving_default": module.__call__})
+            module = modules.PreprocessorModule(tokenizer, assets["vocab"], length)
+            modules.save(module, path, {"serving_default": module.__call__})
         else:
             model = BertModel(config)
             prefix = model_folder.best_prefix(folder) or checkpoint.resolve(folder)
@@ -84,8 +84,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
                     "for: pass --form=task with --script and --task_name, or --form=encoder to "
                     "leave that head"
                 )
-            module = saved_model.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
-            saved_model.save(module, path, {"serving_default": module.signature()})
+            module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
+            modules.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import backend, file_names, files, training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
@@ -27,7 +26,8 @@ from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_files import FORMATS
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28

@@ -5,7 +5,7 @@ checkpoint; whether that computes what the module computes is looked at first.
 """
 
 from bert_tf import files
-from bert_tf.conversion import SavedModelSource
+from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions, HubClassifierOptions
 from bert_tf.progress import log

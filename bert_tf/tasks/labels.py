@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoint, files
-from bert_tf.conversion.sources import find_source
+from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log

@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoint, file_names, files, training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.masked_texts import (
     ANY,
     BEGIN,
@@ -36,6 +35,7 @@ from bert_tf.tasks.agreement import require_one_process
 from bert_tf.tasks.candidates import FORMATS, Candidate
 from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
+from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
 _HEAD = "cls/predictions/"

@@ -14,7 +14,6 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import conll
 from bert_tf.data.records import Feature, sequence_features
@@ -31,6 +30,7 @@ from bert_tf.tasks.base import Part, Task, parts
 from bert_tf.tasks.labeled_sentences import NO_LABEL, LabeledWords, Sentences
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 

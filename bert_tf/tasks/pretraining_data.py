@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator, Sequence
 
 from bert_tf import file_names, files, locks
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
 from bert_tf.data.pretraining import (
@@ -29,6 +28,7 @@ from bert_tf.tasks.beam_units import do_by_beam
 from bert_tf.tasks.pretraining_records import describing
 from bert_tf.tasks.vocabulary_checks import check_vocabulary
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # Examples that become arrays together.
 _TOGETHER = 1024

@@ -20,7 +20,6 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.pretraining import (
@@ -38,6 +37,7 @@ from bert_tf.data.word_segments import load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # Examples that become records together.
 _TOGETHER = 1024

@@ -11,7 +11,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.data.squad import Paragraph, SquadExample, read_squad_examples
@@ -34,6 +33,7 @@ from bert_tf.tasks.squad_predictions import (
 )
 from bert_tf.tasks.start import load_config_and_tokenizer, located
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # The original's: examples come in another order than in their file, always the same.
 _SHUFFLE_SEED = 12345

@@ -8,14 +8,14 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoint, files
+from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, temporary_folder
+from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.config import BertConfig
-from bert_tf.conversion import SavedModelSource, Source, find_source, temporary_folder
-from bert_tf.conversion.original import OriginalSource
 from bert_tf.errors import UserError
 from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tasks import model_folder
-from bert_tf.tasks.module_check import require_same_outputs
 from bert_tf.tasks.repeated import run_names
 from bert_tf.tasks.vocabulary_checks import check_vocabulary
 from bert_tf.tokenization import FullTokenizer

@@ -14,7 +14,6 @@ import keras
 import numpy as np
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
@@ -29,6 +28,7 @@ from bert_tf.tasks.base import Task
 from bert_tf.tasks.prediction import PairCheck, require_texts
 from bert_tf.tasks.results import result_path
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 TEST_RESULTS = "test_results.tsv"
 # The same for people: the original has no such file.

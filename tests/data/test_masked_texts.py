@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.masked_texts import (
     ANY,
     BEGIN,
@@ -19,8 +18,9 @@ from bert_tf.data.masked_texts import (
     read_masked_texts,
 )
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 
 CLS, SEP = 1, 2
 VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}

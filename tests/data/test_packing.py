@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, pack, truncate_to_fit
 from bert_tf.data.packing import CUT_TOKENS, convert_examples, label_ids_of, pack_batch
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 from tests.data import CONVERSIONS
 from tests.data.test_features import conversions, inputs_of
 from tests.oracle import golden

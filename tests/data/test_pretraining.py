@@ -11,11 +11,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder, read_documents
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.data.pretraining import Draws, FewDraws, Pieces, Recipe, all_instances, to_arrays
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
 
 FOLDER = "pretraining_data"

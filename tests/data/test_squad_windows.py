@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.squad import Paragraph, SquadExample, read_squad_examples
 from bert_tf.data.squad_windows import Windows
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
 from tests.oracle import golden
 
 NAMES = ["train1_a", "train2_a", "dev1_a", "dev2_a", "train1_b", "dev1_b", "dev2_b"]

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.corpus import LineEncoder
 from bert_tf.data.pretraining import Draws, Pieces, Recipe, all_instances
 from bert_tf.data.word_segments import load_segmenter
 from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
 
 TEXT = "北京 欢迎你, unaffable!"

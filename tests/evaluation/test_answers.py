@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import plain_squad
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.squad import Paragraph, SquadExample
 from bert_tf.data.squad_windows import Windows
 from bert_tf.evaluation import answers
@@ -20,6 +19,7 @@ from bert_tf.evaluation.projection import get_final_text, join_pieces
 from bert_tf.tasks.squad import best_of_nothing, best_places
 from bert_tf.tasks.squad_predictions import Predictions
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from tests.data.test_squad_windows import converted
 from tests.oracle import golden
 

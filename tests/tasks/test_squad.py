@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.data.squad import read_squad_examples
@@ -17,6 +16,7 @@ from bert_tf.evaluation import squad as scores
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
 from tests.tasks.two_devices import run_on_two_devices
 

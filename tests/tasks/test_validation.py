@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, training
-from bert_tf.conversion import find_source
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor

@@ -1,0 +1,104 @@
+"""Zips of the original release: a folder with bert_config.json, vocab.txt, bert_model.ckpt.*."""
+
+import functools
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+
+from bert_tf import files
+from bert_tf.checkpoints.formats.base import CONFIG_FILE, VOCAB_FILE, temporary_folder
+from bert_tf.errors import UserError
+
+_CHECKPOINT = re.compile(r"\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})$")
+# Weights hardly get smaller by compression. What grows more than this was made to fill disks.
+_MOST_GROWTH = 20
+_ALWAYS_ALLOWED = 1 << 28
+
+
+def unpack(path: str) -> str:
+    """Unpacks the checkpoint in a zip, and what belongs to it, into a temporary folder, once.
+
+    The folder is removed when the program ends. No name from the zip but the last part of a
+    known one becomes the name of a file; still, a zip with paths that lead elsewhere, or with
+    links, is refused as a whole, since it was made with bad intent.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: the zip is damaged, dangerous, too large, or has no checkpoint or several.
+    """
+    return _unpacked(path, files.stamp(path))
+
+
+@functools.lru_cache
+def _unpacked(path: str, stamp: tuple[int, int]) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _checked(path, archive)
+            # Under the name that it has in the zip, by which releases are known.
+            inside = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
+            inside = inside or os.path.basename(path).removesuffix(".zip") or "model"
+            folder = os.path.join(temporary_folder(), inside)
+            os.mkdir(folder)
+            for name, member in members.items():
+                with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
+                    shutil.copyfileobj(source, file, 1 << 22)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UserError(
+            f"{path} is not a complete zip file ({error}): download it again"
+        ) from error
+    except OSError as error:
+        raise UserError(f"Cannot unpack {path}: {error.strerror or error}") from error
+    return folder
+
+
+def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """What is to be unpacked, by the name of the file."""
+    for member in archive.infolist():
+        parts = re.split(r"[/\\]", member.filename)
+        if ".." in parts or not parts[0] or ":" in parts[0]:
+            raise UserError(
+                f"{path} has a file outside of its folder ({member.filename}): nothing is unpacked"
+            )
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise UserError(f"{path} has a link ({member.filename}): nothing is unpacked")
+    known = [member for member in archive.infolist() if not member.is_dir() and _is_known(member)]
+    folders = {os.path.dirname(m.filename) for m in known if _is_checkpoint(m)}
+    if len(folders) != 1:
+        inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
+        raise UserError(
+            f"{path} has no checkpoint of the original release (bert_model.ckpt.index). It has: "
+            f"{inside}"
+            if not folders
+            else f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it, and "
+            "name one of them"
+        )
+    (folder,) = folders
+    chosen = [member for member in known if os.path.dirname(member.filename) == folder]
+    total, packed = sum(member.file_size for member in chosen), os.path.getsize(path)
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if total > max(_ALWAYS_ALLOWED, _MOST_GROWTH * packed):
+        raise UserError(
+            f"{path} has {packed:,} bytes and would become {total:,}: no checkpoint is compressed "
+            "so much, nothing is unpacked"
+        )
+    if total > free:
+        raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
+    return {os.path.basename(member.filename): member for member in chosen}
+
+
+def _is_known(member: zipfile.ZipInfo) -> bool:
+    name = os.path.basename(member.filename)
+    # What a Mac adds to a zip is called as the files that it goes with.
+    if name.startswith("._") or member.filename.startswith("__MACOSX/"):
+        return False
+    return name in (CONFIG_FILE, VOCAB_FILE) or _is_checkpoint(member)
+
+
+def _is_checkpoint(member: zipfile.ZipInfo) -> bool:
+    return _CHECKPOINT.search(member.filename) is not None

@@ -1,0 +1,138 @@
+"""Sizes: what weights say about them, and whether a configuration says the same."""
+
+from collections.abc import Mapping
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints.formats import names
+from bert_tf.checkpoints.formats.heads import Head
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+
+# Heads of published models are of this width. The weights do not say how wide they are.
+USUAL_HEAD_SIZE = 64
+
+# Characters of a message.
+_LONGEST_LIST = 400
+
+Shapes = Mapping[str, list[int]]
+
+_PLACES = {
+    "vocab_size": (names.WORD_EMBEDDINGS, 0),
+    "hidden_size": (names.WORD_EMBEDDINGS, 1),
+    "intermediate_size": ("bert/encoder/layer_0/intermediate/dense/bias", 0),
+    "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
+    "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+}
+
+
+def guess(shapes: Shapes) -> dict[str, int]:
+    """The sizes of a model by the shapes of its weights, as far as they are there.
+
+    All but the number of attention heads, of which nothing can be seen.
+    """
+    found = {
+        key: shapes[name][axis]
+        for key, (name, axis) in _PLACES.items()
+        if name in shapes and len(shapes[name]) > axis
+    }
+    layers = names.count_layers(shapes)
+    return {**found, "num_hidden_layers": layers} if layers else found
+
+
+def guessed_config(shapes: Shapes) -> BertConfig | None:
+    """A configuration by `guess`, with the usual number of heads and rates; None where there is
+    none."""
+    sizes = guess(shapes)
+    heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
+    if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
+        return None
+    return BertConfig.from_dict({**sizes, "num_attention_heads": heads})
+
+
+def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) -> None:
+    """Compares a configuration with weights.
+
+    Args:
+        config: what it is said to be.
+        shapes: what there is, by the original's names.
+        file: of the configuration, for messages.
+        weights: where those are, for messages.
+
+    Raises:
+        UserError: they do not belong together; it names keys and both values.
+    """
+    wrong = []
+    for key, size in guess(shapes).items():
+        said = getattr(config, key)
+        if said != size:
+            place = f" ({_PLACES[key][0]} {shapes[_PLACES[key][0]]})" if key in _PLACES else ""
+            wrong.append(f"{key} is {said} there, {size} in the weights{place}")
+    if wrong:
+        raise UserError(
+            f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass "
+            "--bert_config_file with the one that the model was trained with"
+        )
+
+
+def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
+    """Looks whether all weights of a model are there and fit each other.
+
+    Raises:
+        UserError: it lists what is missing, or what has another shape.
+    """
+    sizes = guess(shapes)
+    missing = [
+        name for name in head.expected(names.count_layers(shapes) or 1) if name not in shapes
+    ]
+    if missing:
+        raise UserError(
+            f"{weights} has not all weights of BERT"
+            + ("" if head.name == "encoder" else f" with the head {head.name}")
+            + f". Missing: {_cut(checkpoints.summarize(missing))}; there are "
+            f"{_cut(checkpoints.summarize(shapes))}"
+        )
+    if len(sizes) <= len(_PLACES):
+        shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _PLACES.values())
+        raise UserError(f"{weights} has weights of other shapes than BERT's: {shown}")
+    labels = shapes[head.variables[0]][0] if head.has_labels and shapes[head.variables[0]] else 2
+    needed = expected_shapes(head, sizes, labels)
+    wrong = [name for name, shape in needed.items() if list(shapes[name]) != shape]
+    if wrong:
+        shown = ", ".join(f"{name} {shapes[name]} (needed: {needed[name]})" for name in wrong[:4])
+        more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+        raise UserError(f"Weights of {weights} do not fit each other: {shown}{more}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST]} ..."
+
+
+def expected_shapes(head: Head, sizes: Mapping[str, int], labels: int) -> dict[str, list[int]]:
+    """The shape of each variable of encoder and head.
+
+    Args:
+        head: which.
+        sizes: as `guess` gives them.
+        labels: outputs of the head, where that is a matter of the task.
+    """
+    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
+    rows = {name: sizes[key] for key, (name, axis) in _PLACES.items() if axis == 0}
+    outputs = labels if head.has_labels else 2
+
+    def shape(name: str) -> list[int]:
+        if name.endswith("_embeddings"):
+            return [rows[name], hidden]
+        if name == "cls/predictions/output_bias":
+            return [sizes["vocab_size"]]
+        if name.endswith("output_weights"):
+            return [outputs, hidden]
+        if name.endswith("output_bias"):
+            return [outputs]
+        inside = "/intermediate/" in name
+        if name.endswith("kernel"):
+            widened = hidden if not inside else inner
+            narrowed = "/output/dense/" in name and "/attention/" not in name
+            return [inner if narrowed else hidden, widened]
+        return [inner if inside else hidden]
+
+    return {name: shape(name) for name in head.expected(sizes["num_hidden_layers"])}

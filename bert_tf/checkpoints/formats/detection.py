@@ -1,0 +1,93 @@
+"""What lies at a place that a user named: which kind of model, and what belongs to it."""
+
+import os
+
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
+from bert_tf.checkpoints.formats.base import BEST_FOLDER, BEST_NAME, Source, existing, require_local
+from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
+from bert_tf.checkpoints.formats.keras_files import KerasSource
+from bert_tf.checkpoints.formats.model_garden import GardenSource
+from bert_tf.checkpoints.formats.original import OriginalSource, refuse_pickle
+from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
+from bert_tf.errors import UserError
+
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def find_source(path: str) -> Source:
+    """The model at a place.
+
+    Args:
+        path: a checkpoint of the original (its prefix, one of its files, a folder, or the zip of a
+            release), an object-based checkpoint of the Model Garden, a SavedModel of such an
+            encoder, as TensorFlow Hub has them, a folder of Hugging Face's transformers or a
+            `.safetensors` file in one, or a `.keras` or `.weights.h5` file.
+
+    Raises:
+        UserError: there is nothing that can be read; it says what is there instead.
+    """
+    if files.is_dir(path):
+        return _in_folder(path)
+    kinds = {
+        ".safetensors": HuggingFaceSource,
+        safetensors_files.INDEX: HuggingFaceSource,
+        keras_files.WHOLE: KerasSource,
+        keras_files.WEIGHTS: KerasSource,
+        ".zip": _from_zip,
+    }
+    for ending, make in kinds.items():
+        if path.endswith(ending):
+            require_local(path)
+            # For the message about what is there.
+            files.open_binary(path).close()
+            return make(path)
+    refuse_pickle(path)
+    return _checkpoint(checkpoints.resolve(path))
+
+
+def _in_folder(folder: str) -> Source:
+    if existing(folder, GRAPH_FILE):
+        return SavedModelSource(folder)
+    tensors = existing(folder, safetensors_files.SINGLE) or existing(
+        folder, safetensors_files.INDEX
+    )
+    try:
+        prefix = checkpoints.resolve(folder)
+    except UserError:
+        prefix = None
+        if not tensors:
+            for name in _PICKLES:
+                if existing(folder, name):
+                    refuse_pickle(os.path.join(folder, _PICKLES[0]))
+            raise
+    if tensors and prefix:
+        raise UserError(
+            f"{folder} has two models, {os.path.basename(tensors)} and "
+            f"{os.path.basename(prefix)}: name one of them"
+        )
+    if tensors:
+        require_local(folder)
+        return HuggingFaceSource(tensors)
+    source = _checkpoint(prefix or folder)
+    best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
+    is_there = source.has_best and files.exists(f"{best}.index")
+    if is_there and checkpoints.step_of(best) != checkpoints.step_of(source.path):
+        source.notes.append(
+            f"{source.path} is the newest checkpoint of {folder}. The best of the evaluations is "
+            f"{best}: name that for it"
+        )
+    return source
+
+
+def _checkpoint(prefix: str) -> Source:
+    return GardenSource(prefix) if model_garden.is_object_based(prefix) else OriginalSource(prefix)
+
+
+def _from_zip(path: str) -> Source:
+    folder = archives.unpack(path)
+    try:
+        return OriginalSource(checkpoints.resolve(folder))
+    except UserError as error:
+        # The folder is gone by the time that somebody looks for it.
+        raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error

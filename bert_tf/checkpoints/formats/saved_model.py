@@ -1,0 +1,97 @@
+"""SavedModels with a BERT encoder, those of TensorFlow Hub for instance: read as data, not run.
+
+In their folder `variables/` lies an object-based checkpoint. Encoders of the Hub's form for
+TensorFlow 2 also keep their vocabulary, as the asset `vocab_file`, and `do_lower_case`.
+"""
+
+import os
+from typing import Any
+
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats import heads
+from bert_tf.checkpoints.formats.base import CONFIG_FILE, LABELS_FILE, existing, read_labels
+from bert_tf.checkpoints.formats.model_garden import GardenSource, is_object_based
+from bert_tf.errors import UserError
+from bert_tf.modeling.heads import ROOT_HEAD
+
+GRAPH_FILE = "saved_model.pb"
+# Inputs of an encoder of TensorFlow Hub: our input_ids, input_mask and segment_ids.
+ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+# Of the Hub's encoders, and of the fine-tuned models of this package.
+_VOCABULARY = ("vocab_file", "vocab")
+_LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
+# Those that `export_model.py` writes have their variables under the original's names.
+_OWN_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
+_OWN_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
+
+
+class SavedModelSource(GardenSource):
+    """The weights of a SavedModel.
+
+    Args:
+        folder: with `saved_model.pb`.
+
+    Attributes:
+        is_encoder: whether it can be called, as an encoder of TensorFlow Hub.
+
+    Raises:
+        UserError: it was made for TensorFlow 1, is damaged, or is of something else.
+    """
+
+    kind = "saved_model"
+
+    def __init__(self, folder: str) -> None:
+        prefix = os.path.join(folder, "variables", "variables")
+        for needed in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
+            if not files.exists(needed):
+                raise UserError(
+                    f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
+                    f"folder with {GRAPH_FILE} and the folders assets and variables; of one with "
+                    "versions name one, 1 for instance"
+                )
+        graph = _read_graph(folder)
+        nodes = graph.object_graph_def.nodes
+        if not nodes:
+            raise UserError(
+                f"{folder} is a module of TensorFlow Hub for TensorFlow 1, which no TensorFlow of "
+                "today can train. Take the same model in its form for TensorFlow 2, or the release "
+                "that it was made from (docs/checkpoints.md): run_classifier.py "
+                "--init_checkpoint=uncased_L-12_H-768_A-12.zip for instance"
+            )
+        if not is_object_based(prefix):
+            # It cannot be read: this says what is wrong with it.
+            checkpoints.shapes(prefix)
+        super().__init__(prefix, folder)
+        extra = os.path.join(folder, "assets.extra")
+        self.config_file = existing(extra, CONFIG_FILE)
+        assets = os.path.join(folder, "assets")
+        self.labels = read_labels(existing(assets, LABELS_FILE))
+        children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
+        self.is_encoder = "__call__" in children
+        for name in _VOCABULARY:
+            if name in children and children[name].HasField("asset"):
+                asset = graph.asset_file_def[children[name].asset.asset_file_def_index]
+                self.vocab_file = existing(assets, os.path.basename(asset.filename))
+        if self._reader.has_tensor(_LOWER_CASE):
+            self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
+        self.take_run(extra)
+
+    def original_name(self, called: str) -> str | None:
+        """The original's name of a variable, which ours have as it is."""
+        name = called.removeprefix(f"{ROOT_HEAD}/")
+        if name.startswith(_OWN_SCOPES) or name in _OWN_HEADS:
+            return name
+        return super().original_name(called)
+
+
+def _read_graph(folder: str) -> Any:
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = os.path.join(folder, GRAPH_FILE)
+    model = saved_model_pb2.SavedModel()
+    try:
+        with files.open_binary(path) as file:
+            model.ParseFromString(file.read())
+        return model.meta_graphs[0]
+    except Exception as error:
+        raise UserError(f"{path} is damaged: copy or download it anew") from error

@@ -1,0 +1,218 @@
+"""SavedModels: graphs with their weights, which TensorFlow loads without this package.
+
+B texts, S tokens, L labels.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf import files
+from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
+from bert_tf.saved_models.packing import Inputs, pack
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+Compute = Callable[[Inputs], dict[str, Any]]
+
+
+class TextInputs(tf.Module):
+    """From texts to what a model reads.
+
+    Args:
+        tokenizer: of the model's vocabulary.
+        max_seq_length: the most tokens of a text or pair; what is beyond is cut.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
+        super().__init__()
+        self.tokenize = GraphTokenizer(tokenizer)
+        self.max_seq_length = max_seq_length
+        self.cls_id, self.sep_id = tokenizer.vocab["[CLS]"], tokenizer.vocab["[SEP]"]
+
+    def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Inputs:
+        """`input_ids`, `input_mask`, `segment_ids` [B, S] of texts or pairs [B]."""
+        a = self.tokenize(text)
+        b = None if text_pair is None else self.tokenize(text_pair)
+        return pack(a, b, self.max_seq_length, self.cls_id, self.sep_id)
+
+
+class TaskModule(tf.Module):
+    """A fine-tuned model with its signatures.
+
+    Args:
+        model: from rows to outputs.
+        outputs_fn: from those to what is served.
+        text_inputs: for texts; None for a model that takes ids alone.
+        takes_pairs: whether `serving_default` takes two texts.
+        max_seq_length: of `tf.train.Example`s.
+        assets: files that belong to the model, by names of attributes.
+        jit_compile: whether XLA compiles the model, not what is done with texts; each length of a
+            batch anew.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        outputs_fn: Callable[[Any, Inputs], dict[str, Any]],
+        text_inputs: TextInputs | None,
+        takes_pairs: bool,
+        max_seq_length: int,
+        assets: Mapping[str, str],
+        jit_compile: bool = False,
+    ) -> None:
+        super().__init__()
+        # What is not tracked is not saved.
+        self.weights = [variable.value for variable in model.variables]
+        self.text_inputs = text_inputs
+        for name, path in assets.items():
+            setattr(self, name, tf.saved_model.Asset(path))
+
+        @tf.function(jit_compile=jit_compile)
+        def compute(inputs: Inputs) -> dict[str, Any]:
+            return outputs_fn(model(inputs, training=False), inputs)
+
+        # Text operations and strings stay outside of it.
+        self._compute = compute
+        self._max_seq_length = max_seq_length
+        self._takes_pairs = takes_pairs
+
+    def signatures(self, finish: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """What can be asked: `serving_default`, `ids`, `examples`, and `pairs` of texts.
+
+        Args:
+            finish: adds to the outputs what XLA cannot compute, names of labels say.
+        """
+        row = tf.TensorSpec([None, None], tf.int32)
+        specs = [tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS]
+        text = tf.TensorSpec([None], tf.string, "text")
+        pair = tf.TensorSpec([None], tf.string, "text_pair")
+        length = self._max_seq_length
+
+        @tf.function(input_signature=specs)
+        def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
+            values = zip(INPUTS, (input_ids, input_mask, segment_ids), strict=True)
+            return finish(self._compute(dict(values)))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+        def examples(examples: Any) -> dict[str, Any]:
+            features = {name: tf.io.FixedLenFeature([length], tf.int64) for name in INPUTS}
+            parsed: Any = tf.io.parse_example(examples, features)
+            inputs = {name: tf.cast(value, row.dtype) for name, value in parsed.items()}
+            return finish(self._compute(inputs))
+
+        found = {"serving_default": ids, "ids": ids, "examples": examples}
+        if self.text_inputs is None:
+            return found
+        text_inputs = self.text_inputs
+
+        @tf.function(input_signature=[text])
+        def texts(text: Any) -> dict[str, Any]:
+            return finish(self._compute(text_inputs(text)))
+
+        @tf.function(input_signature=[text, pair])
+        def pairs(text: Any, text_pair: Any) -> dict[str, Any]:
+            return finish(self._compute(text_inputs(text, text_pair)))
+
+        default = pairs if self._takes_pairs else texts
+        return {**found, "serving_default": default, "pairs": pairs}
+
+
+# `tf.Module` has its own idea of `variables`, which is not saved.
+_Saved: Any = tf.__internal__.tracking.AutoTrackable
+
+
+class EncoderModule(_Saved):
+    """An encoder under the names that TensorFlow's users know, to be trained further, too.
+
+    Called with a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], it
+    gives `pooled_output`, also as `default`, `sequence_output`, and `encoder_outputs`, a list with
+    the output of each layer.
+
+    Args:
+        model: `BertModel`.
+        vocab_path: a copy is kept as an asset.
+        do_lower_case: of its tokenizer.
+    """
+
+    def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
+        super().__init__()
+        # What programs that take such models ask for.
+        self.variables = [variable.value for variable in model.variables]
+        self.trainable_variables = [variable.value for variable in model.trainable_variables]
+        self.vocab_file = tf.saved_model.Asset(vocab_path)
+        self.do_lower_case = tf.Variable(tf.constant(do_lower_case), trainable=False)
+        self.regularization_losses: list[Any] = []
+        spec = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
+
+        def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
+            values = [inputs[name] for name in ENCODER_INPUTS]
+            outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
+            return {
+                "pooled_output": outputs["pooled_output"],
+                "sequence_output": outputs["sequence_output"],
+                "encoder_outputs": outputs["all_encoder_layers"],
+                "default": outputs["pooled_output"],
+            }
+
+        self.__call__ = tf.function(call)
+        for training in (True, False):
+            self.__call__.get_concrete_function(spec, training=training)
+
+    def signature(self) -> Any:
+        """`serving_default`, whose outputs are tensors, without the list."""
+
+        def call(**inputs: tf.Tensor) -> dict[str, Any]:
+            found = self.__call__(inputs, training=False)
+            return {name: value for name, value in found.items() if name != "encoder_outputs"}
+
+        specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
+        return tf.function(call).get_concrete_function(**specs)
+
+
+class PreprocessorModule(tf.Module):
+    """Texts to the inputs of `EncoderModule`: called with texts [B], or in two steps.
+
+    `tokenize(texts)` gives ids, ragged [B, tokens]; `bert_pack_inputs([ids], seq_length=128)`, or
+    with the ids of two texts, gives the inputs, int32 [B, seq_length].
+    """
+
+    def __init__(self, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int) -> None:
+        super().__init__()
+        self.vocab_file = tf.saved_model.Asset(vocab_path)
+        text_inputs = TextInputs(tokenizer, max_seq_length)
+        self._text_inputs = text_inputs
+        texts = tf.TensorSpec([None], tf.string, "text")
+        self.tokenize = tf.function(text_inputs.tokenize.__call__, input_signature=[texts])
+
+        def packed(segments: list[tf.RaggedTensor], seq_length: Any = max_seq_length) -> Inputs:
+            b = segments[1] if len(segments) > 1 else None
+            ids = (text_inputs.cls_id, text_inputs.sep_id)
+            found = pack(segments[0], b, seq_length, *ids, padded=True)
+            return dict(zip(ENCODER_INPUTS, (found[name] for name in INPUTS), strict=True))
+
+        self.bert_pack_inputs = tf.function(packed)
+        ids = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
+        length = tf.TensorSpec([], tf.int32, "seq_length")
+        for segments in ([ids], [ids, ids]):
+            self.bert_pack_inputs.get_concrete_function(segments)
+            self.bert_pack_inputs.get_concrete_function(segments, seq_length=length)
+
+        def call(text: tf.Tensor) -> Inputs:
+            return self.bert_pack_inputs([self.tokenize(text)])
+
+        self.__call__ = tf.function(call, input_signature=[texts])
+
+
+def save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
+    """Writes a SavedModel.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with files.explained("write", folder):
+        tf.saved_model.save(module, folder, signatures=signatures)

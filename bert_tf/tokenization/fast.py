@@ -1,0 +1,271 @@
+"""Tokenizes many texts at once: the reference's ids, at the speed of compiled code.
+
+`tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
+characters, and TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece
+Tokenization") splits them into word pieces. Texts that these would tokenize differently are
+detected and go to the reference. Without TensorFlow Text, all texts do.
+"""
+
+import functools
+import itertools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_tf.tokenization.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.tokenization.fast_wordpiece import (
+    LONGEST_WORD,
+    UNKNOWN,
+    fast_wordpiece,
+    ids_of,
+    lines_of,
+)
+from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
+
+_logger = logging.getLogger(__name__)
+
+# For the warning of unknown tokens.
+_SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
+
+# Limits of a batch of texts, unless a single text is longer. Its arrays fit into the CPU's caches.
+_MAX_BATCH_TEXTS = 4096
+_MAX_BATCH_CHARS = 1 << 19
+
+# Estimates in nanoseconds: building the compiled tokenizer, and the reference's time for a
+# character, without and with spans.
+_COMPILE_TIME = 300_000_000
+_TIME_PER_CHAR, _TIME_PER_CHAR_WITH_SPANS = 200, 2000
+
+
+@dataclass(frozen=True)
+class _Cleaned:
+    """Normalized texts.
+
+    Attributes:
+        strings: the texts.
+        is_odd: bool [B]; whether only the reference can tokenize a text.
+        codes: uint32 [M]; the code points of all texts, concatenated.
+        counts: uint8 [N]; how many of them each character of the original texts became.
+        borders: int64 [B + 1]; where each original text begins and ends in `counts`.
+    """
+
+    strings: list[Any]
+    is_odd: np.ndarray
+    codes: np.ndarray
+    counts: np.ndarray
+    borders: np.ndarray
+
+
+class BatchTokenizer:
+    """Converts many texts to ids exactly as a `FullTokenizer` does.
+
+    The compiled tokenizer is built once the reference has worked for about as long as building
+    takes, so never for a few texts. TensorFlow is not imported earlier: it must not compute
+    anything before a script has chosen its devices. Several threads may share a tokenizer.
+
+    Args:
+        tokenizer: the reference; its vocabulary must not change afterwards.
+
+    Attributes:
+        texts: number of texts tokenized.
+        handed_back: how many of them the reference tokenized.
+        warned: files that have many unknown tokens.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        self.reference = tokenizer
+        self.texts = self.handed_back = 0
+        self.warned: set[str] = set()
+        # Guards the counters, the compiled tokenizer and the character table.
+        self._lock = threading.Lock()
+        self._time = 0
+
+    def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> TokenIds:
+        """Returns the ids of each text's tokens, without special tokens.
+
+        Args:
+            texts: any texts.
+            with_spans: whether to return the characters that each token comes from. Takes about
+                one and a half times as long.
+
+        Raises:
+            ValueError: a text is neither str nor bytes.
+            KeyError: the vocabulary has no `[UNK]`, and a text needs it.
+        """
+        # A copy, as the caller may change the list meanwhile.
+        strings: list[Any] = list(texts)
+        if not strings:
+            return TokenIds.from_lists([], [] if with_spans else None)
+        with self._lock:
+            self.texts += len(strings)
+        return TokenIds.concatenate(
+            [self._encode_batch(batch, with_spans) for batch in _batches(strings)]
+        )
+
+    def warn_of_unknown(
+        self, name: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
+    ) -> None:
+        """Warns once of a file where more than 5 % of the tokens are `[UNK]`, by a sample of its
+        examples, each of which is texts or words."""
+        sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
+        ids, reference = self.encode(sample).ids, self.reference
+        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
+        if is_pretokenized:
+            split = str.split
+            pieces = [piece for text in sample for word in split(text) for piece in cut(word)]
+            ids = np.array(reference.convert_tokens_to_ids(pieces))
+        unknown = int((ids == reference.vocab.get(UNKNOWN)).sum())
+        if unknown < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * len(ids)) or name in self.warned:
+            return
+        self.warned.add(name)
+        words = Counter(word for text in sample for word in split(text) if cut(word) == [UNKNOWN])
+        named = ", ".join(f"{word:.30}" for word, _ in words.most_common(_WORDS_SHOWN))
+        share = f"{100 * unknown / len(ids):.1f} % of the tokens ({unknown} of {len(ids)})"
+        advice = "Check the vocabulary, --do_lower_case and the encoding of the file"
+        _logger.warning("%s: %s are [UNK], most often for %s. %s", name, share, named, advice)
+
+    @functools.cached_property
+    def _fast(self) -> Any:
+        """The compiled tokenizer for normalized texts; None if there is none."""
+        vocab = self.reference.vocab
+        return fast_wordpiece(lines_of(vocab)) if UNKNOWN in vocab else None
+
+    @functools.cached_property
+    def _table(self) -> CharacterTable:
+        fast = fast_wordpiece([UNKNOWN, "a", "b"])
+        return CharacterTable(
+            self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
+        )
+
+    def _encode_batch(self, texts: list[str], with_spans: bool) -> TokenIds:
+        time_per_char = _TIME_PER_CHAR_WITH_SPANS if with_spans else _TIME_PER_CHAR
+        with self._lock:
+            self._time += time_per_char * sum(map(len, texts))
+            is_compiled = self._time >= _COMPILE_TIME and self._fast is not None
+        if not is_compiled:
+            return self._by_reference(texts, with_spans)
+        return self._encode_with_spans(texts) if with_spans else self._encode(texts)
+
+    def _encode(self, texts: list[str]) -> TokenIds:
+        cleaned = self._clean(texts)
+        ids = ids_of(self._fast, _without(cleaned.strings, cleaned.is_odd))
+        return self._hand_back(ids, texts, cleaned.is_odd)
+
+    def _encode_with_spans(self, texts: list[str]) -> TokenIds:
+        cleaned = self._clean(texts)
+        found, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
+        starts, ends = (places.values.numpy() for places in ends)
+        row_splits = found.row_splits.numpy()
+        spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
+        ids = TokenIds(found.values.numpy(), row_splits, spans)
+        return self._hand_back(ids, texts, cleaned.is_odd)
+
+    def _hand_back(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
+        """Fills in the texts that only the reference can tokenize."""
+        rows = np.flatnonzero(is_odd).tolist()
+        if not rows:
+            return ids
+        return _put(ids, rows, self._by_reference([texts[r] for r in rows], ids.spans is not None))
+
+    def _by_reference(self, texts: Sequence[str], with_spans: bool) -> TokenIds:
+        with self._lock:
+            self.handed_back += len(texts)
+        reference = self.reference
+        if not with_spans:
+            tokens, spans = [reference.tokenize(text) for text in texts], None
+        else:
+            both = [tokenize_with_offsets(reference, text) for text in texts]
+            tokens, spans = [token for token, _ in both], [span for _, span in both]
+        return TokenIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
+
+    def _clean(self, texts: list[str]) -> _Cleaned:
+        codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+        with self._lock:
+            kinds = self._table.kinds(codes)
+        borders = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
+        found = np.bitwise_or.reduce(kinds, initial=0)
+        is_odd = np.zeros(len(texts), bool)
+        if found & ODD:
+            is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
+        # In a cased vocabulary most texts are clean as they are.
+        strings, ends, counts = list(texts), np.arange(len(codes) + 1), np.ones_like(kinds)
+        if found & CHANGES:
+            codes, counts = self._table.normalize(codes)
+            ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+            text = codes.tobytes().decode("utf-32-le")
+            strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
+        if max(map(len, strings)) > LONGEST_WORD:
+            at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
+            long = np.diff(np.concatenate([ends[at], ends[-1:]])) > LONGEST_WORD
+            is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
+        return _Cleaned(strings, is_odd, codes, counts, borders)
+
+
+def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
+    """Puts texts where there are empty ones, in rows that rise."""
+    cuts = ids.row_splits[rows].tolist()
+    bounds = list(zip([0, *cuts], [*cuts, len(ids.ids)], strict=True))
+    ends = others.row_splits.tolist()
+
+    def merged(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        parts = [ours[begin:end] for begin, end in bounds]
+        put = [theirs[begin:end] for begin, end in itertools.pairwise(ends)]
+        return np.concatenate([*itertools.chain(*zip(parts, put, strict=False)), parts[-1]])
+
+    lengths = ids.lengths
+    lengths[rows] = others.lengths
+    return TokenIds(
+        merged(ids.ids, others.ids),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        None if ids.spans is None or others.spans is None else merged(ids.spans, others.spans),
+    )
+
+
+def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
+    for row in np.flatnonzero(is_odd):
+        strings[row] = ""
+    return strings
+
+
+def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """From the bytes that tokens come from to characters.
+
+    Args:
+        cleaned: the texts.
+        rows: int64 [N]; the text of each token.
+        starts: int64 [N]; the first byte of each in the UTF-8 of its normalized text.
+        ends: int64 [N]; the first byte after it.
+
+    Returns:
+        Where the characters begin and end in the texts as they were given, int32 [N, 2].
+    """
+    # Of every normalized character: where its bytes end, and the character that gave it.
+    codes = cleaned.codes
+    sizes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+    last_bytes = np.cumsum(sizes)
+    sources = np.repeat(np.arange(len(cleaned.counts)), cleaned.counts)
+    places = np.concatenate([[0], np.cumsum(cleaned.counts, dtype=np.int64)])[cleaned.borders[rows]]
+    first_bytes = np.concatenate([[0], last_bytes])[places]
+    first = sources[np.searchsorted(last_bytes, first_bytes + starts, "right")]
+    last = sources[np.searchsorted(last_bytes, first_bytes + ends - 1, "right")]
+    spans = np.stack([first, last + 1], axis=1) - cleaned.borders[rows, None]
+    return spans.astype(np.int32)
+
+
+def _batches(texts: list[Any]) -> Iterator[list[str]]:
+    for first in range(0, len(texts), _MAX_BATCH_TEXTS):
+        remaining = [[*map(convert_to_unicode, texts[first : first + _MAX_BATCH_TEXTS])]]
+        while remaining:
+            batch = remaining.pop()
+            if len(batch) > 1 and sum(map(len, batch)) > _MAX_BATCH_CHARS:
+                half = len(batch) // 2
+                remaining += [batch[half:], batch[:half]]
+            else:
+                yield batch

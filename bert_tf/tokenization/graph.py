@@ -1,0 +1,254 @@
+"""The tokenizer as operations of TensorFlow, for graphs that take texts.
+
+The ids are those of `tokenization.FullTokenizer` for every text. Characters are looked up in
+tables, which are made by asking Python; only two things depend on neighbours, the final sigma and
+the order of combining marks. B texts, C characters, W words, T tokens.
+"""
+
+import functools
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.errors import UserError
+from bert_tf.tokenization.fast_wordpiece import (
+    LONGEST_WORD,
+    TOO_LONG,
+    UNKNOWN,
+    lines_of,
+    tensorflow_text,
+)
+from bert_tf.tokenization.reference import (
+    FullTokenizer,
+    is_cjk,
+    is_control,
+    is_punctuation,
+    is_whitespace,
+)
+
+# Its class methods are hidden from type checkers.
+_ragged: Any = tf.RaggedTensor
+
+_CODES = 0x110000
+_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+# Flags of characters as they come: left out, has case, not seen where case is looked for.
+_DROPPED, _CASED, _IGNORED = 1, 2, 4
+# Flags of characters that are decomposed: an accent, between words, a word of its own.
+_ACCENT, _SPACE, _ALONE = 1, 2, 4
+
+
+class GraphTokenizer(tf.Module):
+    """Texts to ids inside a graph.
+
+    Args:
+        tokenizer: the reference.
+
+    Raises:
+        UserError: TensorFlow Text is not installed, or cannot take the vocabulary.
+    """
+
+    def __init__(self, tokenizer: FullTokenizer) -> None:
+        super().__init__()
+        self._lowers = tokenizer.basic_tokenizer.do_lower_case
+        self._wordpiece = _wordpiece(tokenizer.vocab)
+        tables = _tables(self._lowers)
+        self._given = tf.constant(tables.given)
+        self._flags = tf.constant(tables.flags)
+        self._counts = tf.constant(tables.counts)
+        self._starts = tf.constant(tables.starts)
+        self._forms = tf.constant(tables.forms)
+        self._classes = tf.constant(tables.classes)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of texts.
+
+        Args:
+            texts: string [B], UTF-8; what is not valid is left out.
+
+        Returns:
+            int32 [B, T], ragged.
+        """
+        codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
+        given = tf.gather(self._given, codes)
+        kept = given & _DROPPED == 0
+        rows, codes, given = (tf.boolean_mask(x, kept) for x in (rows, codes, given))
+        if self._lowers:
+            codes = _with_final_sigmas(codes, rows, given)
+        rows, codes = self._decomposed(rows, codes)
+        flags = tf.gather(self._flags, codes)
+        if self._lowers:
+            rows, codes = self._in_canonical_order(rows, codes)
+            flags = tf.gather(self._flags, codes)
+            kept = flags & _ACCENT == 0
+            rows, codes, flags = (tf.boolean_mask(x, kept) for x in (rows, codes, flags))
+        word_rows, words = _words(rows, codes, flags)
+        pieces = self._wordpiece.tokenize(words)  # [W, pieces]
+        by_text = _ragged.from_value_rowids(
+            pieces, word_rows, nrows=tf.size(texts, out_type=tf.int64)
+        )
+        return by_text.merge_dims(1, 2)
+
+    def _decomposed(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Each character as those that it becomes."""
+        counts = tf.cast(tf.gather(self._counts, codes), tf.int32)
+        starts = tf.gather(self._starts, codes)
+        before = tf.cumsum(counts, exclusive=True)
+        places = tf.range(tf.reduce_sum(counts)) + tf.repeat(starts - before, counts)
+        return tf.repeat(rows, counts), tf.gather(self._forms, places)
+
+    def _in_canonical_order(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Combining characters behind each letter in the order of their classes."""
+        classes = tf.cast(tf.gather(self._classes, codes), tf.int64)
+        begins = tf.logical_or(classes == 0, _changes(rows))
+        keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes
+
+        def sort() -> tuple[tf.Tensor, tf.Tensor]:
+            order = tf.argsort(keys, stable=True)
+            return tf.gather(rows, order), tf.gather(codes, order)
+
+        return tf.cond(tf.reduce_all(keys[1:] >= keys[:-1]), lambda: (rows, codes), sort)
+
+
+def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The words of characters: the text that each is of [W], and words as strings [W]."""
+    alone = flags & _ALONE != 0
+    space = flags & _SPACE != 0
+    ends = tf.logical_or(alone, space)
+    after_end = tf.concat([[True], ends[:-1]], 0)[: tf.size(ends)]
+    begins = tf.logical_or(tf.logical_or(alone, after_end), _changes(rows))
+    # A word may begin at a space only in so far as that is left out: its letters follow.
+    kept = tf.logical_not(space)
+    rows, codes, begins = (tf.boolean_mask(x, kept) for x in (rows, codes, begins))
+    starts = tf.where(begins)[:, 0]
+    letters = _ragged.from_row_starts(codes, starts)
+    words = tf.strings.unicode_encode(letters, "UTF-8")
+    # The original counts characters, and the compiled code bytes.
+    is_long = letters.row_lengths() > LONGEST_WORD
+    return tf.gather(rows, starts), tf.where(is_long, TOO_LONG, words)
+
+
+def _changes(rows: tf.Tensor) -> tf.Tensor:
+    """Whether a text begins at a place [C]."""
+    return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
+
+
+def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
+    """Capital sigmas that end a word as what they become, as `str.lower` decides it.
+
+    They do where the nearest character before them that is not ignored has case and the nearest
+    behind them has none.
+    """
+    sigmas = tf.where(codes == _SIGMA)[:, 0]
+
+    def replace() -> tf.Tensor:
+        seen = tf.where(given & _IGNORED == 0)[:, 0]
+        cased = tf.gather(given, seen) & _CASED != 0
+        seen_rows = tf.gather(rows, seen)
+        place = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
+
+        def has_case(neighbour: tf.Tensor) -> tf.Tensor:
+            last = tf.size(seen, out_type=tf.int64) - 1
+            inside = tf.logical_and(neighbour >= 0, neighbour <= last)
+            found = tf.clip_by_value(neighbour, 0, last)
+            same = tf.gather(seen_rows, found) == tf.gather(rows, sigmas)
+            return tf.logical_and(tf.logical_and(inside, same), tf.gather(cased, found))
+
+        final = tf.logical_and(has_case(place - 1), tf.logical_not(has_case(place + 1)))
+        ends = tf.boolean_mask(sigmas, final)
+        return tf.tensor_scatter_nd_update(
+            codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA)
+        )
+
+    return tf.cond(tf.size(sigmas) > 0, replace, lambda: codes)
+
+
+def _wordpiece(vocab: dict[str, int]) -> Any:
+    if not tensorflow_text():
+        raise UserError(
+            "Tokenization inside of a model needs TensorFlow Text: pip install tensorflow-text of "
+            "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
+        )
+    try:
+        return tensorflow_text().FastWordpieceTokenizer(
+            vocab=lines_of(vocab),
+            token_out_type=tf.int32,
+            unknown_token=UNKNOWN,
+            max_bytes_per_word=4 * LONGEST_WORD,
+            no_pretokenization=True,
+        )
+    except RuntimeError as error:
+        raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
+
+
+class _Tables(NamedTuple):
+    """What is known of each code point.
+
+    Attributes:
+        given: flags of it as it comes.
+        counts: how many characters it becomes.
+        starts: the first of them in `forms`.
+        forms: what all characters become, one after the other.
+        flags: of it as one of `forms`.
+        classes: its place among combining characters; 0 for others.
+    """
+
+    given: np.ndarray
+    counts: np.ndarray
+    starts: np.ndarray
+    forms: np.ndarray
+    flags: np.ndarray
+    classes: np.ndarray
+
+
+@functools.lru_cache(maxsize=2)
+def _tables(lowers: bool) -> _Tables:
+    """They take seconds, and depend on Python's Unicode alone."""
+    form = _lowered if lowers else _spaced
+    forms = ["" if _is_surrogate(code) else form(chr(code)) for code in range(_CODES)]
+    counts = np.array([len(text) for text in forms], np.int32)
+    return _Tables(
+        given=_table(_given_flags),
+        counts=counts.astype(np.uint8),
+        starts=(np.cumsum(counts) - counts).astype(np.int32),
+        forms=np.frombuffer("".join(forms).encode("utf-32-le"), np.int32),
+        flags=_table(_flags),
+        classes=_table(unicodedata.combining),
+    )
+
+
+def _table(value: Callable[[str], int]) -> np.ndarray:
+    values: Sequence[int] = [
+        0 if _is_surrogate(code) else value(chr(code)) for code in range(_CODES)
+    ]
+    return np.array(values, np.uint8)
+
+
+def _is_surrogate(code: int) -> bool:
+    return 0xD800 <= code <= 0xDFFF
+
+
+def _given_flags(char: str) -> int:
+    # Python tells what has case, and what is ignored, by what becomes of a sigma behind it.
+    has_case = f"{char}Σ".lower().endswith("ς")
+    ignored = not has_case and f"a{char}Σ".lower().endswith("ς")
+    dropped = char in "\0\ufffd" or is_control(char)
+    return _DROPPED * dropped | _CASED * has_case | _IGNORED * ignored
+
+
+def _flags(char: str) -> int:
+    accent = unicodedata.category(char) == "Mn"
+    return _ACCENT * accent | _SPACE * char.isspace() | _ALONE * is_punctuation(char)
+
+
+def _spaced(char: str) -> str:
+    if is_whitespace(char):
+        return " "
+    return f" {char} " if is_cjk(char) else char
+
+
+def _lowered(char: str) -> str:
+    return unicodedata.normalize("NFD", _spaced(char).lower())

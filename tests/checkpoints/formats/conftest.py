@@ -1,0 +1,59 @@
+"""A tiny model with each head, as an original checkpoint with all that lies beside it."""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats.keras_files import build
+
+NAMES = ("pretraining", "classification", "span", "token", "encoder")
+LABELS = ["O", "B-PER", "I-PER"]
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_of_two_layers):
+    return tiny_of_two_layers
+
+
+def values_of(prefix):
+    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def assert_same(left, right):
+    """Two checkpoints, bit for bit."""
+    left, right = values_of(left), values_of(right)
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        assert value.dtype == right[name].dtype, name
+        assert value.tobytes() == right[name].tobytes(), name
+
+
+def write_model(folder, tiny, name, config=None, **extra):
+    """An original checkpoint whose weights are all random, biases too."""
+    folder.mkdir()
+    config = config or tiny.config
+    rng = np.random.default_rng(7)
+    variables = checkpoint.named_variables(build(HEADS[name], config, 3))
+    values = {
+        key: rng.normal(0, 0.3, variable.shape).astype("float32")
+        for key, variable in variables.items()
+    }
+    prefix = str(folder / "bert_model.ckpt")
+    checkpoint.write(prefix, {**values, **extra})
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    shutil.copyfile(tiny.folder / "vocab.txt", folder / "vocab.txt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(tiny, tmp_path_factory):
+    """Folders by names of heads."""
+    keras.utils.set_random_seed(3)
+    place = tmp_path_factory.mktemp("models")
+    folders = {name: write_model(place / name, tiny, name) for name in NAMES}
+    (folders["token"] / "labels.txt").write_text("\n".join(LABELS) + "\n")
+    return folders

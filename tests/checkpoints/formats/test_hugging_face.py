@@ -1,0 +1,243 @@
+"""What folders of transformers look like, over the years, and what is made of them."""
+
+import json
+import math
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_tf.checkpoints.formats import Request, convert, find_source, hugging_face_config, names
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.errors import UserError
+from bert_tf.modeling import get_activation
+from tests.checkpoints.formats.conftest import NAMES, assert_same
+
+
+@pytest.fixture(scope="module")
+def folders(models, tmp_path_factory):
+    place = tmp_path_factory.mktemp("hugging_face")
+    for name in NAMES:
+        request = Request(output=str(place / name), to="hugging_face", head=name)
+        convert(find_source(str(models[name])), request)
+    return place
+
+
+@pytest.fixture
+def changed(folders, tmp_path):
+    """Copies a folder with other tensors and another configuration."""
+
+    def change(name, tensors=lambda found: found, **config):
+        folder = tmp_path / "changed"
+        shutil.copytree(folders / name, folder)
+        save_file(tensors(load_file(folder / "model.safetensors")), folder / "model.safetensors")
+        settings = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**settings, **config}))
+        return folder
+
+    return change
+
+
+def _assert_restored(models, folder, name, tmp_path):
+    convert(find_source(str(folder)), Request(output=str(tmp_path / "back"), to="original"))
+    assert_same(str(models[name] / "bert_model.ckpt"), str(tmp_path / "back" / "bert_model.ckpt"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_names(folders, name):
+    found = {path.name for path in (folders / name).iterdir()}
+    pooler = set() if HEADS[name].has_pooler else {"pooler.safetensors"}
+    expected = {"config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
+    assert found == expected | pooler
+    tensors = load_file(folders / name / "model.safetensors")
+    assert any("pooler" in key for key in tensors) is HEADS[name].has_pooler
+    assert all(key.startswith("bert.") for key in tensors if "embeddings" in key) is (
+        name != "encoder"
+    )
+
+
+def test_every_name_has_its_own():
+    for head in HEADS.values():
+        found = Counter(map(names.to_hugging_face, head.expected(12)))
+        assert set(found.values()) == {1}
+        stored = names.HuggingFaceNames(found).stored
+        assert {value: key for key, value in stored.items()} == {
+            names.to_hugging_face(name): name for name in head.expected(12)
+        }
+    assert names.to_hugging_face("bert/encoder/layer_11/attention/self/key/kernel") == (
+        "bert.encoder.layer.11.attention.self.key.weight"
+    )
+
+
+def test_names_of_the_first_versions_and_copies_are_understood(models, changed, tmp_path):
+    def old(tensors):
+        renamed = {
+            key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ): value
+            for key, value in tensors.items()
+        }
+        renamed["cls.predictions.decoder.weight"] = renamed[
+            "bert.embeddings.word_embeddings.weight"
+        ].copy()
+        renamed["cls.predictions.decoder.bias"] = renamed.pop("cls.predictions.bias")
+        renamed["bert.embeddings.position_ids"] = np.arange(24)[None]
+        return renamed
+
+    _assert_restored(models, changed("pretraining", old), "pretraining", tmp_path)
+
+
+def test_an_encoder_with_the_prefix_is_understood(models, changed, tmp_path):
+    folder = changed("encoder", lambda found: {f"bert.{key}": v for key, v in found.items()})
+    _assert_restored(models, folder, "encoder", tmp_path)
+
+
+def test_several_files_are_read(models, changed, tmp_path):
+    folder = changed("classification")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weight_map = {}
+    for number in range(3):
+        file = f"model-0000{number + 1}-of-00003.safetensors"
+        part = dict(list(tensors.items())[number::3])
+        save_file(part, folder / file)
+        weight_map |= dict.fromkeys(part, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    _assert_restored(models, folder, "classification", tmp_path)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(UserError, match=r"No such file: .*model-00002-of-00003"):
+        find_source(str(folder))
+    index.write_text(json.dumps({"weight_map": {"a": "../secret.safetensors"}}))
+    with pytest.raises(UserError, match=r"names '\.\./secret\.safetensors', which is no"):
+        find_source(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_short_numbers_are_read_exactly(folders, changed, kind):
+    import ml_dtypes
+
+    dtype = ml_dtypes.bfloat16 if kind == "bfloat16" else np.float16
+    folder = changed("encoder", lambda found: {k: v.astype(dtype) for k, v in found.items()})
+    source = find_source(str(folder))
+    assert set(source.types().values()) == {kind}
+    expected = load_file(folders / "encoder" / "model.safetensors")
+    for name, value in source.read(source.shapes()):
+        key = names.to_hugging_face(name).removeprefix("bert.")
+        wanted = expected[key].astype(dtype).astype(np.float32)
+        wanted = wanted.T if name.endswith("kernel") else wanted
+        assert value.tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+def test_a_pooler_that_is_not_there_is_zeros(folders, tmp_path, changed):
+    folder = changed("span")
+    (folder / "pooler.safetensors").unlink()
+    source = find_source(str(folder))
+    assert "has no pooler" in source.notes[0]
+    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    values = dict(source.read(names.POOLER))
+    assert [value.shape for value in values.values()] == [(16,), (16, 16)]
+    assert not any(value.any() for value in values.values())
+    # And on the way back nothing is left of them.
+    convert(
+        find_source(str(tmp_path / "x")), Request(output=str(tmp_path / "y"), to="hugging_face")
+    )
+    assert not (tmp_path / "y" / "pooler.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("gelu", "gelu_erf"),
+        ("gelu_new", "gelu"),
+        ("gelu_pytorch_tanh", "gelu"),
+        ("relu", "relu"),
+        ("linear", "linear"),
+    ],
+)
+def test_activations(changed, theirs, ours):
+    source = find_source(str(changed("encoder", hidden_act=theirs)))
+    assert source.config().hidden_act == ours
+    assert any("erf" in note for note in source.notes) is (theirs == "gelu")
+    if theirs != "gelu_new":
+        made = hugging_face_config.make(source.config(), HEADS["encoder"], 0, None, 0)
+        assert made["hidden_act"] == theirs
+
+
+def test_gelu_by_erf_is_that():
+    x = np.linspace(-4, 4, 101, dtype="float32")
+    exact = [value * (1 + math.erf(value / math.sqrt(2))) / 2 for value in x]
+    np.testing.assert_allclose(np.asarray(get_activation("gelu_erf")(x)), exact, atol=1e-6)
+    difference = abs(np.asarray(get_activation("gelu")(x)) - exact).max()
+    assert 1e-4 < difference < 5e-4
+
+
+def test_another_class_is_spoken_of(changed):
+    (note,) = find_source(str(changed("encoder", architectures=["BertForMultipleChoice"]))).notes
+    assert "BertForMultipleChoice is not known here" in note
+
+
+@pytest.mark.parametrize(
+    ("named", "flag"),
+    [("multi_label_classification", "multilabel"), ("regression", "regression")],
+)
+def test_outputs_that_are_not_one_label_are_spoken_of(changed, named, flag):
+    (note,) = find_source(str(changed("classification", problem_type=named))).notes
+    assert f"problem_type is {named}. " in note
+    assert f"--problem_type={flag}" in note
+
+
+def test_what_is_not_in_a_configuration_has_their_defaults():
+    config = hugging_face_config.read({"vocab_size": 9}, "config.json")
+    assert (config.type_vocab_size, config.hidden_act) == (2, "gelu_erf")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layer_norm_eps": 1e-5}, r"layer_norm_eps is 1e-05\. BERT computes with 1e-12"),
+        ({"model_type": "roberta"}, r"another model, 'roberta' \(model_type\)"),
+        ({"model_type": "distilbert"}, "another model, 'distilbert'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', which is none of gelu"),
+        ({"hidden_act": None}, "hidden_act is None"),
+        ({"hidden_size": "wide"}, r"config\.json: hidden_size must be a whole number"),
+    ],
+)
+def test_models_that_compute_something_else_are_refused(changed, settings, message):
+    with pytest.raises(UserError, match=message):
+        find_source(str(changed("encoder", **settings)))
+
+
+def test_accents_that_are_kept_are_spoken_of(changed):
+    folder = changed("encoder")
+    settings = {"do_lower_case": True, "strip_accents": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (note,) = find_source(str(folder)).notes
+    assert "strip_accents is False beside do_lower_case True" in note
+
+
+def test_a_vocabulary_in_the_tokenizers_file_is_found(models, changed):
+    folder = changed("encoder")
+    pieces = (folder / "vocab.txt").read_text().split("\n")[:-1]
+    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = {
+        "normalizer": {"type": "BertNormalizer", "lowercase": False},
+        "model": {"type": "WordPiece", "vocab": dict(reversed(ids.items()))},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    source = find_source(str(folder))
+    with open(source.vocab_file) as file:
+        assert file.read() == (models["encoder"] / "vocab.txt").read_text()
+    assert source.do_lower_case is False
+
+
+def test_numbered_labels_are_none():
+    assert hugging_face_config.labels({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
+    assert hugging_face_config.labels({"id2label": {"1": "b", "0": "a"}}) == ["a", "b"]
+    assert hugging_face_config.labels({"id2label": {"5": "b", "0": "a"}}) is None

@@ -1,0 +1,163 @@
+"""There and back again, bit for bit, for each head and each format."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.optimization import create_optimizer
+from bert_tf.options import ConversionOptions
+from bert_tf.tasks import conversion
+from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model
+from tests.oracle import ROOT
+
+WAYS = {"hugging_face": "there", "keras": "there.keras", "weights_h5": "there.weights.h5"}
+
+
+def _convert(source, output, **wanted):
+    convert(find_source(str(source)), Request(output=str(output), **wanted))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("way", WAYS)
+def test_there_and_back(models, name, way, tmp_path):
+    there = tmp_path / WAYS[way]
+    _convert(models[name], there, to=way, head=name)
+    _convert(there, tmp_path / "back", to="original")
+    back = tmp_path / "back"
+    assert_same(str(models[name] / "bert_model.ckpt"), str(back / "bert_model.ckpt"))
+    kept = {"hugging_face": ["bert_config.json", "vocab.txt"], "keras": ["bert_config.json"]}
+    for file in kept.get(way, []):
+        assert (back / file).read_bytes() == (models[name] / file).read_bytes()
+    if way == "hugging_face" and name == "token":
+        assert (back / "labels.txt").read_text().split() == LABELS
+    assert {path.name for path in tmp_path.iterdir()} == {there.name, "back"}
+
+
+def test_a_keras_file_is_the_model_itself(models, tmp_path):
+    _convert(models["token"], tmp_path / "x.keras", head="token")
+    model = keras.saving.load_model(tmp_path / "x.keras")
+    assert type(model) is HEADS["token"].model
+    values = values_of(str(models["token"] / "bert_model.ckpt"))
+    for key, variable in checkpoint.named_variables(model).items():
+        np.testing.assert_array_equal(np.asarray(variable), values[key])
+
+
+def _trained(tiny, folder):
+    model = HEADS["classification"].model(tiny.config, 3)
+    optimizer = create_optimizer(1e-3, 10, 2)
+    optimizer.build(model.trainable_variables)
+    for index, (_, slots) in enumerate(optimizer.slots()):
+        for value in slots.values():
+            value.assign(np.full(value.shape, index + 1, "float32"))
+    optimizer.iterations.assign(7)
+    scale = {"loss_scale/value": keras.Variable(8.0)}
+    return checkpoint.save(str(folder), model, optimizer, scale)
+
+
+def test_the_optimizer_is_kept_or_stripped(tiny, tmp_path):
+    prefix = _trained(tiny, tmp_path)
+    _convert(tmp_path, tmp_path / "copy.ckpt")
+    assert_same(prefix, str(tmp_path / "copy.ckpt"))
+    _convert(prefix, tmp_path / "small.ckpt", strip_optimizer=True)
+    stripped, before = values_of(str(tmp_path / "small.ckpt")), values_of(prefix)
+    assert len(stripped) == 39 + 2
+    assert len(before) == 3 * 41 + 2
+    for name, value in stripped.items():
+        assert value.tobytes() == before[name].tobytes()
+    # The newest of the training is still its own.
+    assert checkpoint.latest(str(tmp_path)) == prefix
+
+
+def test_formats_without_a_place_for_the_optimizer_say_so(tiny, tmp_path, caplog):
+    prefix = _trained(tiny, tmp_path)
+    caplog.set_level(logging.INFO)
+    flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
+    _convert(prefix, tmp_path / "x.keras", **flags)
+    assert "Adam slots and step (84 variables) are left: keras has no place" in caplog.text
+    _convert(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
+    names = values_of(str(tmp_path / "encoder.ckpt")).keys()
+    assert "output_bias" not in names
+    assert "output_bias/adam_m" not in names
+    assert "bert/pooler/dense/bias/adam_v" in names
+    assert "global_step" in names
+
+
+def test_a_checkpoint_that_is_not_of_bert_can_be_stripped(tmp_path):
+    values = {"x/kernel": np.float32([1]), "x/kernel/adam_m": np.float32([2])}
+    checkpoint.write(str(tmp_path / "a.ckpt"), values)
+    _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt", strip_optimizer=True)
+    assert list(values_of(str(tmp_path / "b.ckpt"))) == ["x/kernel"]
+
+
+def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
+    config = BertConfig.from_dict(
+        {**tiny.config.to_dict(), "directionality": "bidi", "pooler_fc_size": 768}
+    )
+    folder = write_model(tmp_path / "a", tiny, "encoder", config)
+    _convert(folder, tmp_path / "there", to="hugging_face")
+    there = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert there["hidden_act"] == "gelu_pytorch_tanh"
+    assert there["layer_norm_eps"] == 1e-12
+    _convert(tmp_path / "there", tmp_path / "back.ckpt")
+    assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
+
+
+def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
+    (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
+    with pytest.raises(UserError, match=r"bert_config\.json is there already, and does not belong"):
+        _convert(models["encoder"], tmp_path / "x.ckpt")
+    assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
+    assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
+
+
+def test_labels_and_casing_can_be_given(models, tmp_path):
+    for number, labels in enumerate(("x,y,z", str(models["token"] / "labels.txt"))):
+        options = ConversionOptions(
+            input=str(models["classification"]),
+            output=str(tmp_path / str(number)),
+            to="hugging_face",
+            labels=labels,
+            do_lower_case=bool(number),
+        )
+        conversion.run(options)
+    first, second = (json.loads((tmp_path / n / "config.json").read_text()) for n in "01")
+    assert first["id2label"] == {"0": "x", "1": "y", "2": "z"}
+    assert first["label2id"] == {"x": 0, "y": 1, "z": 2}
+    assert list(second["id2label"].values()) == LABELS
+    tokenizer = json.loads((tmp_path / "0" / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is False
+
+
+def test_a_folder_of_run_ner_has_labels_of_words(models, tmp_path):
+    for path in models["token"].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    run = {"script": "run_ner", "flags": {"do_lower_case": False}}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    source = find_source(str(tmp_path))
+    assert (source.head, source.do_lower_case, source.labels) == ("token", False, LABELS)
+    _convert(tmp_path, tmp_path / "x", to="hugging_face")
+    found = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert found["architectures"] == ["BertForTokenClassification"]
+
+
+def test_command_line(models, tmp_path):
+    command = [sys.executable, str(ROOT / "convert_checkpoint.py")]
+    command += [f"--input={models['classification']}", f"--output={tmp_path / 'x'}"]
+    done = subprocess.run([*command, "--to=hugging_face"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "41 variables (classification)" in done.stderr
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ERROR: --output=")
+    assert "does not say which format to write" in line

@@ -1,0 +1,129 @@
+"""What is found at a place: kinds, what lies beside, and zips."""
+
+import shutil
+import stat
+import zipfile
+
+import pytest
+
+from bert_tf.checkpoints.formats import Request, archives, convert, find_source
+from bert_tf.errors import UserError
+from tests.checkpoints.formats.conftest import NAMES, assert_same
+
+
+def _zip(path, folder, inside, more=()):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, f"{inside}{file.name}")
+        for member, content in more:
+            archive.writestr(member, content)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kinds_and_what_lies_beside(models, name, tmp_path):
+    for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
+        convert(
+            find_source(str(models[name])),
+            Request(output=str(tmp_path / output), to=to, head=name),
+        )
+    original = find_source(str(models[name]))
+    there, whole = find_source(str(tmp_path / "x")), find_source(str(tmp_path / "x.keras"))
+    assert [source.kind for source in (original, there, whole)] == [
+        "original",
+        "hugging_face",
+        "keras",
+    ]
+    assert there.head == whole.head == name
+    assert original.shapes() == there.shapes() == whole.shapes()
+    assert original.config() == there.config() == whole.config()
+    assert original.vocab_file == str(models[name] / "vocab.txt")
+    assert there.vocab_file == str(tmp_path / "x" / "vocab.txt")
+    assert there.config_file == str(tmp_path / "x" / "config.json")
+    assert whole.config_file is None
+    file = find_source(str(tmp_path / "x" / "model.safetensors"))
+    assert (file.kind, file.shapes()) == ("hugging_face", there.shapes())
+    values = [dict(source.read(source.shapes())) for source in (original, there, whole)]
+    for key, value in values[0].items():
+        assert value.tobytes() == values[1][key].tobytes() == values[2][key].tobytes()
+
+
+@pytest.mark.parametrize("inside", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
+def test_the_zip_of_a_release(models, inside, tmp_path):
+    path = _zip(
+        tmp_path / "x.zip",
+        models["pretraining"],
+        inside,
+        [(f"__MACOSX/{inside}._bert_model.ckpt.index", "x")],
+    )
+    source = find_source(path)
+    assert source.kind == "original"
+    assert source.do_lower_case is {"u": True, "c": False, "": None}[inside[:1]]
+    # It is unpacked once, however often it is asked for.
+    assert find_source(path).path == source.path
+    convert(source, Request(output=str(tmp_path / "out"), to="original"))
+    assert_same(
+        str(models["pretraining"] / "bert_model.ckpt"), str(tmp_path / "out" / "bert_model.ckpt")
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zip"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:\\evil"])
+def test_paths_that_lead_elsewhere_are_refused(models, name, tmp_path):
+    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
+    with pytest.raises(UserError, match=r"outside of its folder .*nothing is unpacked"):
+        find_source(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_links_are_refused(models, tmp_path):
+    link = zipfile.ZipInfo("model/vocab.txt.link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
+    with pytest.raises(UserError, match=r"has a link .*nothing is unpacked"):
+        find_source(path)
+
+
+def test_what_grows_too_much_is_refused(models, tmp_path, monkeypatch):
+    more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
+    path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
+    find_source(path)
+    # What was unpacked is not looked at again.
+    other = str(shutil.copy(path, tmp_path / "y.zip"))
+    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 1000)
+    with pytest.raises(UserError, match=r"would become 10,\d+,\d+.*nothing is unpacked"):
+        find_source(other)
+
+
+def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "readme.txt").write_text("")
+    with pytest.raises(UserError, match=r"no checkpoint of the original release.*readme\.txt"):
+        find_source(_zip(tmp_path / "x.zip", tmp_path / "empty", ""))
+    more = [("other/bert_model.ckpt.index", "")]
+    with pytest.raises(UserError, match="several checkpoints, in model, other"):
+        find_source(_zip(tmp_path / "y.zip", models["encoder"], "model/", more))
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9])
+def test_half_a_zip(models, tmp_path, kept):
+    path = _zip(tmp_path / "x.zip", models["encoder"], "model/")
+    content = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(UserError, match="is not a complete zip file"):
+        find_source(path)
+
+
+def test_a_folder_with_two_models_and_one_with_none(models, tmp_path):
+    convert(
+        find_source(str(models["encoder"])),
+        Request(output=str(tmp_path / "x"), to="hugging_face"),
+    )
+    for path in models["encoder"].glob("bert_model*"):
+        (tmp_path / "x" / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(UserError, match=r"has two models, model\.safetensors and bert_model\.ckpt"):
+        find_source(str(tmp_path / "x"))
+    assert find_source(str(tmp_path / "x" / "bert_model.ckpt")).kind == "original"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        find_source(str(tmp_path / "empty"))

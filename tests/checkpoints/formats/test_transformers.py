@@ -1,0 +1,169 @@
+"""Against transformers itself, where it is installed (it is none of this package's needs)."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats.keras_files import build
+from bert_tf.config import BertConfig
+from bert_tf.tokenization import FullTokenizer
+from tests.checkpoints.formats.conftest import NAMES, assert_same, write_model
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (importlib.util.find_spec("transformers") and importlib.util.find_spec("torch")),
+        reason="transformers and torch are not installed",
+    ),
+]
+
+ACTS = ("gelu", "gelu_erf", "relu")
+TYPES = ("bfloat16", "float16")
+TEXT = "The film was GOOD, not slów."
+IDS = np.array([[2, 5, 6, 7, 3, 9, 10, 3], [2, 8, 9, 3, 0, 0, 0, 0]])
+MASK = (IDS > 0).astype("int32")
+SEGMENTS = np.array([[0, 0, 0, 0, 0, 1, 1, 1], [0] * 8])
+POSITIONS = np.array([[1, 2], [1, 3]])
+INPUTS = {
+    "input_ids": IDS.tolist(),
+    "attention_mask": MASK.tolist(),
+    "token_type_ids": SEGMENTS.tolist(),
+}
+
+
+def _export(source, output, **wanted):
+    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **wanted))
+
+
+def _run(folder, jobs):
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    script = Path(__file__).parent / "peer.py"
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def peer(tiny, models, tmp_path_factory):
+    """A folder with all that the tests compare, and what transformers said of it."""
+    folder, jobs = tmp_path_factory.mktemp("peer"), {}
+    for name in NAMES:
+        for act in ACTS:
+            config = BertConfig.from_dict({**tiny.config.to_dict(), "hidden_act": act})
+            write_model(folder / f"{name}_{act}_ours", tiny, name, config)
+            _export(folder / f"{name}_{act}_ours", folder / f"{name}_{act}", head=name)
+            architecture = HEADS[name].architecture
+            jobs[f"{name}_{act}"] = {"what": "load", "architecture": architecture, "inputs": INPUTS}
+    jobs |= {kind: {"what": "shorten", "of": "encoder_gelu", "type": kind} for kind in TYPES}
+    config = {**tiny.config.to_dict(), "hidden_act": "gelu"}
+    jobs["masked_lm"] = {"what": "make_masked_lm", "config": config}
+    for lower in (True, False):
+        _export(models["encoder"], folder / f"lower_{lower}", do_lower_case=lower)
+        jobs[f"lower_{lower}"] = {"what": "tokenize", "text": TEXT}
+    _export(models["classification"], folder / "labels", labels=("x", "y", "z"))
+    jobs["labels"] = {"what": "read_config"}
+    return folder, _run(folder, jobs)
+
+
+def _ours(folder, name):
+    config = BertConfig.from_json_file(str(folder / "bert_config.json"))
+    model = build(HEADS[name], config, 3)
+    assert checkpoint.restore(model, str(folder / "bert_model.ckpt")).new == ()
+    inputs = {"input_ids": IDS, "input_mask": MASK, "segment_ids": SEGMENTS}
+    outputs = model({**inputs, "masked_lm_positions": POSITIONS})
+    return {key: np.asarray(value) for key, value in outputs.items() if "all_" not in key}
+
+
+def _assert_equal_outputs(name, ours, theirs):
+    rows = np.arange(2)[:, None]
+    if name == "pretraining":
+        pairs = [
+            (ours["masked_lm_logits"], theirs["prediction_logits"][rows, POSITIONS]),
+            (ours["next_sentence_logits"], theirs["seq_relationship_logits"]),
+        ]
+    elif name == "span":
+        pairs = [(ours[key], theirs[key]) for key in ("start_logits", "end_logits")]
+    elif name == "encoder":
+        pairs = [
+            (ours["sequence_output"], theirs["last_hidden_state"]),
+            (ours["pooled_output"], theirs["pooler_output"]),
+        ]
+    else:
+        pairs = [(ours["logits"], theirs["logits"])]
+    for left, right in pairs:
+        np.testing.assert_allclose(left, right, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_exported_models_load_and_compute_the_same(peer, name, act):
+    folder, results = peer
+    # No missing, no unexpected, no mismatched keys.
+    assert results[f"{name}_{act}"] == {}
+    theirs = np.load(folder / f"{name}_{act}.npz")
+    _assert_equal_outputs(name, _ours(folder / f"{name}_{act}_ours", name), theirs)
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_models_that_transformers_saved_are_read(peer, name, act, tmp_path):
+    folder, _ = peer
+    saved = folder / f"{name}_{act}_saved"
+    assert (saved / "model.safetensors.index.json").exists()
+    convert(find_source(str(saved)), Request(output=str(tmp_path / "x"), to="original"))
+    if HEADS[name].has_pooler:
+        before = folder / f"{name}_{act}_ours" / "bert_model.ckpt"
+        assert_same(str(before), str(tmp_path / "x" / "bert_model.ckpt"))
+    theirs = np.load(folder / f"{name}_{act}.npz")
+    _assert_equal_outputs(name, _ours(tmp_path / "x", name), theirs)
+
+
+def test_models_for_masked_words_alone_are_read(peer, tiny, tmp_path):
+    folder, _ = peer
+    source = find_source(str(folder / "masked_lm"))
+    convert(source, Request(output=str(tmp_path / "x"), to="original"))
+    state = np.load(folder / "masked_lm.npz")
+    vocab = str(tiny.folder / "vocab.txt")
+    _export(tmp_path / "x", tmp_path / "back", vocab_file=vocab)
+    jobs = {"back": {"what": "load", "architecture": "BertForMaskedLM", "inputs": INPUTS}}
+    assert _run(tmp_path, jobs) == {"back": {}}
+    ((_, words),) = source.read(["bert/embeddings/word_embeddings"])
+    expected = state["bert.embeddings.word_embeddings.weight"]
+    assert words.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_half_precision_is_read_exactly(peer, kind):
+    folder, _ = peer
+    source = find_source(str(folder / f"{kind}_saved"))
+    assert set(source.types().values()) == {kind}
+    ((_, words),) = source.read(["bert/embeddings/word_embeddings"])
+    assert words.tobytes() == np.load(folder / f"{kind}.npy").tobytes()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_the_tokenizer_is_the_same(peer, models, lower):
+    folder, results = peer
+    ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
+    assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
+    # What transformers saves has the vocabulary in another file.
+    saved = folder / f"lower_{lower}_saved"
+    for name in ("model.safetensors", "config.json"):
+        (saved / name).write_bytes((folder / f"lower_{lower}" / name).read_bytes())
+    assert not (saved / "vocab.txt").exists()
+    source = find_source(str(saved))
+    assert source.do_lower_case is lower
+    assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
+
+
+def test_labels_and_settings_arrive(peer):
+    _, results = peer
+    assert results["labels"] == [{"0": "x", "1": "y", "2": "z"}, 3, 0.1, 1e-12]

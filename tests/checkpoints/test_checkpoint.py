@@ -1,0 +1,433 @@
+"""Checkpoints of the original: read, refused, written, and read by TensorFlow itself."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import checkpoint
+from bert_tf.checkpoints import model as restoring
+from bert_tf.checkpoints import tensors
+from bert_tf.errors import UserError
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    checkpoint_name,
+)
+from bert_tf.optimization import create_optimizer
+from tests.modeling.helpers import config, load
+from tests.oracle import ROOT, data, golden
+
+
+def _main() -> str:
+    return str(golden("checkpoints/main") / "bert_model.ckpt")
+
+
+def _trained(model):
+    optimizer = create_optimizer(1e-3, 10, 2)
+    optimizer.build(model.trainable_variables)
+    for index, (_, slots) in enumerate(optimizer.slots()):
+        for slot, value in slots.items():
+            value.assign(np.full(value.shape, index + len(slot), "float32"))
+    return optimizer
+
+
+@pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
+def test_values_are_those_of_the_file(name):
+    weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
+    variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
+    for key in variables:
+        np.testing.assert_array_equal(np.asarray(variables[key]), weights[key], err_msg=key)
+    assert len(variables) > 10
+
+
+def test_what_is_restored_equals_the_assignment_maps_of_the_original():
+    maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
+    models = {
+        "classifier": lambda: BertClassifier(config(), 2),
+        "squad": lambda: BertSpanLabeler(config()),
+        "pretraining": lambda: BertPretrainer(config()),
+    }
+    for key, expected in maps.items():
+        kind, path = key.split(" <- ")
+        model = models[kind]()
+        folder, name = os.path.split(path)
+        restored = checkpoint.restore(model, str(golden(folder) / name))
+        assert list(restored.restored) == [source for source, _ in expected["assignment_map"]]
+        trainable = {name.removesuffix(":0") for name in expected["trainable"]}
+        assert set(restored.restored) | set(restored.new) == trainable
+    assert len(maps) == 6
+
+
+@pytest.mark.shared
+def test_real_encoder_and_a_foreign_checkpoint_are_read():
+    for folder in ("encoder", "original_tiny_checkpoint"):
+        path = data(folder)
+        model = BertModel(_config_of(path))
+        restored = checkpoint.restore(model, checkpoint.resolve(str(path)))
+        assert restored.new == ()
+        assert not any("adam" in name for name in restored.unused)
+
+
+def _config_of(folder):
+    from bert_tf.config import BertConfig
+
+    return BertConfig.from_json_file(folder / "bert_config.json")
+
+
+def test_tf1_saver_reads_what_is_written(tmp_path):
+    model = load(BertClassifier(config(), 2))
+    optimizer = _trained(model)
+    optimizer.iterations.assign(7)
+    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    assert expected["global_step"] == 7
+    assert expected["global_step"].dtype == np.int64
+    with tf.Graph().as_default():
+        variables = {
+            name: tf.compat.v1.get_variable(name, dtype=value.dtype, shape=value.shape)
+            for name, value in expected.items()
+        }
+        with tf.compat.v1.Session() as session:
+            tf.compat.v1.train.Saver().restore(session, prefix)
+            values = session.run(variables)
+    for name, variable in checkpoint.named_variables(model).items():
+        np.testing.assert_array_equal(values[name], np.asarray(variable))
+    for variable, slots in optimizer.slots():
+        for slot, value in slots.items():
+            name = f"{checkpoint_name(variable)}/{slot}"
+            np.testing.assert_array_equal(values[name], np.asarray(value))
+    assert len(values) == 3 * len(optimizer.slots()) + 1
+
+
+def test_names_and_shapes_are_those_of_a_training_run_of_the_original(tmp_path):
+    expected = json.loads(golden("checkpoint_variables.json").read_text())
+    rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
+    model = BertClassifier(config(), 2)
+    prefix = checkpoint.save(str(tmp_path), model, _trained(model))
+    assert checkpoint.shapes(prefix) == rows
+
+
+def test_five_are_kept_and_the_state_names_them(tmp_path):
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    folder = str(tmp_path)
+    for step in (0, 3, 6, 9, 12, 15, 18):
+        optimizer.iterations.assign(step)
+        assert checkpoint.save(folder, model, optimizer) == f"{folder}/model.ckpt-{step}"
+        assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
+    kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
+    lines = (tmp_path / "checkpoint").read_text().splitlines()
+    assert lines == [
+        'model_checkpoint_path: "model.ckpt-18"',
+        *(f'all_model_checkpoint_paths: "{name}"' for name in kept),
+    ]
+    suffixes = (".index", ".data-00000-of-00001")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "checkpoint",
+        *(name + suffix for name in kept for suffix in suffixes),
+    }
+    assert tf.train.latest_checkpoint(folder) == f"{folder}/model.ckpt-18"
+
+
+def test_state_file_equals_the_original(tmp_path):
+    expected = golden("e2e/classifier_train/checkpoint").read_text()
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    for step in (0, 4, 8, 10):
+        optimizer.iterations.assign(step)
+        checkpoint.save(str(tmp_path), model, optimizer)
+    assert (tmp_path / "checkpoint").read_text() == expected
+
+
+def test_a_moved_folder_and_a_missing_newest_are_understood(tmp_path):
+    for step in (1, 2):
+        checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
+    (tmp_path / "checkpoint").write_text(
+        'model_checkpoint_path: "/elsewhere/model.ckpt-3"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-1"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-2"\n'
+        'all_model_checkpoint_paths: "/elsewhere/model.ckpt-3"\n'
+    )
+    assert checkpoint.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    assert checkpoint.latest(str(tmp_path / "nowhere")) is None
+
+
+def test_a_folder_is_restored_from_and_paths_are_names():
+    folder = ROOT / "examples" / "small_bert"
+    model = BertModel(_config_of(folder))
+    restored = checkpoint.restore(model, folder)
+    assert restored.prefix == str(folder / "bert_model.ckpt")
+    assert not restored.new
+
+
+def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
+    prefix = str(tmp_path / "bert_model.ckpt")
+    checkpoint.write(prefix, {"x": np.float32([1])})
+    for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.meta"):
+        assert checkpoint.resolve(path) == prefix
+    assert checkpoint.resolve(str(tmp_path)) == prefix
+    checkpoint.write(str(tmp_path / "other.ckpt"), {"x": np.float32([1])})
+    with pytest.raises(UserError, match=r"2 checkpoints.*bert_model\.ckpt, other\.ckpt"):
+        checkpoint.resolve(str(tmp_path))
+
+
+def test_restoring_takes_what_resolve_takes(tmp_path):
+    path = golden("checkpoints/main/bert_model.ckpt.index")
+    assert checkpoint.restore(BertModel(config()), str(path)).restored
+    with pytest.raises(UserError, match=r"No checkpoint .*: there is no file nothing\.index"):
+        checkpoint.restore(BertModel(config()), str(tmp_path / "nothing"))
+
+
+def test_resolve_says_what_is_there_instead(tmp_path):
+    (tmp_path / "readme.txt").write_text("")
+    with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
+        checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
+    with pytest.raises(UserError, match=r"holds no checkpoint .*readme\.txt"):
+        checkpoint.resolve(str(tmp_path))
+    checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
+    with pytest.raises(UserError, match=r": model\.ckpt-3"):
+        checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
+def test_a_name_on_a_hub_is_no_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="Nothing is downloaded: pass the folder"):
+        checkpoint.resolve(name)
+    with pytest.raises(UserError) as error:
+        checkpoint.resolve("bert_model.ckpt-1000")
+    assert "downloaded" not in str(error.value)
+
+
+def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
+    wide = BertClassifier(config(intermediate_size=256), 2)
+    with pytest.raises(
+        UserError,
+        match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
+        r"\. Its configuration is another",
+    ):
+        checkpoint.restore(wide, _main())
+    deep = BertClassifier(config(num_hidden_layers=5), 2)
+    with pytest.raises(
+        UserError,
+        match=r"not in the checkpoint: bert/encoder/layer_3\.\.4 \(32\).*the model: cls/pred",
+    ):
+        checkpoint.restore(deep, _main())
+
+
+def test_other_labels_are_refused(tmp_path):
+    prefix = str(tmp_path / "model.ckpt-1")
+    named = checkpoint.named_variables(BertClassifier(config(), 3))
+    checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
+    with pytest.raises(UserError, match=r"output_weights .*another number of outputs: on other"):
+        checkpoint.restore(BertClassifier(config(), 2), prefix)
+
+
+def test_a_refused_checkpoint_changes_nothing():
+    model = BertClassifier(config(intermediate_size=256), 2)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    with pytest.raises(UserError):
+        checkpoint.restore(model, _main())
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_fewer_layers_than_the_checkpoint_are_the_users_choice():
+    restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main())
+    assert "bert/encoder/layer_2 (16)" in restored.describe()
+    assert restored.new == ()
+
+
+def test_truncated_files_are_refused(tmp_path):
+    source = golden("checkpoints/main")
+    for suffix in ("index", "data-00000-of-00001"):
+        folder = tmp_path / suffix
+        folder.mkdir()
+        for path in source.glob("bert_model.ckpt.*"):
+            shutil.copyfile(path, folder / path.name)
+        damaged = folder / f"bert_model.ckpt.{suffix}"
+        damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+        with pytest.raises(UserError, match="truncated or damaged"):
+            checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
+    os.remove(folder / "bert_model.ckpt.data-00000-of-00001")
+    with pytest.raises(UserError, match="truncated or damaged"):
+        checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
+
+
+@pytest.mark.parametrize(("part_bytes", "fewest"), [(1, 42), (200, 12), (1 << 20, 1)])
+def test_tensors_come_in_the_order_of_their_names(tmp_path, monkeypatch, part_bytes, fewest):
+    monkeypatch.setattr(tensors, "_PART_BYTES", part_bytes)
+    parts = []
+    in_order = tensors.map_in_order
+    monkeypatch.setattr(
+        tensors,
+        "map_in_order",
+        lambda function, items, threads: in_order(
+            lambda part: parts.append(part) or function(part), items, threads
+        ),
+    )
+    prefix = tmp_path / "x.ckpt"
+    expected = {f"v{i}": np.full([1 + i % 7, 3], i, ["float32", "int64"][i % 2]) for i in range(40)}
+    expected |= {"global_step": np.int64(7), "words": np.array([b"a", b"bc"], object)}
+    checkpoint.write(str(prefix), expected)
+    names = list(reversed(expected))
+    found = list(tensors.read_tensors(prefix, iter(names)))
+    assert [name for name, _ in found] == names
+    for name, value in found:
+        np.testing.assert_array_equal(value.numpy(), expected[name])
+    assert fewest <= len(parts) < 2 * fewest
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    sizes = {name: np.asarray(value).nbytes for name, value in expected.items()}
+    assert all(len(part) == 1 or sum(sizes[n] for n in part) <= part_bytes for part in parts)
+    assert list(tensors.read_tensors(prefix, [])) == []
+
+
+def test_a_model_keeps_the_memory_that_was_read_into(monkeypatch):
+    places = {}
+
+    def noted(prefix, names):
+        for name, value in tensors.read_tensors(prefix, names):
+            places[name] = np.asarray(value).ctypes.data
+            yield name, value
+
+    monkeypatch.setattr(restoring, "read_tensors", noted)
+    model = BertModel(config())
+    checkpoint.restore(model, _main())
+    assert len(places) == 55
+    for name, variable in checkpoint.named_variables(model).items():
+        assert np.asarray(variable.value.read_value()).ctypes.data == places[name], name
+
+
+def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
+    data = tmp_path / "x.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:20])
+    for read in (checkpoint.read, tensors.read_tensors):
+        with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
+            list(read(str(tmp_path / "x.ckpt"), ["x"]))
+        assert not re.search(r"\{\{|Op:|name:", str(caught.value))
+
+
+def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
+    code = (
+        "import tensorflow as tf\n"
+        "from bert_tf import checkpoint\n"
+        f"assert checkpoint.step_of({str(tmp_path / 'x.ckpt')!r}) == 7\n"
+        "tf.config.threading.set_intra_op_parallelism_threads(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_object_based_checkpoint_is_named_as_such(tmp_path):
+    prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
+    with pytest.raises(UserError, match="object-based checkpoint of TensorFlow 2"):
+        checkpoint.restore(BertModel(config("alt_tiny")), prefix)
+
+
+def test_checkpoint_without_slots_is_noticed():
+    model = BertPretrainer(config())
+    optimizer = _trained(model)
+    assert not checkpoint.restore_optimizer(optimizer, _main())
+
+
+def test_unwritable_place_is_an_error_of_the_user(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write the checkpoint"):
+        checkpoint.write(str(tmp_path / "file" / "model.ckpt-0"), {"x": np.float32([1])})
+
+
+def test_summary_takes_layers_together():
+    names = [f"bert/encoder/layer_{i}/output/dense/{kind}" for i in range(12) for kind in "ab"]
+    assert checkpoint.summarize([*names, "output_bias"]) == (
+        "bert/encoder/layer_0..11 (24), output_bias"
+    )
+    assert checkpoint.summarize([]) == "none"
+
+
+@pytest.mark.parametrize(
+    "state", [None, b"", b"\xff\xfe", b"garbage", b'model_checkpoint_path: "x"']
+)
+def test_a_lost_or_damaged_state_file_loses_no_checkpoint(tmp_path, state):
+    for step in (5, 10, 100):
+        checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
+    if state is not None:
+        (tmp_path / "checkpoint").write_bytes(state)
+    assert checkpoint.names_in(str(tmp_path)) == [f"model.ckpt-{step}" for step in (5, 10, 100)]
+    os.remove(tmp_path / "model.ckpt-100.data-00000-of-00001")
+    assert checkpoint.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
+
+
+def test_frozen_layers_are_restored_and_saved(tmp_path):
+    model = BertClassifier(config(), 2)
+    model.bert.trainable = False
+    assert len(checkpoint.restore(model, _main()).restored) == 55
+    optimizer = create_optimizer(1e-3, 10, 2)
+    optimizer.build(model.trainable_variables)
+    stored = checkpoint.shapes(checkpoint.save(str(tmp_path), model, optimizer))
+    assert len([name for name in stored if "adam" not in name]) == 57 + 1
+    assert {name for name in stored if "adam_m" in name} == {
+        "output_bias/adam_m",
+        "output_weights/adam_m",
+    }
+
+
+def test_a_checkpoint_with_nothing_for_the_model_is_refused():
+    with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
+        checkpoint.restore(BertModel(config(), name="enc2"), _main())
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.full([64], np.nan, "float32"), "not made of finite numbers"),
+        (np.ones([64], "int32"), r"not made of finite numbers \(int32\)"),
+        (np.array([b"x"] * 64), "not made of finite numbers"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused(tmp_path, value, message):
+    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+    values["bert/pooler/dense/bias"] = value
+    checkpoint.write(str(tmp_path / "bad.ckpt"), values)
+    with pytest.raises(UserError, match=message):
+        checkpoint.restore(BertModel(config()), str(tmp_path / "bad.ckpt"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", tf.bfloat16.as_numpy_dtype])
+def test_other_floats_are_converted(tmp_path, dtype):
+    values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
+    checkpoint.write(
+        str(tmp_path / "x.ckpt"), {name: value.astype(dtype) for name, value in values.items()}
+    )
+    model = BertModel(config())
+    checkpoint.restore(model, str(tmp_path / "x.ckpt"))
+    kernel = np.asarray(model.pooler.dense.kernel)
+    np.testing.assert_allclose(kernel, values["bert/pooler/dense/kernel"], atol=5e-3)
+
+
+@pytest.mark.parametrize("step", [np.int64(-1), np.int64([1, 2]), np.float32(3.5), b"x"])
+def test_a_step_that_is_none_is_refused(tmp_path, step):
+    checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": step})
+    with pytest.raises(UserError, match="is no training step"):
+        checkpoint.step_of(str(tmp_path / "x.ckpt"))
+
+
+def test_slots_of_another_shape_are_refused(tmp_path):
+    model = BertModel(config("alt_tiny"))
+    optimizer = _trained(model)
+    prefix = checkpoint.save(str(tmp_path), model, optimizer)
+    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
+    checkpoint.write(prefix, values)
+    with pytest.raises(UserError, match=r"bias/adam_m has the shape \[3\].*\[16\] is needed"):
+        checkpoint.restore_optimizer(optimizer, prefix)

@@ -1,0 +1,296 @@
+"""The compiled tokenizer against the reference: the same ids on every input."""
+
+import builtins
+import itertools
+import logging
+import random
+import subprocess
+import sys
+import threading
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bert_tf.tokenization import FullTokenizer, fast, fast_wordpiece
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.ragged_ids import TokenIds
+from tests.oracle import golden
+from tests.tokenization.test_reference import BOTH_CASINGS, texts
+
+VOCABULARIES = ["uncased", "cased", "chinese"]
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch):
+    monkeypatch.setattr(fast, "_COMPILE_TIME", 0)
+
+
+@cache
+def reference(vocab: str, lower: bool) -> FullTokenizer:
+    return FullTokenizer(str(golden(f"vocab/{vocab}.txt")), do_lower_case=lower)
+
+
+@cache
+def compiled(vocab: str, lower: bool) -> BatchTokenizer:
+    return BatchTokenizer(reference(vocab, lower))
+
+
+def by_reference(tokenizer: FullTokenizer, strings) -> list[list[int]]:
+    return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in strings]
+
+
+def as_lists(ids: TokenIds) -> list[list[int]]:
+    return [ids[row].tolist() for row in range(len(ids))]
+
+
+@BOTH_CASINGS
+@pytest.mark.parametrize("vocab", VOCABULARIES)
+def test_golden_texts_have_the_ids_of_the_original(vocab, lower):
+    strings = [text for text, _ in texts()]
+    tokenizer = compiled(vocab, lower)
+    before = tokenizer.texts, tokenizer.handed_back
+    found = as_lists(tokenizer.encode(strings))
+    field = f"{vocab}_{'lower' if lower else 'nolower'}_ids"
+    assert [text for text, item, ids in _zipped(strings, found) if item[field] != ids] == []
+    assert tokenizer.texts - before[0] == len(strings)
+    # Most of them are made of what is difficult.
+    assert tokenizer.handed_back - before[1] < 0.15 * len(strings)
+
+
+def _zipped(strings, found):
+    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), found, strict=True)]
+
+
+# ---- Random texts --------------------------------------------------------------------------
+
+SPECIAL = "\0\t\n\r\x0b\x0c\x1c\x1f\x7f\x85\xa0\xad\u2028\u2029\u200b\u3000\ufeff\ufffd"
+SPECIAL += "\u03a3\u03c3\u03c2\u0130\u0131\u1e9e\u212a\u0345\u302e\uac00\ud800\U0001d165"
+RANGES = [(32, 127), (128, 0x250), (0x300, 0x370), (0x370, 0x3000), (0x3000, 0x10000)]
+
+
+def random_text(rng: random.Random, words: list[str]) -> str:
+    def char() -> str:
+        kind = rng.random()
+        if kind < 0.1:
+            return rng.choice(SPECIAL)
+        first, last = (0, 0x110000) if kind < 0.2 else rng.choice(RANGES)
+        return chr(rng.randrange(first, last))
+
+    kind = rng.random()
+    if kind < 0.4:
+        return "".join(char() for _ in range(rng.randrange(30)))
+    if kind < 0.8:
+        parts = [rng.choice([rng.choice(words), char(), " "]) for _ in range(rng.randrange(20))]
+        return "".join(parts)
+    if kind < 0.97:
+        return " ".join(rng.choices(words, k=rng.randrange(12)))
+    long = rng.choice(["a", "É", "가", "\U00010428", "中", "a\u0301"]) * rng.randrange(60, 205)
+    return f"{rng.choice(words)} {long}{rng.choice(words)}, {long} end"
+
+
+@BOTH_CASINGS
+@pytest.mark.parametrize("vocab", VOCABULARIES)
+def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
+    tokenizer = compiled(vocab, lower)
+    before = tokenizer.handed_back
+    rng = random.Random(f"{vocab} {lower}")
+    words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
+    strings = [random_text(rng, words) for _ in range(3500)]
+    expected = by_reference(tokenizer.reference, strings)
+    found = as_lists(tokenizer.encode(strings))
+    assert [s for s, a, b in zip(strings, expected, found, strict=True) if a != b] == []
+    # Words that are too long, and one character in two hundred, are for the reference.
+    assert 0 < tokenizer.handed_back - before < 0.2 * len(strings)
+
+
+@settings(max_examples=200, deadline=None)
+@example(["a" * 200, "a" * 201, "é" * 200, "é" * 201, "가" * 66, "가" * 67, ""])
+@example(["x" * 150 + "." + "y" * 150, "中" * 300, "x" * 199 + "中" + "y" * 200])
+@example(["ΑΣ ΑΣΑ", "\ud800", "a\u302e\u0301b"])
+@given(st.lists(st.text(max_size=40), max_size=8))
+def test_any_batch_has_the_ids_of_the_reference(strings):
+    tokenizer = compiled("uncased", True)
+    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+
+
+def test_plain_texts_are_not_handed_back():
+    tokenizer = BatchTokenizer(reference("uncased", True))
+    tokenizer.encode(
+        ["Plain text.", "Füße, naïve café", "Привет, мир", "北京欢迎你", "한국어", "ไทย"]
+    )
+    assert tokenizer.handed_back == 0
+
+
+def test_bytes_are_read_as_the_reference_reads_them():
+    tokenizer = compiled("uncased", True)
+    strings = [b"caf\xc3\xa9 \xff now", "now"]
+    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    with pytest.raises(ValueError, match="must be str or bytes"):
+        tokenizer.encode([3])
+
+
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+def test_any_number_of_texts(count):
+    tokenizer = compiled("uncased", True)
+    strings = [f"text {n % 7} é" if n % 3 else f"text {n % 7}" for n in range(count)]
+    found = tokenizer.encode(strings)
+    assert len(found) == count
+    assert found.ids.dtype == np.int32
+    assert as_lists(found) == by_reference(tokenizer.reference, strings)
+
+
+# ---- Where tokens come from ----------------------------------------------------------------
+
+
+@BOTH_CASINGS
+@pytest.mark.parametrize("vocab", VOCABULARIES)
+def test_spans_are_those_of_the_reference(vocab, lower):
+    tokenizer = compiled(vocab, lower)
+    rng = random.Random(f"spans {vocab} {lower}")
+    words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
+    strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in texts()]
+    found = tokenizer.encode(strings, with_spans=True)
+    assert as_lists(found) == as_lists(tokenizer.encode(strings))
+    assert found.spans.dtype == np.int32
+    ends = found.row_splits.tolist()
+    spans = [found.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    expected = [
+        [list(span) for span in tokenize_with_offsets(tokenizer.reference, text)[1]]
+        for text in strings
+    ]
+    assert [s for s, a, b in zip(strings, expected, spans, strict=True) if a != b] == []
+
+
+@pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
+def test_spans_of_few_texts(strings):
+    tokenizer = compiled("uncased", True)
+    found = tokenizer.encode(strings, with_spans=True)
+    spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
+    assert found.spans.tolist() == [list(span) for row in spans for span in row]
+    assert len(found) == len(strings)
+
+
+# ---- Vocabularies --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[PAD]", "[UNK]", "the", "the", "##re", "##re", "é"],
+        ["[UNK]", "", "", "the", "##", "##re", "#", "e\u0301"],
+        ["[PAD]", "[UNK]", "a" * 300, "##" + "é" * 200, "the"],
+        ["[PAD]", "[UNK]", "the\0", "a\0b", "the", "##\x7f"],
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        ["[UNK]", " the ", "##re\r", "no token", "[4]", "\ufeffa", "[", "4", "##,", "a,"],
+    ],
+)
+def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    strings = ["a" * 150, "a" * 300, "aé" * 100, "the\0re ab a\0b"]
+    strings += ["there the re # é e\u0301 no token [4] [UNK] ##re ## a, the,", "zzz", "Thé"]
+    for lower in (True, False):
+        tokenizer = FullTokenizer(str(path), lower)
+        found = as_lists(BatchTokenizer(tokenizer).encode(strings))
+        assert found == by_reference(tokenizer, strings)
+
+
+def test_without_an_unknown_token_all_is_as_in_the_reference(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("the\n##re\n")
+    tokenizer = BatchTokenizer(FullTokenizer(str(path)))
+    assert as_lists(tokenizer.encode(["there", "the"])) == [[0, 1], [0]]
+    with pytest.raises(KeyError):
+        tokenizer.encode(["other"])
+
+
+# ---- Without TensorFlow Text, and with threads ---------------------------------------------
+
+
+def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monkeypatch, caplog):
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name == "tensorflow_text":
+            raise ImportError("no wheel for this system")
+        return real(name, *args, **kwargs)
+
+    fast_wordpiece.tensorflow_text.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr("bert_tf.progress.log.propagate", True)
+    tokenizer = BatchTokenizer(reference("uncased", True))
+    strings = ["plain", "Füße, 北京"]
+    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    found = tokenizer.encode(strings, with_spans=True)
+    assert found.spans[-1, 1] == len(strings[-1])
+    assert (tokenizer.handed_back, tokenizer.texts) == (4, 4)
+    BatchTokenizer(reference("cased", False)).encode(strings)
+    fast_wordpiece.tensorflow_text.cache_clear()
+    said = [record for record in caplog.records if "TensorFlow Text" in record.message]
+    assert len(said) == 1
+    assert "no wheel for this system" in said[0].message
+
+
+def test_threads_share_a_tokenizer():
+    tokenizer = BatchTokenizer(reference("uncased", True))
+    parts = [[chr(code) + " é " + chr(code + 1) for code in range(n, n + 700)] for n in range(8)]
+    found = [None] * len(parts)
+
+    def work(index):
+        found[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for strings, ids in zip(parts, found, strict=True):
+        expected = by_reference(tokenizer.reference, [s.replace("é", "ж") for s in strings])
+        assert ids == expected
+
+
+def test_few_texts_do_not_need_compiled_code():
+    path = golden("vocab/uncased.txt")
+    code = f"""
+import sys
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization import FullTokenizer
+tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
+for with_spans in (False, True):
+    found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
+    assert len(found) == 3
+assert tokenizer.handed_back == 6
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_it_does_not_import_tensorflow():
+    code = "import sys, bert_tf.tokenization.fast as b; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path):
+    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
+    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
+    known = [("the film", "the film")] * 30
+    # 5 of 104 tokens; and few tokens, all of them unknown.
+    tokenizer.warn_of_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
+    tokenizer.warn_of_unknown("b.txt", [("plot plot", "story")])
+    assert not caplog.records
+    texts = [*known, ("plot " * 7,), ("story plot",)]
+    for _ in range(2):
+        tokenizer.warn_of_unknown("c.txt", texts)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "c.txt: 7.0 % of the tokens (9 of 129) are [UNK], most often for plot, story. Check the "
+        "vocabulary, --do_lower_case and the encoding of the file"
+    )
+    # Of many texts a sample from all of them is looked at.
+    tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
+    assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text

@@ -1,0 +1,99 @@
+"""The tokenizer inside of a graph: the same ids as the reference, for every text."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_tf.data.packing import pack_batch
+from bert_tf.saved_models.packing import pack
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.ragged_ids import TokenIds
+from tests.oracle import golden
+
+# Half a character has no UTF-8, so that no graph ever sees one.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+AWKWARD = st.text(
+    st.sampled_from(
+        "ΣσςαΑaA.'’ \u0301\u0345\u0323\u302a\u302e\u302f\u00ad\u2028\u3000字İßﬁÅ각ᄀ\t\0\x1c"
+    ),
+    max_size=30,
+)
+
+
+@pytest.fixture(scope="module", params=["uncased", "cased", "chinese"])
+def both(request):
+    path = str(golden(f"vocab/{request.param}.txt"))
+    reference = FullTokenizer(path, do_lower_case=request.param != "cased")
+    graph = GraphTokenizer(reference)
+    spec = tf.TensorSpec([None], tf.string)
+    return reference, tf.function(graph.__call__, input_signature=[spec])
+
+
+def check(both, texts):
+    reference, graph = both
+    found = graph(tf.constant([text.encode() for text in texts], tf.string)).to_list()
+    expected = [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
+    assert found == expected
+
+
+@settings(max_examples=200)
+@given(texts=st.lists(TEXTS | AWKWARD, min_size=1, max_size=8))
+def test_any_text(both, texts):
+    check(both, texts)
+
+
+def test_awkward_texts(both):
+    rng = random.Random(7)
+    pools = [range(32, 127), range(0x300, 0x530), range(0x900, 0xE00), range(0x1D00, 0x2100)]
+    pools += [range(0x3000, 0x3200), range(0x4E00, 0x4F00), range(0xAC00, 0xAD00)]
+    pools += [range(0xF900, 0xFB10), range(0x1D100, 0x1D200), range(0xE000)]
+    texts = []
+    for _ in range(1000):
+        codes = [rng.choice(rng.choice(pools)) for _ in range(rng.randint(0, 40))]
+        text = "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF)
+        texts.append(
+            text + rng.choice(["", "Σ", " ΑΣ", "x" * 199, "x" * 200, "x" * 201, "é" * 201])
+        )
+    check(both, texts)
+
+
+def test_texts_without_anything(both):
+    check(both, [""])
+    check(both, ["", " ", "\t\n", "a", "\u200b", ""])
+    reference, graph = both
+    assert graph(tf.constant([], tf.string)).to_list() == []
+    # What is no UTF-8 is left out, as the original does with bytes.
+    found = graph(tf.constant([b"caf\xe9 a", b"\xff\xfe"])).to_list()
+    assert found == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
+
+
+def test_it_agrees_with_the_compiled_tokenizer(both):
+    reference, graph = both
+    texts = [f"The {n}th text, of many; it's été {n}!" for n in range(50)]
+    found = graph(tf.constant(texts))
+    expected = BatchTokenizer(reference).encode(texts)
+    np.testing.assert_array_equal(found.values, expected.ids)
+    np.testing.assert_array_equal(found.row_splits, expected.row_splits)
+
+
+IDS = st.lists(st.integers(1, 9), max_size=9)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans(), st.booleans())
+def test_packing_is_that_of_arrays(pairs, max_seq_length, with_second, padded):
+    rows = [[one for one, _ in pairs], [two for _, two in pairs]]
+    arrays = [TokenIds.from_lists(row) for row in rows]
+    ragged = [tf.ragged.constant(row, tf.int32, ragged_rank=1) for row in rows]
+    expected = pack_batch(arrays[0], arrays[1] if with_second else None, max_seq_length, 101, 102)
+    second = ragged[1] if with_second else None
+    found = pack(ragged[0], second, max_seq_length, 101, 102, padded)
+    longest = max_seq_length if padded else int(expected["input_mask"].sum(1).max(initial=2))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values[:, :longest], name)
