@@ -30,7 +30,7 @@ ROWS = [
     ["config"],
     ["file_names", "locks"],
     ["files", "replaced"],
-    ["backend"],
+    ["backend", "text_lines"],
     ["errors", "quiet"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
@@ -96,6 +96,7 @@ ALLOWED = {
     "tasks/candidates": set(),
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
+    "text_lines": set(),
     "quiet": {"tensorflow"},
     "backend": {"keras"},
     "scripts": set(),

@@ -13,7 +13,7 @@ from bert_tf.data.packing import put
 from bert_tf.data.texts import lines, shown
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
 
@@ -97,7 +97,7 @@ class MaskedTexts:
         self.place = places + np.arange(len(places))
         self.text = np.repeat(np.arange(len(texts)), counts - 1)
         splits = found.row_splits[first_part] + first_part - np.arange(len(texts) + 1)
-        self.pieces = TokenIds(np.insert(found.ids, places, self._mask), splits)
+        self.pieces = RaggedIds(np.insert(found.ids, places, self._mask), splits)
         self.cut = int((self.pieces.lengths > max_seq_length - 2).sum())
 
     def shared_rows(self, masks: np.ndarray, most: int) -> tuple[dict[str, np.ndarray], np.ndarray]:

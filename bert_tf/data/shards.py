@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf import files
+from bert_tf import files, text_lines
 from bert_tf.errors import UserError
 
 # A document of more than so many shards is taken for a file without blank lines.
@@ -149,7 +149,7 @@ def _decoded(path: str, place: int, raw: bytes) -> str:
         return raw.decode("utf-8").replace("\r", "").strip()
     except UnicodeDecodeError as error:
         number = _lines_before(path, place) + 1
-        raise UserError(files.explain_encoding(path, number, raw, error)) from error
+        raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
 
 
 def _lines_before(path: str, place: int) -> int:

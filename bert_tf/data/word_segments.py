@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 Segmenter = Callable[[str], Sequence[str]]
 
@@ -53,7 +53,7 @@ def load_segmenter(name: str) -> Segmenter:
 
 
 def mark_inner_pieces(
-    found: TokenIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
+    found: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
     """The ids of texts; `vocab_size` is added to those of pieces inside a word.
 

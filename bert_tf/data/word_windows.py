@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.data.packing import put
 from bert_tf.tokenization import BasicTokenizer, is_cjk
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _SPECIAL_TOKENS = 2
 _LONGEST_TITLE = 3
@@ -148,7 +148,7 @@ def split_words(text: str) -> list[str]:
     return found
 
 
-def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> TokenIds:
+def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> RaggedIds:
     """Pieces of words; each different word is tokenized once."""
     known: dict[str, int] = {}
     numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
@@ -158,4 +158,4 @@ def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> To
     empty = np.flatnonzero(lengths == 0)
     ids = np.insert(found.ids, found.row_splits[empty], unknown)
     splits = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))]).astype(np.int64)
-    return TokenIds(ids.astype(np.int32), splits).take(numbers)
+    return RaggedIds(ids.astype(np.int32), splits).take(numbers)

@@ -1,18 +1,18 @@
-"""Models into other formats: what `convert_checkpoint.py` runs."""
+"""Converts and inspects models: `convert_checkpoint.py`."""
 
 from bert_tf import file_names, files
+from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats import Request, convert, describe, find_source
-from bert_tf.checkpoints.formats.base import read_labels
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:
-    """Converts a model, or prints what it is.
+    """Converts a model, or prints a description of it.
 
     Raises:
-        UserError: options or model are not right, or the output cannot be written; nothing has
-            been written then.
+        UserError: options or model are invalid, or the output cannot be written. Nothing has been
+            written then.
     """
     options.check()
     source = find_source(options.input or "")
@@ -34,12 +34,12 @@ def run(options: ConversionOptions) -> None:
 
 
 def _labels(given: str | None) -> list[str] | None:
-    """Labels from a file, or from names with commas."""
+    """Reads labels from a file, or splits a comma-separated list."""
     if not given:
         return None
     if files.exists(given):
-        return read_labels(given)
+        return label_map.read(given)
     labels = file_names.split(given)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={given} has a label twice")
+        raise UserError(f"--labels={given} has a duplicate label")
     return labels

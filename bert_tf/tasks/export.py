@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import keras
 
 from bert_tf import files, locks
-from bert_tf.errors import UserError
 from bert_tf.options import ExportOptions, FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
@@ -86,10 +85,7 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
     # Another run that exports waits, and writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
-        folder = os.path.join(export_dir, f"{number}.tmp")
-        files.make_dirs(export_dir)
-        files.remove_tree(folder)
-        try:
+        with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
             with tempfile.TemporaryDirectory() as temporary:
                 assets = {}
                 for name, text in known.items():
@@ -104,9 +100,6 @@ def version(export_dir: str, known: Mapping[str, str]) -> Iterator[tuple[str, di
                 if not name.endswith(".txt"):
                     files.write_text(os.path.join(extra, name), text)
             files.rename(folder, os.path.join(export_dir, str(number)))
-        finally:
-            with contextlib.suppress(UserError):
-                files.remove_tree(folder)
 
 
 def log_version(export_dir: str) -> str:

@@ -27,7 +27,7 @@ from bert_tf.tasks.engine import Engine
 from bert_tf.tasks.feature_files import FORMATS
 from bert_tf.tasks.start import load_config_and_tokenizer, located, restore_from
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Features that wait for those of texts before them.
 _BYTES_TOGETHER = 1 << 28
@@ -50,7 +50,7 @@ def run(options: ExtractionOptions) -> None:
             been written then.
     """
     input_file, output_file = options.input_file or "", options.output_file or ""
-    file_names.require_others([output_file], [input_file])
+    file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
     # Reads the input once beforehand to find errors in it; a pipe can be read only once.
     is_read_once = input_file == STDIN or files.is_stream(input_file)
@@ -69,7 +69,7 @@ def run(options: ExtractionOptions) -> None:
     together = min(_MOST_TEXTS_TOGETHER, _BYTES_TOGETHER // bytes_of_row)
     together = max(together, options.batch_size)
     with (
-        files.replacing(output_file) as temporary,
+        files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as file,
         bar(total, "texts") as progress,
     ):
@@ -230,12 +230,12 @@ class Extractor:
         pairs = zip(rows["input_ids"].tolist(), lengths.tolist(), strict=True)
         return [[names[number] for number in row[:length]] for row, length in pairs], values
 
-    def _encode(self, texts: list[str]) -> TokenIds:
+    def _encode(self, texts: list[str]) -> RaggedIds:
         if not self._is_pretokenized:
             return self.tokenizer.encode(texts)
         reference = self.tokenizer.reference
         pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
-        return TokenIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
+        return RaggedIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._max_seq_length

@@ -5,49 +5,18 @@ import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoint, files
+from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
+from bert_tf.checkpoints.label_map import read
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.tasks.model_folder import hint
-
-LABELS = "labels.txt"
-
-_SHOWN_CHARACTERS = 60
 
 
 def contents(labels: Sequence[str]) -> dict[str, str]:
     """The file, by its name."""
-    return {LABELS: "".join(f"{label}\n" for label in labels)}
-
-
-def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
-    """Reads a file with a label on each line, the first one that of the model's first output.
-
-    Args:
-        path: the file.
-        is_label: whether a line can be a label.
-
-    Raises:
-        UserError: it cannot be read, has no label, has one twice or something else.
-    """
-    found: list[str] = []
-    for number, line in enumerate(files.read_small_lines(path), start=1):
-        if not is_label(line):
-            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
-        elif line in found:
-            problem = f"{line} stands there twice"
-        else:
-            found.append(line)
-            continue
-        by = f" by {script}" if (script := hint(os.path.dirname(path), "script")) else ""
-        raise UserError(
-            f"{path}:{number}: {problem}. The training{by} writes this file, with a label on each "
-            "line; take it as it was, or train again"
-        )
-    if not found:
-        raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
-    return found
+    return {LABELS: label_map.to_text(labels)}
 
 
 def require_same(

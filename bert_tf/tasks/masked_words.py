@@ -53,7 +53,7 @@ def run(options: MaskedWordsOptions) -> None:
     """
     input_file, output_file = options.input_file or "", options.output_file
     if output_file != STDOUT:
-        file_names.require_others([output_file], [input_file] if input_file else [])
+        file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
     # What is not right is to be found before the work; in the standard input it cannot be.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
@@ -95,7 +95,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         with files.standard_output() as file:
             yield file
         return
-    with files.replacing(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with files.atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         yield file
 
 

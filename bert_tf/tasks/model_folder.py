@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
-from bert_tf.checkpoints.formats.base import BEST_FOLDER, BEST_NAME
-from bert_tf.checkpoints.formats.base import CONFIG_FILE as CONFIG
-from bert_tf.checkpoints.formats.base import RUN_FILE as RUN
-from bert_tf.checkpoints.formats.base import VOCAB_FILE as VOCAB
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
+from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
+from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
+from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,

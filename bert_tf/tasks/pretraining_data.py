@@ -51,7 +51,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
     sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
-    file_names.require_others(outputs, sources)
+    file_names.require_distinct(outputs, sources)
     for output in outputs:
         file_names.require_writable(output)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)

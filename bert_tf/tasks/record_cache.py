@@ -51,7 +51,9 @@ class RecordCache:
         found = self._read().get(name)
         if not isinstance(found, dict) or found.get("key") != key or not files.exists(path):
             return None
-        return found.get("about") if found.get("stamp") == list(files.stamp(path)) else None
+        return (
+            found.get("about") if found.get("stamp") == list(files.size_and_mtime(path)) else None
+        )
 
     def note(self, name: str, key: str, about: dict[str, Any]) -> None:
         """Remembers a file that was just written.
@@ -64,7 +66,7 @@ class RecordCache:
         Raises:
             UserError: it cannot be written down.
         """
-        stamp = files.stamp(os.path.join(self._folder, name))
+        stamp = files.size_and_mtime(os.path.join(self._folder, name))
         manifest = {**self._read(), name: {"key": key, "stamp": stamp, "about": about}}
         files.write_text(self._path, json.dumps(manifest, indent=1) + "\n")
 

@@ -114,7 +114,7 @@ def prepare(job: Job, units: Sequence[Unit], folder: str) -> None:
         "format": _FORMAT,
         "job": dataclasses.asdict(job),
         "digests": [_digest(path) for path in (job.vocab_file, job.whole_word_segments)],
-        "texts": [(path, *files.stamp(path)) for path in texts],
+        "texts": [(path, *files.size_and_mtime(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
     description = json.dumps(described, indent=1)
@@ -178,7 +178,7 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
     count = single = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_cycle_search())
-        names = [stack.enter_context(files.replacing(part)) for part in parts]
+        names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
             for documents, records in shards_of_unit(job, unit):

@@ -20,7 +20,7 @@ from bert_tf.data.masked_texts import (
 from bert_tf.errors import UserError
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 CLS, SEP = 1, 2
 VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
@@ -32,7 +32,7 @@ class Letters:
     reference = SimpleNamespace(vocab=VOCAB)
 
     def encode(self, texts):
-        return TokenIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+        return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
 def masked(texts, max_seq_length):

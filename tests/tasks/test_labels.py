@@ -20,14 +20,14 @@ def test_list_of_labels(tmp_path):
     for text, message in (
         ("", "labels.txt has no label"),
         ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
-        ("O\nB-A\nO\n", "labels.txt:3: O stands there twice"),
+        ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
         ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             labels.read(str(path), conll.is_label)
     (tmp_path / "run.json").write_text('{"script": "run_classifier"}')
-    with pytest.raises(UserError, match="The training by run_classifier writes this file"):
+    with pytest.raises(UserError, match="Use the file as the training wrote it"):
         labels.read(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
     assert labels.read(str(path)) == ["not at all", "{}"]

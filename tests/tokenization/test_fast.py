@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bert_tf.tokenization import FullTokenizer, fast, fast_wordpiece
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.offsets import tokenize_with_offsets
-from bert_tf.tokenization.ragged_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 from tests.tokenization.test_reference import BOTH_CASINGS, texts
 
@@ -43,7 +43,7 @@ def by_reference(tokenizer: FullTokenizer, strings) -> list[list[int]]:
     return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in strings]
 
 
-def as_lists(ids: TokenIds) -> list[list[int]]:
+def as_lists(ids: RaggedIds) -> list[list[int]]:
     return [ids[row].tolist() for row in range(len(ids))]
 
 

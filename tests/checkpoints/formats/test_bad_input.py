@@ -179,12 +179,12 @@ def test_two_heads_are_a_question(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"output": "there", "to": "original"}, "has files already .*config"),
-        ({"output": "there/config.json", "to": "hugging_face"}, "is there already"),
+        ({"output": "there", "to": "original"}, "already contains files .*config"),
+        ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
         ({"output": "x", "to": None}, "does not say which format to write"),
         ({"output": "x", "to": "keras"}, r"has to end in \.keras"),
         ({"output": "x.keras", "to": "original"}, "has to be a folder"),
-        ({"output": "there/config.json/x", "to": "original"}, "is a file, and no folder"),
+        ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
 def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
@@ -195,7 +195,7 @@ def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
 def test_an_existing_checkpoint_is_not_written_over(there, tmp_path):
     request = Request(output=str(tmp_path / "x.ckpt"))
     convert(find_source(str(there)), request)
-    with pytest.raises(UserError, match=r"There is a checkpoint .* already"):
+    with pytest.raises(UserError, match=r"The checkpoint .* already exists"):
         convert(find_source(str(there)), request)
 
 

@@ -17,8 +17,8 @@ def test_heads_and_counts(models, name):
     shapes = find_source(str(models[name])).shapes()
     assert f" in {len(shapes)} variables\n" in text
     head = {
-        "classification": "Head: classification, 3 outputs; whether of texts",
-        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; whether of texts",
+        "classification": "Head: classification, 3 outputs; the weights do not tell",
+        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; the weights do not tell",
         "encoder": "Head: none",
     }.get(name, f"Head: {name}")
     assert head in text

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_outputs_are_those_of_the_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
-    assert source.kind == "garden"
+    assert source.kind == "model_garden"
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
     config = BertConfig.from_json_file(str(tmp_path / "x" / "bert_config.json"))
     assert (config.num_attention_heads, config.hidden_act) == (2, "gelu")
@@ -87,7 +87,7 @@ def test_optimizer_and_heads_are_left(tmp_path):
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
     found = find_source(root.save(str(tmp_path / "ckpt")))
     assert found.shapes() == source.shapes()
-    assert found.notes == [f"Not all of {tmp_path}/ckpt-1 is read: classifier/bias are not BERT's"]
+    assert found.notes == [f"Not read from {tmp_path}/ckpt-1, as no part of BERT: classifier/bias"]
 
 
 def test_another_object_based_checkpoint_is_refused(tmp_path):

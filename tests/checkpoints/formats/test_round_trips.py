@@ -83,7 +83,7 @@ def test_formats_without_a_place_for_the_optimizer_say_so(tiny, tmp_path, caplog
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
     _convert(prefix, tmp_path / "x.keras", **flags)
-    assert "Adam slots and step (84 variables) are left: keras has no place" in caplog.text
+    assert "Dropping Adam slots and step (84 variables): keras has none" in caplog.text
     _convert(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
     names = values_of(str(tmp_path / "encoder.ckpt")).keys()
     assert "output_bias" not in names
@@ -114,7 +114,7 @@ def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
 
 def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(UserError, match=r"bert_config\.json is there already, and does not belong"):
+    with pytest.raises(UserError, match=r"bert_config\.json already exists and does not belong"):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
