@@ -120,12 +120,12 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     import keras
 
     from bert_tf import checkpoint, releases
-    from bert_tf.batch_tokenization import BatchTokenizer
     from bert_tf.data.packing import convert_examples, label_ids_of
     from bert_tf.data.records import Feature, sequence_features, write_records
     from bert_tf.modeling import BertClassifier
     from bert_tf.tasks.classification import glue
     from bert_tf.tokenization import FullTokenizer
+    from bert_tf.tokenization.fast import BatchTokenizer
 
     task = glue.task_named("mrpc")
     examples = glue.read_examples(task, "train", args.data_dir)[: args.rows]

@@ -26,7 +26,6 @@ import tensorflow as tf
 
 from benchmarks import timing
 from bert_tf import checkpoint, training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.packing import convert_examples, label_ids_of
@@ -36,6 +35,7 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.tasks.classification import glue
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 WAYS = {
     "padded": {},

@@ -26,8 +26,8 @@ from tokenizers import BertWordPieceTokenizer
 
 from benchmarks import timing
 from benchmarks.plain import PlainTokenizer
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 OURS = ("bert_tf", "bert_tf with spans")
 # These get a part of the lines.

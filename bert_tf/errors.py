@@ -12,6 +12,11 @@ class UserError(ValueError):
     exit_code = 1
 
 
+def reason(error: BaseException) -> str:
+    """Returns the message of another library's error on one line, shortened; else its type."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class WorkerLost(UserError):
     """Another process of a distributed run is gone; the same command goes on, in all of them."""
 

@@ -1,4 +1,4 @@
-"""File names as users pass them: lists, patterns and folders to read, and places to write to."""
+"""Expands and checks the file names that users pass: input patterns and output paths."""
 
 import os
 from collections.abc import Sequence
@@ -8,41 +8,41 @@ from bert_tf.errors import UserError
 
 
 def split(names: str) -> list[str]:
-    """The names that stand between commas."""
+    """Splits a comma-separated list."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def expand(patterns: str) -> list[str]:
-    """Files by names, patterns such as `books/*.txt`, and folders, separated by commas.
+    """Expands a comma-separated list of files, patterns such as `books/*.txt`, and folders.
 
-    Files of a pattern are sorted, and so are those of a folder, which are all at any depth. Names
-    that begin with `.` or `_`, `.json` files, which describe other files, and unfinished outputs of
-    this package are left out, unless they are named exactly or a pattern matches nothing else. A
-    file that is found twice is there twice, as in the original.
+    Patterns and folders give sorted files; folders are searched recursively. Names that begin with
+    `.` or `_`, `.json` files, which describe other files, and unfinished outputs of this package
+    are skipped, unless they are named exactly or a pattern matches nothing else. A file that is
+    listed twice is returned twice, as in the original.
 
     Raises:
-        UserError: nothing is found for one of them, or the file system cannot be read.
+        UserError: an entry matches nothing, or the file system cannot be read.
     """
     paths: list[str] = []
     for pattern in split(patterns):
-        found = _matching(pattern)
-        if not found:
+        matches = _matching(pattern)
+        if not matches:
             raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
-        for path in found:
-            inside = _files_below(path) if files.is_dir(path) else [path]
-            if not inside:
+        for path in matches:
+            expanded = _files_below(path) if files.is_dir(path) else [path]
+            if not expanded:
                 raise UserError(f"There is no file in the folder {path}")
-            paths += inside
+            paths += expanded
     return paths
 
 
 def _matching(pattern: str) -> list[str]:
-    # A file whose own name has brackets is meant itself.
-    found = [pattern] if files.exists(pattern) else files.glob(pattern)
-    return [path for path in found if not _is_left_out(os.path.basename(path))] or found
+    # An existing file may have brackets in its name.
+    matches = [pattern] if files.exists(pattern) else files.glob(pattern)
+    return [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
 
 
-def _is_left_out(name: str) -> bool:
+def _is_skipped(name: str) -> bool:
     return name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp"))
 
 
@@ -50,26 +50,22 @@ def _files_below(folder: str) -> list[str]:
     paths = []
     for name in files.list_dir(folder):
         path = os.path.join(folder, name)
-        if _is_left_out(name):
+        if _is_skipped(name):
             continue
         paths += _files_below(path) if files.is_dir(path) else [path]
     return paths
 
 
 def require_writable(path: str) -> None:
-    """Sees now, and not after hours of work, that a file can be written.
-
-    Raises:
-        UserError: it cannot, or is a folder.
-    """
+    """Checks that a file can be written, before hours of work depend on it."""
     if files.is_dir(path):
-        raise UserError(f"{path} is a folder, in place of a file to write")
+        raise UserError(f"{path} is a folder: pass the name of a file to write")
     if files.is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"Cannot write {path}: Permission denied")
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Replacing the file would lose what is in it already, and what the shell adds later.
+        # Replacing the file would lose its content, and what the shell writes to it later.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
@@ -79,17 +75,13 @@ def require_writable(path: str) -> None:
         files.write_text(probe, "")
     except UserError as error:
         raise UserError(
-            f"Cannot write {path}: a file beside it cannot be made ({error})"
+            f"Cannot write {path}: creating a file beside it failed ({error})"
         ) from error
     files.remove(probe)
 
 
-def require_others(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Refuses to write over what is read, and one file twice.
-
-    Raises:
-        UserError: it names the file.
-    """
+def require_distinct(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Raises a UserError if an output is also an input, or is listed twice."""
     known = {os.path.realpath(path) for path in inputs}
     for output in outputs:
         if os.path.realpath(output) in known:

@@ -1,31 +1,29 @@
-"""Reading and writing files: local paths, and whatever TensorFlow's file system knows (gs://).
+"""Reads and writes files: local ones, and those of TensorFlow's file systems (gs://).
 
-TensorFlow is imported only when a path names a remote file system, so that tokenization and
-data preparation work without it.
+Every function raises a `UserError` with the path if the file system reports an error. TensorFlow is
+imported only for remote paths, so that tokenization and data preparation work without it.
 """
 
 import contextlib
-import functools
 import glob as glob_module
 import gzip
-import io
 import os
 import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from bert_tf.errors import UserError
+from bert_tf import text_lines
+from bert_tf.errors import UserError, reason
 
-# Of a line of text, and of a configuration, a vocabulary and the like: text8, a corpus of one line,
-# has 95 MB.
-_MOST_BYTES = 1 << 27
+# Limit of small files, such as configurations and vocabularies.
+_MAX_BYTES = 1 << 27
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` names another file system than the local one (`gs://...`)."""
+    """Whether `path` is on a remote file system (`gs://...`)."""
     return "://" in os.fspath(path)
 
 
@@ -37,21 +35,20 @@ def _gfile() -> Any:
 
 @contextlib.contextmanager
 def explained(action: str, path: str) -> Iterator[None]:
-    """Turns errors of a file system, the local one or TensorFlow's, into errors of the user."""
+    """Turns errors of any file system into a `UserError`: cannot `action` `path`."""
     try:
         yield
     except OSError as error:
         raise UserError(f"Cannot {action} {path}: {error.strerror or error}") from error
     except Exception as error:
-        # Known by its module: TensorFlow is not imported for a local path.
+        # By module name, because TensorFlow is not imported for local paths.
         if type(error).__module__.startswith("tensorflow"):
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"Cannot {action} {path}: {reason}") from error
+            raise UserError(f"Cannot {action} {path}: {reason(error)}") from error
         raise
 
 
 def exists(path: str) -> bool:
-    """Whether a file or a folder of this name exists."""
+    """Whether a file or folder exists."""
     with explained("look for", path):
         return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
@@ -63,7 +60,7 @@ def is_dir(path: str) -> bool:
 
 
 def list_dir(path: str) -> list[str]:
-    """Names in a folder, sorted; empty when there is no such folder."""
+    """Returns the sorted names in a folder; empty if there is no such folder."""
     if not is_dir(path):
         return []
     with explained("look into", path):
@@ -72,21 +69,13 @@ def list_dir(path: str) -> list[str]:
 
 
 def glob(pattern: str) -> list[str]:
-    """Paths that match a pattern such as `books/*.txt`, sorted.
-
-    Raises:
-        UserError: the file system cannot be read.
-    """
+    """Returns the sorted paths that match a pattern such as `books/*.txt`."""
     with explained("look for", pattern):
         return sorted(_gfile().glob(pattern) if is_remote(pattern) else glob_module.glob(pattern))
 
 
 def make_dirs(path: str) -> None:
-    """Creates a folder and its parents.
-
-    Raises:
-        UserError: a file stands in the way, or the folder may not be created.
-    """
+    """Creates a folder and its parents."""
     if not is_remote(path) and os.path.isfile(path):
         raise UserError(f"{path} is a file, and has to be a folder")
     with explained("create the folder", path):
@@ -94,7 +83,7 @@ def make_dirs(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Removes a file; one that is not there is no error."""
+    """Removes a file, if it exists."""
     with explained("remove", path):
         if not is_remote(path):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -104,11 +93,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a folder with all that is in it; nothing happens when it is not there.
-
-    Raises:
-        UserError: when it may not be removed.
-    """
+    """Removes a folder with its content, if it exists."""
     with explained("remove", path):
         if is_remote(path):
             if _gfile().exists(path):
@@ -117,47 +102,43 @@ def remove_tree(path: str) -> None:
             shutil.rmtree(path)
 
 
-def rename(path: str, new: str) -> None:
-    """Gives a file or a folder another name, which nothing has yet.
+@contextlib.contextmanager
+def temporary_folder_at(path: str) -> Iterator[str]:
+    """Creates an empty folder, replacing an old one; removes what is left of it at the end."""
+    remove_tree(path)
+    make_dirs(path)
+    try:
+        yield path
+    finally:
+        # Must not hide the error that ended the work.
+        with contextlib.suppress(UserError):
+            remove_tree(path)
 
-    Raises:
-        UserError: it cannot be renamed.
-    """
+
+def rename(path: str, new: str) -> None:
+    """Renames a file or folder; the new name must not exist."""
     with explained("rename", path):
         _gfile().rename(path, new) if is_remote(path) else os.rename(path, new)
 
 
 def size(path: str) -> int:
-    """Bytes of a file.
-
-    Raises:
-        UserError: when there is no such file.
-    """
-    with explained("read", path):
-        return _gfile().stat(path).length if is_remote(path) else os.path.getsize(path)
+    """Returns the size of a file in bytes."""
+    return size_and_mtime(path)[0]
 
 
-def stamp(path: str) -> tuple[int, int]:
-    """Bytes of a file, and when it was changed, in nanoseconds.
-
-    Raises:
-        UserError: when there is no such file.
-    """
+def size_and_mtime(path: str) -> tuple[int, int]:
+    """Returns the size of a file in bytes, and its modification time in nanoseconds."""
     with explained("read", path):
         if is_remote(path):
-            known = _gfile().stat(path)
-            return known.length, known.mtime_nsec
-        known = os.stat(path)
-        return known.st_size, known.st_mtime_ns
+            remote = _gfile().stat(path)
+            return remote.length, remote.mtime_nsec
+        local = os.stat(path)
+        return local.st_size, local.st_mtime_ns
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
-    """Writes the content of files, one after the other, into a file.
-
-    Raises:
-        UserError: as `replacing` and `open_binary`.
-    """
-    with replacing(path) as temporary:
+    """Writes the content of several files to one, see `atomic_write`."""
+    with atomic_write(path) as temporary:
         create = _gfile().GFile if is_remote(path) else open
         with create(temporary, "wb") as target:
             for source in paths:
@@ -167,18 +148,18 @@ def concatenate(paths: Sequence[str], path: str) -> None:
 
 def _append(source: Any, target: Any) -> None:
     target.flush()
-    # By the system, without moving the bytes through this process: on Linux, between local files.
+    # On Linux, the system copies between local files without passing bytes through this process.
     with contextlib.suppress(AttributeError, TypeError, OSError):
         while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
             pass
-    # Elsewhere, and to find out about a disk that is full.
+    # Elsewhere; after an error, such as a full disk, this reports it.
     shutil.copyfileobj(source, target, 1 << 22)
 
 
 def sync(path: str) -> None:
-    """Waits until a local file, or the names in a folder, are on the disk.
+    """Flushes a local file, or the names in a folder, to disk.
 
-    Without it, a power cut may empty a new file, or take back that it was renamed.
+    Otherwise a power cut may empty a new file or undo its renaming.
     """
     if is_remote(path):
         return
@@ -191,13 +172,13 @@ def sync(path: str) -> None:
 
 
 def describe_absence(path: str) -> str:
-    """What a user needs to see when `path` is missing: how far it exists, and what lies there."""
-    wanted = folder = os.path.dirname(path) or "."
+    """Explains why `path` is missing: its deepest existing folder, and what that contains."""
+    parent = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
     names = [name for name in list_dir(folder) if not name.startswith(".")]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    absent = "" if folder == wanted else f"there is no folder {wanted}; "
+    absent = "" if folder == parent else f"there is no folder {parent}; "
     return f"{absent}the folder {folder} has: {shown or 'nothing'}"
 
 
@@ -206,17 +187,13 @@ def open_binary(path: str, regular: bool = True) -> IO[bytes]:
 
     Args:
         path: of the file.
-        regular: refuse pipes and devices, which may have no end.
-
-    Raises:
-        UserError: when there is no such file (with what lies there instead), when it is a
-            folder, or when it may not be read.
+        regular: refuse pipes and devices, which may be endless.
     """
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
-        inside = describe_absence(os.path.join(path, "*"))
-        raise UserError(f"{path} is a folder, a file was expected ({inside})")
+        content = describe_absence(os.path.join(path, "*"))
+        raise UserError(f"{path} is a folder, a file was expected ({content})")
     if regular and not is_remote(path) and not os.path.isfile(path):
         raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
     with explained("read", path):
@@ -225,11 +202,7 @@ def open_binary(path: str, regular: bool = True) -> IO[bytes]:
 
 @contextlib.contextmanager
 def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
-    """Opens a file for reading bytes; one that is called `.gz` is decompressed.
-
-    Raises:
-        UserError: as `open_binary`; or it is not a complete gzip file.
-    """
+    """Opens a file for reading bytes, decompressing `.gz` files."""
     with open_binary(path, regular) as file, explained("read", path):
         compressed = os.fspath(path).endswith(".gz")
         try:
@@ -239,126 +212,64 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
 
-def read_text(path: str, most_bytes: int = _MOST_BYTES) -> str:
-    """The whole of a UTF-8 file, as the lines of `read_small_lines`."""
-    return "\n".join(read_small_lines(path, most_bytes))
+def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
+    """Reads a small UTF-8 file, see `read_small_lines`."""
+    return "\n".join(read_small_lines(path, max_bytes))
 
 
-def read_small_lines(path: str, most_bytes: int = _MOST_BYTES) -> list[str]:
-    """The lines of a configuration, a vocabulary or another file of limited size.
+def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
+    """Reads the lines of a small file, such as a configuration or a vocabulary.
 
     Raises:
-        UserError: as `read_lines`; or it is a pipe or a device, or too large.
+        UserError: as `read_lines`; also for pipes, devices and larger files.
     """
     with open_decompressed(path, regular=True) as file:
-        if size(path) > most_bytes:
+        if size(path) > max_bytes:
             raise UserError(
-                f"{path} has more than {most_bytes >> 20} MB, far too much for a file of its "
+                f"{path} has more than {max_bytes >> 20} MB, far too much for a file of its "
                 "kind: pass another one"
             )
-        return list(decoded(path, raw_lines(path, file, most_bytes)))
+        return list(text_lines.decode(path, text_lines.split(path, file, max_bytes)))
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, without their line ends; `.gz` is decompressed.
+    r"""Yields the lines of a UTF-8 text file, without line ends; decompresses `.gz` files.
 
-    Only LF ends a line and every CR is deleted, also one inside a line: this is how the
-    TensorFlow file API, through which the original reads its texts, behaves. U+2028 and its
-    like stay in the line.
+    Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
+    which the original uses. U+2028 and similar characters do not end a line.
 
     Raises:
-        UserError: as `open_decompressed`; or a line is not UTF-8 (`train.tsv:12: ...`) or has
-            more than 128 MB.
+        UserError: the file cannot be read, is not a complete gzip file, or has a line that is not
+            UTF-8 (`train.tsv:12: ...`) or longer than 128 MB.
     """
     with open_decompressed(path) as file:
-        yield from decoded(path, raw_lines(path, file))
-
-
-def raw_lines(name: str, file: Any, most_bytes: int = _MOST_BYTES) -> Iterator[bytes]:
-    """Yields the lines of an open file, with their line ends.
-
-    Args:
-        name: of the file, for messages.
-        file: its lines are limited, unless it is on a remote file system.
-        most_bytes: of a line.
-
-    Raises:
-        UserError: a line has more.
-    """
-    # TensorFlow's files cannot read a part of a line.
-    limited = (functools.partial(file.readline, most_bytes + 1), b"")
-    lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
-    for number, line in enumerate(lines, start=1):
-        if len(line) > most_bytes:
-            raise UserError(
-                f"{name}:{number}: the line has more than {most_bytes >> 20} MB. Is it a text "
-                "file? It needs line ends"
-            )
-        yield line
-
-
-def decoded(name: str, lines: Iterable[bytes]) -> Iterator[str]:
-    """Yields lines as `read_lines` does.
-
-    Args:
-        name: of the file, for messages.
-        lines: in UTF-8, each with its line end.
-
-    Raises:
-        UserError: a line is not UTF-8.
-    """
-    for number, raw in enumerate(lines, start=1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(explain_encoding(name, number, raw, error)) from error
-        text = line.rstrip("\n").replace("\r", "")
-        # Nothing but CRs after the last LF is nothing at all.
-        if text or line.endswith("\n"):
-            yield text
-
-
-def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    """What to tell a user whose file is not UTF-8 in a line (`raw`, from 1 on)."""
-    if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        found, encoding = "it begins with the mark of UTF-16", "utf-16"
-    else:
-        found = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
-        encoding = "latin-1"
-    return (
-        f"{path}:{number}: the file is not UTF-8 ({found}). Convert it first, for instance with: "
-        f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
-    )
+        yield from text_lines.decode(path, text_lines.split(path, file))
 
 
 def resolved(path: str) -> str:
-    """Where a local path leads: absolute, without symbolic links."""
+    """Resolves a local path: absolute, without symbolic links."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def is_stream(path: str) -> bool:
-    """Whether `path` is a pipe, a device or the like."""
-    # That /dev/stdout is a pipe or a removed file is seen by where it leads: to no file.
+    """Whether `path` is a pipe or a device."""
+    # Resolved, because /dev/stdout links to a pipe or a removed file, which is no file.
     target = resolved(path)
     is_local = not is_remote(path) and os.path.exists(path)
     return is_local and not (os.path.isfile(target) or os.path.isdir(target))
 
 
 def temporary_name(path: str) -> str:
-    """A name that nobody else gets, in the folder of the file that `path` is or links to."""
+    """Returns a unique name in the folder of the file that `path` is or links to."""
     return f"{resolved(path)}.{uuid.uuid4().hex[:12]}.tmp"
 
 
 @contextlib.contextmanager
-def replacing(path: str) -> Iterator[str]:
-    """Gives a temporary name to write to; at the end the file takes the place of `path`.
+def atomic_write(path: str) -> Iterator[str]:
+    """Yields a temporary name to write to; at the end, the file is renamed to `path`.
 
-    Nobody ever sees a half-written file under its final name, and when writing fails the old
-    file is still there. Of several writers the last one replaces all of the file. Symbolic links
-    are followed. A pipe or a device is given itself: it is written to directly.
-
-    Raises:
-        UserError: when the file cannot be written (no right to, disk full).
+    There is never a half-written file under the final name, and if writing fails, the old file
+    remains. Symbolic links are followed. Pipes and devices are written to directly.
     """
     if is_stream(path):
         with explained("write", path):
@@ -373,45 +284,33 @@ def replacing(path: str) -> Iterator[str]:
             else:
                 os.replace(temporary, resolved(path))
     finally:
-        # Where it may not be removed, the reason why it was not written says more.
+        # Must not hide the error of writing.
         with contextlib.suppress(UserError):
             remove(temporary)
 
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Gives the standard output, for bytes. When nobody reads it any more, the work just ends.
-
-    Raises:
-        UserError: it cannot be written to (disk full).
-    """
+    """Yields the standard output, for bytes. A closed pipe silently ends the work."""
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except OSError as error:
-        # Python would try to write the rest once more in the end.
+        # Keeps Python from writing the rest again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            reason = error.strerror or error
-            raise UserError(f"Cannot write to the standard output: {reason}") from error
+            said = error.strerror or error
+            raise UserError(f"Cannot write to the standard output: {said}") from error
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file under a temporary name and renames it.
-
-    Raises:
-        UserError: as `replacing`.
-    """
+    """Writes a UTF-8 file, see `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Writes a file under a temporary name and renames it.
-
-    Raises:
-        UserError: as `replacing`.
-    """
-    with replacing(path) as temporary:
+    """Writes a file, see `atomic_write`."""
+    with atomic_write(path) as temporary:
         if is_remote(path):
             with _gfile().GFile(temporary, "wb") as file:
                 file.write(content)
@@ -419,6 +318,6 @@ def write_bytes(path: str, content: bytes) -> None:
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
-            # Renamed before its content is on the disk, it would be empty after a power cut.
+            # Otherwise a power cut after the renaming may leave an empty file.
             if not is_stream(path):
                 os.fsync(file.fileno())

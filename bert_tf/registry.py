@@ -113,7 +113,7 @@ SCRIPTS: Mapping[str, Script] = {
     "convert_checkpoint": Script(
         "Converts models: the original's, Hugging Face's, Keras'.",
         options=f"{_TASKS}.conversion.options:ConversionOptions",
-        run=f"{_TASKS}.conversion.convert:run",
+        run=f"{_TASKS}.conversion.conversion:run",
         environment=_NO_GPU,
     ),
     "export_model": Script(

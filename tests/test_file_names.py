@@ -72,10 +72,10 @@ def test_nobody_writes_over_what_is_read(tmp_path):
     (tmp_path / "text").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "text")
     text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
-    file_names.require_others([other], [text, link])
+    file_names.require_distinct([other], [text, link])
     for outputs in ([text], [link], [other, other]):
         with pytest.raises(UserError, match="among the input files too, or named twice"):
-            file_names.require_others(outputs, [text])
+            file_names.require_distinct(outputs, [text])
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")

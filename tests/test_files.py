@@ -86,7 +86,7 @@ def test_failed_write_leaves_the_old_file(tmp_path):
 
 
 def _write_half(path):
-    with files.replacing(path) as temporary, open(temporary, "w") as file:
+    with files.atomic_write(path) as temporary, open(temporary, "w") as file:
         file.write("half")
         raise RuntimeError("stopped")
 
@@ -147,10 +147,10 @@ def test_standard_output(redirection, code, message):
 
 def test_of_two_writers_the_last_one_replaces_the_file(tmp_path):
     path = str(tmp_path / "out.txt")
-    with files.replacing(path) as first, open(first, "w") as one:
+    with files.atomic_write(path) as first, open(first, "w") as one:
         one.write("first, ")
         one.flush()
-        with files.replacing(path) as second, open(second, "w") as two:
+        with files.atomic_write(path) as second, open(second, "w") as two:
             two.write("second")
         assert (tmp_path / "out.txt").read_text() == "second"
         one.write("and longer")
@@ -170,13 +170,13 @@ def test_a_symbolic_link_is_followed(tmp_path):
 
 
 def _write_lines(path):
-    with files.replacing(path) as name, tf.io.gfile.GFile(name, "w") as file:
+    with files.atomic_write(path) as name, tf.io.gfile.GFile(name, "w") as file:
         for _ in range(20_000):
             file.write("a line\n")
 
 
 def _write_records(path):
-    with files.replacing(path) as name, tf.io.TFRecordWriter(name) as writer:
+    with files.atomic_write(path) as name, tf.io.TFRecordWriter(name) as writer:
         for _ in range(20_000):
             writer.write(b"a record")
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bert_tf.conversion.safetensors_files import Tensors
+from bert_tf.checkpoints.formats.safetensors_files import Tensors
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 

@@ -1,14 +1,14 @@
-"""Checkpoints of the original: name-based files, read and written.
+"""Finds, reads, restores and writes checkpoints in the original's format.
 
-A checkpoint is the pair `<prefix>.index` and `<prefix>.data-00000-of-00001`. A folder of a
-training run has several, and a text file `checkpoint` that names them, the newest first. The
-names of the variables in it are the paths of the Keras variables (see `bert_tf.modeling`), so
-there is no table that maps one to the other.
+A checkpoint is the pair `<prefix>.index` and `<prefix>.data-00000-of-00001`. The folder of a
+training has several, and a text file `checkpoint` that lists them. Variables are stored under the
+paths of the Keras variables (see `bert_tf.modeling`), so no table maps one to the other. `formats`
+has the other file formats.
 """
 
 import bert_tf.backend  # noqa: F401
-from bert_tf.checkpoint.folder import add_newest, latest, names_in, newest_readable, resolve
-from bert_tf.checkpoint.model import (
+from bert_tf.checkpoints.folder import add_newest, latest, names_in, newest_readable, resolve
+from bert_tf.checkpoints.model import (
     Restored,
     Snapshot,
     named_variables,
@@ -20,7 +20,7 @@ from bert_tf.checkpoint.model import (
     snapshot,
     summarize,
 )
-from bert_tf.checkpoint.tensors import (
+from bert_tf.checkpoints.tensors import (
     GLOBAL_STEP,
     UnreadableCheckpoint,
     read,

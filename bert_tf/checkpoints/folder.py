@@ -1,33 +1,33 @@
-"""Where checkpoints are: prefixes, folders, and the `checkpoint` file that names the newest."""
+"""Finds checkpoints: prefixes, folders, and the `checkpoint` file that names the newest."""
 
 import os
 import re
 
 from bert_tf import files
-from bert_tf.checkpoint.tensors import UnreadableCheckpoint, read, shapes
+from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
 from bert_tf.errors import UserError
 
 STATE_FILE = "checkpoint"
-KEPT_CHECKPOINTS = 5
+MAX_TO_KEEP = 5
 
-_OWN_NAME = re.compile(r"model\.ckpt-(\d+)")
-# What TensorFlow leaves when it is stopped while it writes.
+_TRAINING_NAME = re.compile(r"model\.ckpt-(\d+)")
+# Left by TensorFlow when it is stopped while writing.
 _UNFINISHED = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
-_NAME_ON_A_HUB = re.compile(
+_HUB_NAME = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
 _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
 def resolve(path: str) -> str:
-    """The prefix of a checkpoint that a user named.
+    """Returns the prefix of the checkpoint at a path.
 
     Args:
-        path: a prefix (`bert_model.ckpt`), one of the files of a checkpoint, or a folder: its
-            newest checkpoint, or the only one in it.
+        path: a prefix (`bert_model.ckpt`), one of the files of a checkpoint, or a folder, for its
+            newest or its only checkpoint.
 
     Raises:
-        UserError: nothing there is a checkpoint; the message says what is there instead.
+        UserError: there is no checkpoint; the message says what is there instead.
     """
     path = os.fspath(path)
     if files.exists(f"{path}.index"):
@@ -39,56 +39,53 @@ def resolve(path: str) -> str:
         newest = latest(path)
         if newest:
             return newest
-        found = _prefixes_in(path)
-        if len(found) == 1:
-            return os.path.join(path, found[0])
+        prefixes = _prefixes_in(path)
+        if len(prefixes) == 1:
+            return os.path.join(path, prefixes[0])
         raise UserError(
-            f"{path} is a folder with {len(found)} checkpoints. Name one of them: "
-            f"{', '.join(found)}"
-            if found
-            else f"{path} holds no checkpoint ({files.describe_absence(os.path.join(path, '*'))})"
+            f"{path} is a folder with {len(prefixes)} checkpoints. Name one of them: "
+            f"{', '.join(prefixes)}"
+            if prefixes
+            else f"{path} contains no checkpoint "
+            f"({files.describe_absence(os.path.join(path, '*'))})"
         )
-    found = _prefixes_in(os.path.dirname(path) or ".")
-    here = f"checkpoints in {os.path.dirname(path) or 'the current folder'}: {', '.join(found)}"
-    hint = here if found else files.describe_absence(path)
-    # bert-base-uncased, or google-bert/bert-base-uncased.
-    named = not found and not files.exists(path) and _NAME_ON_A_HUB.fullmatch(path)
+    prefixes = _prefixes_in(os.path.dirname(path) or ".")
+    others = (
+        f"checkpoints in {os.path.dirname(path) or 'the current folder'}: {', '.join(prefixes)}"
+    )
+    hint = others if prefixes else files.describe_absence(path)
+    # Such as bert-base-uncased or google-bert/bert-base-uncased.
+    is_hub_name = not prefixes and not files.exists(path) and _HUB_NAME.fullmatch(path)
     raise UserError(
         f"No checkpoint {path}: there is no file {os.path.basename(path)}.index ({hint})"
-        + (". Nothing is downloaded: pass the folder that a model was unpacked to" if named else "")
+        + (". Nothing is downloaded: pass the folder of an unpacked model" if is_hub_name else "")
     )
 
 
 def latest(folder: str) -> str | None:
-    """Prefix of the newest checkpoint of a training folder; None where there is none."""
+    """Returns the prefix of the newest checkpoint in a training folder; None if there is none."""
     names = names_in(folder)
     return os.path.join(folder, names[-1]) if names else None
 
 
 def names_in(folder: str) -> list[str]:
-    """Names of the complete checkpoints of a training folder, the newest last.
+    """Returns the names of the complete checkpoints in a training folder, the newest last.
 
-    They come from the `checkpoint` file. Without a usable one (lost, or emptied by a crash) they
-    are the `model.ckpt-<step>` files in order of their steps, so that they are gone on from and
-    not overwritten.
+    They come from the `checkpoint` file. If it is missing or was emptied by a crash, they are the
+    `model.ckpt-<step>` files by step, so that the training resumes and does not overwrite them.
     """
-    there = set(_prefixes_in(folder))
-    # Folders are moved, and absolute paths may stand in the file: only the names count.
-    named = [os.path.basename(path) for path in _paths_in_state(folder)]
-    complete = [name for name in dict.fromkeys(named) if name in there]
+    prefixes = set(_prefixes_in(folder))
+    # Only the names count, because a folder with absolute paths in the file may have moved.
+    listed = [os.path.basename(path) for path in _paths_in_state(folder)]
+    complete = [name for name in dict.fromkeys(listed) if name in prefixes]
     if complete:
         return complete
-    steps = {int(step[1]): step[0] for step in map(_OWN_NAME.fullmatch, there) if step}
+    steps = {int(step[1]): step[0] for step in map(_TRAINING_NAME.fullmatch, prefixes) if step}
     return [steps[step] for step in sorted(steps)]
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """The newest checkpoint whose files can be read to their end, and the newer ones that cannot.
-
-    Raises:
-        UserError: the newest cannot be read, and there is no older one that can be; or one is of
-            another kind.
-    """
+    """Returns the newest checkpoint that can be read completely, and the damaged newer ones."""
     damaged: list[str] = []
     for name in reversed(names_in(folder)):
         prefix = os.path.join(folder, name)
@@ -105,16 +102,13 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
 
 
 def add_newest(folder: str, name: str) -> None:
-    """Makes a complete checkpoint the newest of its folder, and removes all but the newest five.
+    """Lists a complete checkpoint as the newest of its folder, and removes all but five.
 
-    The state file is changed before old files are removed, so that a crash leaves the folder with
-    a good checkpoint.
-
-    Raises:
-        UserError: the state file cannot be written.
+    The state file is written before old checkpoints are removed, so that a crash in between leaves
+    a good one.
     """
     names = [*(other for other in names_in(folder) if other != name), name]
-    dropped, kept = names[:-KEPT_CHECKPOINTS], names[-KEPT_CHECKPOINTS:]
+    dropped, kept = names[:-MAX_TO_KEEP], names[-MAX_TO_KEEP:]
     lines = [f'model_checkpoint_path: "{name}"']
     lines += [f'all_model_checkpoint_paths: "{other}"' for other in kept]
     files.write_text(os.path.join(folder, STATE_FILE), "\n".join(lines) + "\n")
@@ -122,7 +116,7 @@ def add_newest(folder: str, name: str) -> None:
 
 
 def remove(folder: str, *names: str) -> None:
-    """Removes the files of checkpoints, and what writes that were stopped have left."""
+    """Removes the files of checkpoints, and unfinished files of interrupted writes."""
     for file in files.list_dir(folder):
         of_a_checkpoint = _SUFFIXES.search(file) and _SUFFIXES.sub("", file) in names
         if of_a_checkpoint or _UNFINISHED.match(file):
@@ -137,7 +131,7 @@ def _paths_in_state(folder: str) -> list[str]:
         text = files.read_text(path)
     except UserError:
         return []
-    # The last of `all_` is the newest; the line without `all_` repeats it.
+    # The last `all_` line is the newest; the line without `all_` repeats it.
     return re.findall(r'^all_model_checkpoint_paths: "(.*)"$', text, re.M) + re.findall(
         r'^model_checkpoint_path: "(.*)"$', text, re.M
     )

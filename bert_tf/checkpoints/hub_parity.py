@@ -1,7 +1,7 @@
-"""Whether an encoder that was read from a SavedModel computes what the SavedModel computes.
+"""Checks that an encoder read from a SavedModel computes what the SavedModel computes.
 
-Weights of the same names and shapes may be of a model with another activation or another order of
-its layers; trained further by ours, it would be worse without a word.
+A model with another activation or order of layers can have weights of the same names and shapes.
+Fine-tuned as a BERT it would silently get worse.
 """
 
 from typing import Any
@@ -9,66 +9,65 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
+from bert_tf.checkpoints.formats import SavedModelSource
+from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
 from bert_tf.config import BertConfig
-from bert_tf.conversion import SavedModelSource
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
-from bert_tf.serving.saved_model import ENCODER_INPUTS, INPUTS
 
-# Rounding makes 1e-5 of values around 1; the other form of gelu some 2e-3.
+# Outputs are around 1. Rounding accounts for 1e-5, the other form of gelu for 2e-3.
 _TOLERANCE = 1e-3
 _LENGTH = 12
 
 
 def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
-    """Runs module and model on the same two rows, on the CPU and in float32.
-
-    Raises:
-        UserError: the module cannot be run, or gives something else.
-    """
+    """Runs module and model on the same two rows, on the CPU and in float32."""
     length = min(_LENGTH, config.max_position_embeddings)
     input_ids = np.arange(2 * length, dtype=np.int32).reshape(2, -1) % config.vocab_size
     # The second row ends with padding and has a second segment.
     input_mask = np.stack([np.ones(length, np.int32), np.arange(length, dtype=np.int32) < 8])
     segment_ids = np.stack([np.zeros(length, np.int32), np.arange(length, dtype=np.int32) >= 4])
-    rows = (input_ids, input_mask, segment_ids % config.type_vocab_size)
+    rows = {
+        "input_ids": input_ids,
+        "input_mask": input_mask,
+        "segment_ids": segment_ids % config.type_vocab_size,
+    }
     with tf.device("/CPU:0"):
-        values = [tf.constant(row, tf.int32) for row in rows]
-        theirs = _outputs(module.path, values)
+        inputs = {name: tf.constant(row, tf.int32) for name, row in rows.items()}
+        theirs = _outputs(module.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
-        checkpoint.restore(model, module.path, module)
-        outputs = model(dict(zip(INPUTS, values, strict=True)), training=False)
+        checkpoints.restore(model, module.path, module)
+        outputs = model(inputs, training=False)
     ours = outputs["sequence_output"], outputs["pooled_output"]
     kept = input_mask.astype(bool)
-    apart = max(
+    difference = max(
         float(np.max(np.abs(np.asarray(ours[0])[kept] - theirs[0][kept]))),
         float(np.max(np.abs(np.asarray(ours[1]) - theirs[1]))),
     )
-    # Not a number is not the same either.
-    if not apart <= _TOLERANCE:
+    # NaN is a difference, too.
+    if not difference <= _TOLERANCE:
         raise UserError(
-            f"{module.path} has the weights of a BERT, but computes something else with them (up "
-            f"to {apart:.2g} apart): its activation or the order of its layers is another. It "
-            "cannot be trained further here"
+            f"{module.path} has the weights of a BERT, but computes something else with them "
+            f"(outputs differ by up to {difference:.2g}): its activation or the order of its "
+            "layers differs. It cannot be trained here"
         )
 
 
 def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """`sequence_output` [2, S, H] and `pooled_output` [2, H] of a module."""
+    """Returns `sequence_output` [2, S, H] and `pooled_output` [2, H] of a module."""
     try:
         module: Any = tf.saved_model.load(path)
         try:
-            found = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
+            outputs = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
         except (ValueError, TypeError):
-            # Up to version 2 it was lists.
-            found = module(values, training=False)
-        if not isinstance(found, dict):
-            found = dict(zip(("pooled_output", "sequence_output"), found, strict=True))
-        return found["sequence_output"].numpy(), found["pooled_output"].numpy()
+            # Up to version 2, inputs and outputs were lists.
+            outputs = module(values, training=False)
+        if not isinstance(outputs, dict):
+            outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))
+        return outputs["sequence_output"].numpy(), outputs["pooled_output"].numpy()
     except (AttributeError, KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"{path} cannot be run as an encoder of TensorFlow Hub for TensorFlow 2, which takes "
-            f"{', '.join(ENCODER_INPUTS)}: {reason}"
+            f"{', '.join(ENCODER_INPUTS)}: {reason(error)}"
         ) from error

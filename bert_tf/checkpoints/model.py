@@ -1,4 +1,4 @@
-"""Between a model and a checkpoint: what fits, what is restored, what is saved."""
+"""Restores models and optimizers from checkpoints, and saves them."""
 
 import dataclasses
 import os
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 
-from bert_tf.checkpoint.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoint.tensors import (
+from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
+from bert_tf.checkpoints.tensors import (
     GLOBAL_STEP,
     on_cpu,
     read,
@@ -23,7 +23,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
 
 SLOT_NAMES = ("adam_m", "adam_v")
-# What training keeps beside weights, slots and step: no model has variables of these names.
+# Other training state. No model has variables of these names.
 EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
@@ -31,12 +31,12 @@ _ENCODER_SCOPE = "bert/"
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a restore did, as sorted names of variables.
+    """The result of `restore`, as sorted names of variables.
 
     Attributes:
-        prefix: the checkpoint.
+        prefix: of the checkpoint.
         restored: in the model and in the checkpoint.
-        new: in the model only; they keep their random values.
+        new: in the model only; they keep their initial values.
         unused: in the checkpoint only, without Adam slots and step.
     """
 
@@ -46,7 +46,7 @@ class Restored:
     unused: tuple[str, ...]
 
     def describe(self) -> str:
-        """One sentence for a person."""
+        """Returns a short description."""
         count = len(self.restored)
         sentences = [f"{count} variables restored from {self.prefix}: {summarize(self.restored)}."]
         if self.new:
@@ -57,34 +57,33 @@ class Restored:
 
 
 class Tensors(Protocol):
-    """What a model is restored from, whatever file it is: tensors by the original's names."""
+    """Tensors by the original's names, from any file format."""
 
     def shapes(self) -> dict[str, list[int]]:
-        """Names and shapes of all of them."""
+        """Returns the shapes of all tensors by name."""
         ...
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values of some, one at a time."""
+        """Yields names and values of some tensors, one at a time."""
         ...
 
 
 def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> Restored:
-    """Puts the values of a checkpoint into a model.
+    """Assigns the values of a checkpoint to a model.
 
-    As in the original, a head that the checkpoint lacks keeps its random values, and what only
-    the checkpoint has is left; Adam slots and step are never taken. Unlike in the original, an
-    encoder that does not fit completely is refused before anything is changed, and so is a
-    checkpoint that has nothing for the model.
+    As in the original, a head that the checkpoint lacks keeps its initial values, and variables
+    that only the checkpoint has are ignored, as are Adam slots and step. Unlike in the original, a
+    checkpoint without the complete encoder, or without any variable of the model, is refused
+    before anything is assigned.
 
     Args:
-        model: takes the values.
-        prefix: of the checkpoint, one of its files, or its folder; a name for messages, with
-            `tensors`.
-        tensors: where they come from instead.
+        model: is changed.
+        prefix: of the checkpoint, one of its files, or its folder. With `tensors` only used in
+            messages.
+        tensors: read these instead of a checkpoint.
 
     Raises:
-        UserError: the checkpoint does not fit (with both lists and both shapes) or cannot be
-            read.
+        UserError: the checkpoint does not fit the model, or cannot be read.
     """
     if tensors is None:
         prefix = resolve(prefix)
@@ -106,52 +105,45 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 
 
 def restore_optimizer(optimizer: Any, prefix: str) -> bool:
-    """Puts Adam slots and step of a training checkpoint into an optimizer that was built.
+    """Assigns Adam slots and step of a checkpoint to an optimizer that was built.
 
     Returns:
-        Whether the checkpoint has all slots. Those it lacks (it was stripped, or is a released
-        one) stay at zero.
-
-    Raises:
-        UserError: a slot has another shape than its variable, or cannot be read.
+        Whether the checkpoint has all slots. Released and stripped ones do not; missing slots stay
+        zero.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
-    found = {name: variable for name, variable in slots.items() if name in stored}
-    for name, variable in found.items():
+    present = {name: variable for name, variable in slots.items() if name in stored}
+    for name, variable in present.items():
         if list(variable.shape) != stored[name]:
             raise UserError(
                 f"{name} has the shape {stored[name]} in the checkpoint {prefix}, "
                 f"{list(variable.shape)} is needed"
             )
-    _assign(found, prefix, found)
+    _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
-    return len(found) == len(slots)
+    return len(present) == len(slots)
 
 
 def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
-    """Puts values that `save` took as `extra` back; says whether the checkpoint has them all.
-
-    Raises:
-        UserError: the checkpoint cannot be read.
-    """
+    """Restores the `extra` variables of `save`; returns whether the checkpoint has them all."""
     stored = shapes(prefix)
-    found = [name for name in variables if name in stored]
-    for name, value in read(prefix, found):
+    present = [name for name in variables if name in stored]
+    for name, value in read(prefix, present):
         variables[name].assign(value)
-    return len(found) == len(variables)
+    return len(present) == len(variables)
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What a checkpoint of a training holds, as it was at a step; the training may go on.
+    """The content of a training checkpoint at some step, unaffected by further training.
 
-    On a CPU the values lie where those of the model do, until its next update needs the place:
-    from then on, and until the snapshot is dropped, both take memory.
+    On a CPU the values share the model's memory until its next update; from then on, and until the
+    snapshot is dropped, both take memory.
 
     Attributes:
         step: of the training.
-        values: tensors on the CPU, by name.
+        values: tensors on the CPU by name.
     """
 
     step: int
@@ -161,13 +153,7 @@ class Snapshot:
 def snapshot(
     model: keras.Model, optimizer: Any, extra: Mapping[str, keras.Variable] | None = None
 ) -> Snapshot:
-    """Weights, Adam slots and step of a training.
-
-    Args:
-        model: its weights are taken.
-        optimizer: its slots and its step are taken.
-        extra: more variables, by names that begin with one of `EXTRA_NAMES`.
-    """
+    """Takes a snapshot of weights, Adam slots, step and `extra` variables (`EXTRA_NAMES`)."""
     variables = {**named_variables(model), **_named_slots(optimizer), **(extra or {})}
     values = {name: on_cpu(variable.value) for name, variable in variables.items()}
     return Snapshot(int(optimizer.iterations.numpy()), values)
@@ -179,27 +165,16 @@ def save(
     optimizer: Any,
     extra: Mapping[str, keras.Variable] | None = None,
 ) -> str:
-    """Writes a `snapshot` at once; see `save_snapshot`."""
+    """Takes a `snapshot` and writes it; see `save_snapshot`."""
     return save_snapshot(folder, snapshot(model, optimizer, extra))
 
 
-def save_snapshot(folder: str, found: Snapshot) -> str:
-    """Writes `model.ckpt-<step>` with Adam slots and step, and keeps the newest five.
-
-    Args:
-        folder: the training's.
-        found: what is written.
-
-    Returns:
-        The prefix.
-
-    Raises:
-        UserError: the files cannot be written.
-    """
-    name = f"model.ckpt-{found.step}"
+def save_snapshot(folder: str, taken: Snapshot) -> str:
+    """Writes `model.ckpt-<step>`, keeps the newest five checkpoints, and returns the prefix."""
+    name = f"model.ckpt-{taken.step}"
     prefix = os.path.join(folder, name)
     try:
-        write(prefix, {**found.values, GLOBAL_STEP: np.int64(found.step)})
+        write(prefix, {**taken.values, GLOBAL_STEP: np.int64(taken.step)})
     except UserError as error:
         kept = latest(folder)
         if kept != prefix:
@@ -210,9 +185,9 @@ def save_snapshot(folder: str, found: Snapshot) -> str:
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """The variables of a model that belong into a checkpoint, by name.
+    """Returns the variables of a model that a checkpoint stores, by name.
 
-    Those of a frozen layer do, states of random generators, which are integers, do not.
+    This includes frozen layers, but not the states of random generators, which are integers.
     """
     return {
         checkpoint_name(variable): variable
@@ -222,7 +197,7 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def summarize(names: Iterable[str]) -> str:
-    """A short list of variables, with encoder layers taken together.
+    """Lists variables, with encoder layers and scopes merged.
 
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
@@ -265,13 +240,13 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
         parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
     of_encoder = missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)
     if len(absent) == len(model):
-        advice = "It is of another model, or its variables have other names"
+        advice = "It belongs to another model, or its variables have other names"
     elif of_encoder:
-        advice = "Its configuration is another one than --bert_config_file"
+        advice = "--bert_config_file is not the configuration that it was trained with"
     else:
         advice = (
             "It was trained with another number of outputs: on other labels, for instance. "
-            "convert_checkpoint.py --head=encoder takes its encoder alone"
+            "convert_checkpoint.py --head=encoder extracts its encoder"
         )
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
 
@@ -283,16 +258,16 @@ def _assign(
     tensors: Tensors | None = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read_tensors(prefix, names):
-        # Of a tensor this is a view.
+        # A view, if it is a tensor.
         array = np.asarray(value)
-        # bfloat16 is a number type that NumPy does not know by itself: it counts as no kind.
+        # NumPy does not know bfloat16, whose kind is V.
         if (
             array.dtype.kind not in "fV"
             or not np.isfinite(array.astype(np.float32, copy=False)).all()
         ):
             raise UserError(
-                f"{name} in the checkpoint {prefix} is not made of finite numbers "
-                f"({array.dtype}): the checkpoint is of no use"
+                f"{name} in the checkpoint {prefix} has values that are not finite numbers "
+                f"({array.dtype}): the checkpoint cannot be used"
             )
         variables[name].assign(value)
 

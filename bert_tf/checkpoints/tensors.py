@@ -1,4 +1,4 @@
-"""The tensors of one checkpoint, by name: list, read, write."""
+"""Lists, reads and writes the tensors of a checkpoint by name."""
 
 import math
 import os
@@ -15,14 +15,14 @@ from bert_tf.errors import UserError
 
 GLOBAL_STEP = "global_step"
 
-# What TensorFlow raises for files that are missing, truncated or of another kind.
+# Raised by TensorFlow for missing, truncated and unrelated files.
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
-# The entry by which TensorFlow 2 marks its other, object-based kind of checkpoint.
+# Marks the object-based checkpoints of TensorFlow 2.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# So much is read by a thread at a time, and so many threads read. About two parts for each thread
-# are in memory beside the model; a large variable is a part by itself.
+# Size of a part that a thread reads at a time (a larger variable is a part by itself). Besides the
+# model, memory holds about two parts per thread.
 _PART_BYTES = 1 << 25
-_MOST_THREADS = 4
+_MAX_THREADS = 4
 
 
 class UnreadableCheckpoint(UserError):
@@ -30,32 +30,30 @@ class UnreadableCheckpoint(UserError):
 
 
 def step_of(prefix: str) -> int:
-    """The training step of a checkpoint, 0 where it has none.
-
-    Raises:
-        UserError: its `global_step` is not a step.
-    """
+    """Returns the training step of a checkpoint, 0 if it has none."""
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
     if np.shape(step) != () or not np.issubdtype(np.asarray(step).dtype, np.integer) or step < 0:
-        raise UserError(f"{GLOBAL_STEP} of the checkpoint {prefix} is no training step: {step!r}")
+        raise UserError(
+            f"{GLOBAL_STEP} of the checkpoint {prefix} is not a training step: {step!r}"
+        )
     return int(step)
 
 
 def shapes(prefix: str) -> dict[str, list[int]]:
-    """Names and shapes of everything in a checkpoint.
+    """Returns the shapes of everything in a checkpoint by name.
 
     Raises:
-        UserError: the checkpoint cannot be read, or is not of the original's kind.
+        UserError: the checkpoint cannot be read, or is object-based.
     """
     return dict(_open(prefix).get_variable_to_shape_map())
 
 
 def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and values of some variables, one at a time: a checkpoint may be large.
+    """Yields names and values of some variables, one at a time, as a checkpoint may be large.
 
-    Devices are not looked for, so that this may come before they are chosen.
+    Does not initialize devices, so it can be called before they are chosen.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
@@ -70,17 +68,10 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def read_tensors(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, tf.Tensor]]:
-    """Yields names and values of some variables, read ahead by several threads, for a model.
+    """Yields names and values of some variables, read ahead by several threads.
 
-    A variable on the CPU takes over the memory of a tensor that it is assigned, where it would
-    copy an array.
-
-    Args:
-        prefix: of the checkpoint.
-        names: some of `shapes`.
-
-    Raises:
-        UserError: the checkpoint cannot be read.
+    A variable on the CPU takes over the memory of a tensor that is assigned to it; an array would
+    be copied.
     """
     reader, prefix = _open(prefix), os.fspath(prefix)
     types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
@@ -95,32 +86,32 @@ def read_tensors(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, tf.Te
                     dtypes=[types[name] for name in part],
                 )
         except tf.errors.ResourceExhaustedError:
-            raise  # No fault of the checkpoint.
+            raise  # Not the checkpoint's fault.
         except tf.errors.OpError as error:
             raise _unreadable(prefix, error) from error
         return list(zip(part, values, strict=True))
 
     parts = _parts(names, lambda name: math.prod(shapes[name]) * types[name].size)
-    for part in map_in_order(restored, parts, min(num_cores(), _MOST_THREADS)):
+    for part in map_in_order(restored, parts, min(num_cores(), _MAX_THREADS)):
         yield from part
 
 
 def _parts(names: Iterable[str], size: Callable[[str], int]) -> Iterator[list[str]]:
-    """Consecutive names, in lists of at most `_PART_BYTES`, or of one name."""
+    """Yields lists of consecutive names, each of at most `_PART_BYTES` or of one name."""
     part: list[str] = []
-    taken = 0
+    num_bytes = 0
     for name in names:
-        if part and taken + size(name) > _PART_BYTES:
+        if part and num_bytes + size(name) > _PART_BYTES:
             yield part
-            part, taken = [], 0
+            part, num_bytes = [], 0
         part.append(name)
-        taken += size(name)
+        num_bytes += size(name)
     if part:
         yield part
 
 
 def on_cpu(value: Any) -> tf.Tensor:
-    """A variable's value as it is now, in the memory of the CPU."""
+    """Returns a variable's current value as a tensor on the CPU."""
     with tf.device("/cpu:0"):
         return tf.identity(tf.convert_to_tensor(value))
 
@@ -128,8 +119,8 @@ def on_cpu(value: Any) -> tf.Tensor:
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """Writes tensors by name, readable by a TF1 `Saver` and by `tf.train.load_checkpoint`.
 
-    TensorFlow writes both files under temporary names and renames them; when this returns they
-    are on the disk, also after a power cut.
+    TensorFlow writes both files under temporary names and renames them. They are synced to disk, so
+    they survive a power cut.
 
     Raises:
         UserError: the files cannot be written.
@@ -158,8 +149,8 @@ def _open(prefix: str) -> Any:
         raise _unreadable(prefix, error) from error
     if reader.has_tensor(_OBJECT_GRAPH):
         raise UserError(
-            f"{prefix} is an object-based checkpoint of TensorFlow 2, not a name-based one of the "
-            "original release: its variables are not called bert/embeddings/... Use the "
+            f"{prefix} is an object-based checkpoint of TensorFlow 2, not a name-based one like "
+            "the original's: its variables are not called bert/embeddings/... Use the "
             "bert_model.ckpt of a release, or a model.ckpt-N that a script of bert_tf wrote"
         )
     return reader
@@ -168,12 +159,12 @@ def _open(prefix: str) -> Any:
 def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
     reason = _reason(error)[:200] or type(error).__name__
     return UnreadableCheckpoint(
-        f"Cannot read the checkpoint {prefix}: its files are truncated or damaged, a good copy is "
-        f"needed (TensorFlow says: {reason})"
+        f"Cannot read the checkpoint {prefix}: its files are truncated or damaged; get a good copy "
+        f"(TensorFlow says: {reason})"
     )
 
 
 def _reason(error: Exception) -> str:
-    """What TensorFlow says, without the names of its operations."""
-    said = " ".join(str(error).split())
-    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", said).strip()
+    """Returns TensorFlow's message without the names of its operations."""
+    message = " ".join(str(error).split())
+    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]( name:.*)?", "", message).strip()

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from bert_tf import files, tokenization
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.replaced import replaced
 from bert_tf.tasks.question_answering import decoding, squad_reader
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
+from bert_tf.tokenization.fast import BatchTokenizer
 
 globals().update(replaced("run_squad"))
 

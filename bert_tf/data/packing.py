@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import cut_into_windows, left_out
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 CUT_TOKENS = "cut_tokens"
 """Beside the features of rows: how many tokens of its texts each row lacks, int64 [B].
@@ -83,7 +83,7 @@ def convert_examples(
 
 def encode_texts(
     examples: Sequence[InputExample], tokenizer: BatchTokenizer
-) -> tuple[TokenIds, TokenIds | None]:
+) -> tuple[RaggedIds, RaggedIds | None]:
     """Ids of first and of second texts; None where no example has a second one."""
     a = tokenizer.encode([example.text_a for example in examples])
     if not any(example.text_b for example in examples):
@@ -92,7 +92,7 @@ def encode_texts(
 
 
 def pack_batch(
-    a: TokenIds, b: TokenIds | None, max_seq_length: int, cls_id: int, sep_id: int
+    a: RaggedIds, b: RaggedIds | None, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
     """Shortens texts or pairs as `truncate_seq_pair` does, and packs and pads them.
 

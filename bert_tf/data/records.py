@@ -85,7 +85,7 @@ def write_records(
     """
     count = 0
     try:
-        with files.replacing(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
+        with files.atomic_write(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
             for batch in batches:
                 serialized = encode_examples(_checked(features, batch, count))
                 for record in serialized:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf import files
+from bert_tf import files, text_lines
 from bert_tf.data.cells import beginning
 from bert_tf.data.delimited import Row, delimiter_of, read_rows, without_end
 from bert_tf.errors import UserError
@@ -70,7 +70,7 @@ def read_table(path: str, quoted: str = "auto") -> Table:
     """
     ending = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     with files.open_decompressed(path) as file:
-        lines = _decoded(path, files.raw_lines(path, file))
+        lines = _decoded(path, text_lines.split(path, file))
         if ending in _JSON_ENDINGS:
             return _read_json(path, lines, ending == ".json")
         is_csv = ending == ".csv"
@@ -94,7 +94,7 @@ def _decoded(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(files.explain_encoding(path, number, raw, error)) from error
+            raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
         if "\0" in line:
             raise UserError(
                 f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1} of the line. "

@@ -6,7 +6,7 @@ every window, cut to half of the room if need be. B texts or pairs, N windows, S
 
 import numpy as np
 
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 
 def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
@@ -41,8 +41,8 @@ def left_out(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) ->
 
 
 def cut_into_windows(
-    a: TokenIds, b: TokenIds | None, max_seq_length: int
-) -> tuple[np.ndarray, TokenIds, TokenIds | None]:
+    a: RaggedIds, b: RaggedIds | None, max_seq_length: int
+) -> tuple[np.ndarray, RaggedIds, RaggedIds | None]:
     """The windows of texts or pairs, which fit into the model with their special tokens.
 
     Args:

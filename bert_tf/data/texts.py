@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_tf import files
+from bert_tf import files, text_lines
 from bert_tf.data.tsv import TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
 
@@ -83,7 +83,7 @@ def lines(path: str) -> Iterator[str]:
         return files.read_lines(path)
     if sys.stdin is None:  # Closed by who started the program.
         raise UserError("There is no standard input: pass the name of a file")
-    return files.decoded(shown(path), files.raw_lines(shown(path), sys.stdin.buffer))
+    return text_lines.decode(shown(path), text_lines.split(shown(path), sys.stdin.buffer))
 
 
 def shown(path: str) -> str:

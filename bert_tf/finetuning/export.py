@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 import keras
 
 from bert_tf import files, locks
-from bert_tf.errors import UserError
 from bert_tf.finetuning.run_metadata import model_files
 from bert_tf.finetuning.task import Task
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.serving import saved_model
+from bert_tf.saved_models import modules
 from bert_tf.tokenization import FullTokenizer
 
 # In a version: the model without text operations, and a folder that TensorFlow ignores.
@@ -53,14 +52,14 @@ def export_task(
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
     text_input = text_input and task.texts_per_row is None
-    texts = saved_model.TextInputs(tokenizer, length) if text_input else None
+    texts = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets):
         inputs = {folder: texts}
         if texts and ids_model:
             inputs[os.path.join(folder, IDS_FOLDER)] = None
         for path, text_inputs in inputs.items():
-            module = saved_model.TaskModule(
+            module = modules.TaskModule(
                 model,
                 task.serve,
                 text_inputs,
@@ -69,7 +68,7 @@ def export_task(
                 task.text_pairs if text_pairs is None else text_pairs,
                 jit_compile,
             )
-            saved_model.save(module, path, module.signatures())
+            modules.save(module, path, module.signatures())
     return log_version(export_dir)
 
 
@@ -80,7 +79,7 @@ def require_text_input(options: FineTuningOptions) -> None:
         UserError: TensorFlow Text is missing, or cannot read the vocabulary.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
-    saved_model.TextInputs(tokenizer, options.max_seq_length)
+    modules.TextInputs(tokenizer, options.max_seq_length)
 
 
 @contextlib.contextmanager
@@ -100,10 +99,7 @@ def new_version(
     # Another export waits, and writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
-        folder = os.path.join(export_dir, f"{number}.tmp")
-        files.make_dirs(export_dir)
-        files.remove_tree(folder)
-        try:
+        with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
             with tempfile.TemporaryDirectory() as temporary:
                 assets = {}
                 for name, text in contents.items():
@@ -118,9 +114,6 @@ def new_version(
                 if not name.endswith(".txt"):
                     files.write_text(os.path.join(extra, name), text)
             files.rename(folder, os.path.join(export_dir, str(number)))
-        finally:
-            with contextlib.suppress(UserError):
-                files.remove_tree(folder)
 
 
 def log_version(export_dir: str) -> str:

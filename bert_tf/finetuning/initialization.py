@@ -8,12 +8,12 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoint, files
+from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, temporary_folder
+from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.config import BertConfig
-from bert_tf.conversion import SavedModelSource, Source, find_source, temporary_folder
-from bert_tf.conversion.original import OriginalSource
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.hub_parity import require_same_outputs
 from bert_tf.finetuning.multi_seed import run_names
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.options import EncoderOptions, ModelOptions

@@ -5,49 +5,19 @@ import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoint, files
-from bert_tf.conversion.sources import find_source
+from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
+from bert_tf.checkpoints.label_map import read
 from bert_tf.errors import UserError
-from bert_tf.finetuning.run_metadata import LABELS, hint
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
-
-_SHOWN_CHARACTERS = 60
-
-
-def read(path: str, is_label: Callable[[str], bool] = bool) -> list[str]:
-    """Reads a file with a label on each line, that of the model's first output first.
-
-    Args:
-        path: the file.
-        is_label: whether a line can be a label.
-
-    Raises:
-        UserError: the file cannot be read, is empty, or has an invalid or duplicate label.
-    """
-    labels: list[str] = []
-    for number, line in enumerate(files.read_small_lines(path), start=1):
-        if not is_label(line):
-            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
-        elif line in labels:
-            problem = f"duplicate label {line}"
-        else:
-            labels.append(line)
-            continue
-        by = f" by {script}" if (script := hint(os.path.dirname(path), "script")) else ""
-        raise UserError(
-            f"{path}:{number}: {problem}. The training{by} writes this file, with a label on each "
-            "line; restore it, or train again"
-        )
-    if not labels:
-        raise UserError(f"{path} has no label: take it as the training wrote it, or train again")
-    return labels
 
 
 def require_same(
     labels: Sequence[str],
     source: str,
     options: FineTuningOptions,
-    is_label: Callable[[str], bool] = bool,
+    is_label: Callable[[str], bool] | None = None,
 ) -> None:
     """Requires the labels of the checkpoint that is trained further, evaluated or predicted with.
 
@@ -89,7 +59,9 @@ def folder_of_checkpoint(options: FineTuningOptions) -> str:
     return folder
 
 
-def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = bool) -> list[str]:
+def of_checkpoint(
+    options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
+) -> list[str]:
     """Returns the labels of the checkpoint that an evaluation or a prediction reads.
 
     Raises:
@@ -99,7 +71,7 @@ def of_checkpoint(options: FineTuningOptions, is_label: Callable[[str], bool] = 
     if files.exists(path):
         return read(path, is_label)
     labels = _labels_of_source(options)
-    if labels and all(map(is_label, labels)):
+    if labels and (is_label is None or all(map(is_label, labels))):
         return labels
     raise UserError(
         f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "

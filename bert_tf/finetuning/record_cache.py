@@ -38,13 +38,13 @@ class RecordCache:
         entry = self._read().get(name)
         if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT} {key}":
             return None
-        if not files.exists(path) or entry.get("stamp") != list(files.stamp(path)):
+        if not files.exists(path) or entry.get("stamp") != list(files.size_and_mtime(path)):
             return None
         return entry.get("about")
 
     def note(self, name: str, key: str, stats: dict[str, Any]) -> None:
         """Stores the statistics of a file that was just written from `key`."""
-        stamp = files.stamp(os.path.join(self._folder, name))
+        stamp = files.size_and_mtime(os.path.join(self._folder, name))
         entry = {"key": f"{_FORMAT} {key}", "stamp": stamp, "about": stats}
         files.write_text(self._path, json.dumps({**self._read(), name: entry}, indent=1) + "\n")
 

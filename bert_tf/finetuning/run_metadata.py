@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import files, registry
-from bert_tf.conversion.base import BEST_FOLDER, BEST_NAME
-from bert_tf.conversion.base import CONFIG_FILE as CONFIG
-from bert_tf.conversion.base import RUN_FILE as RUN
-from bert_tf.conversion.base import VOCAB_FILE as VOCAB
+from bert_tf.checkpoints import label_map
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
+from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
+from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
+from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
+from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
 from bert_tf.options.shared import DeviceOptions
 
-LABELS = "labels.txt"
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags that a loaded model does not have.
 _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
@@ -51,7 +52,7 @@ def training_files(
 
 def labels_file(labels: Sequence[str]) -> dict[str, str]:
     """Returns the content of `labels.txt` by its name; nothing without labels."""
-    return {LABELS: "".join(f"{label}\n" for label in labels)} if labels else {}
+    return {LABELS: label_map.to_text(labels)} if labels else {}
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[str, str]:

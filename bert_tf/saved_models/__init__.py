@@ -1,1 +1,1 @@
-"""Trained models as SavedModels, which need none of this package's code."""
+"""Writes trained models as SavedModels, which run without this package."""

@@ -1,6 +1,6 @@
-"""SavedModels: graphs with their weights, which TensorFlow loads without this package.
+"""The modules that are exported as SavedModels, and their signatures.
 
-B texts, S tokens, L labels.
+B texts, S tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,23 +10,22 @@ import keras
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.serving.packing import Inputs, pack
-from bert_tf.serving.text_ops import GraphTokenizer
+from bert_tf.checkpoints.formats.saved_model import ENCODER_INPUTS
+from bert_tf.saved_models.packing import Inputs, pack
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
-# What users of encoders in TensorFlow know them as.
-ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 Compute = Callable[[Inputs], dict[str, Any]]
 
 
 class TextInputs(tf.Module):
-    """From texts to what a model reads.
+    """Converts texts to the inputs of a model.
 
     Args:
         tokenizer: of the model's vocabulary.
-        max_seq_length: the most tokens of a text or pair; what is beyond is cut.
+        max_seq_length: longer texts and pairs are truncated.
     """
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
@@ -36,7 +35,7 @@ class TextInputs(tf.Module):
         self.cls_id, self.sep_id = tokenizer.vocab["[CLS]"], tokenizer.vocab["[SEP]"]
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Inputs:
-        """`input_ids`, `input_mask`, `segment_ids` [B, S] of texts or pairs [B]."""
+        """Returns `input_ids`, `input_mask` and `segment_ids` [B, S] of texts or pairs [B]."""
         a = self.tokenize(text)
         b = None if text_pair is None else self.tokenize(text_pair)
         return pack(a, b, self.max_seq_length, self.cls_id, self.sep_id)
@@ -66,7 +65,7 @@ class TaskModule(tf.Module):
         jit_compile: bool = False,
     ) -> None:
         super().__init__()
-        # What is not tracked is not saved.
+        # Only tracked variables are saved.
         self.weights = [variable.value for variable in model.variables]
         self.text_inputs = text_inputs
         for name, path in assets.items():
@@ -105,9 +104,9 @@ class TaskModule(tf.Module):
             inputs = {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
             return self._outputs(inputs)
 
-        found = {"serving_default": ids, "ids": ids, "examples": examples}
+        signatures = {"serving_default": ids, "ids": ids, "examples": examples}
         if self.text_inputs is None:
-            return found
+            return signatures
         text_inputs = self.text_inputs
 
         @tf.function(input_signature=[text])
@@ -119,29 +118,29 @@ class TaskModule(tf.Module):
             return self._outputs(text_inputs(text, text_pair))
 
         default = pairs if self._text_pairs else texts
-        return {**found, "serving_default": default, "pairs": pairs}
+        return {**signatures, "serving_default": default, "pairs": pairs}
 
 
-# `tf.Module` has its own idea of `variables`, which is not saved.
+# `tf.Module` defines `variables` as a property, which is not saved.
 _Saved: Any = tf.__internal__.tracking.AutoTrackable
 
 
 class EncoderModule(_Saved):
-    """An encoder under the names that TensorFlow's users know, to be trained further, too.
+    """A trainable encoder with the interface of TensorFlow Hub.
 
     Called with a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], it
-    gives `pooled_output`, also as `default`, `sequence_output`, and `encoder_outputs`, a list with
-    the output of each layer.
+    returns `pooled_output`, the same as `default`, `sequence_output`, and `encoder_outputs`, a list
+    with the output of each layer.
 
     Args:
-        model: `BertModel`.
-        vocab_path: a copy is kept as an asset.
-        do_lower_case: of its tokenizer.
+        model: a `BertModel`.
+        vocab_path: the vocabulary, which becomes an asset.
+        do_lower_case: of the tokenizer.
     """
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
         super().__init__()
-        # What programs that take such models ask for.
+        # Read by programs that train such models.
         self.variables = [variable.value for variable in model.variables]
         self.trainable_variables = [variable.value for variable in model.trainable_variables]
         self.vocab_file = tf.saved_model.Asset(vocab_path)
@@ -164,21 +163,21 @@ class EncoderModule(_Saved):
             self.__call__.get_concrete_function(spec, training=training)
 
     def signature(self) -> Any:
-        """`serving_default`, whose outputs are tensors, without the list."""
+        """Returns `serving_default`, without the list of layers, as all outputs must be tensors."""
 
         def call(**inputs: tf.Tensor) -> dict[str, Any]:
-            found = self.__call__(inputs, training=False)
-            return {name: value for name, value in found.items() if name != "encoder_outputs"}
+            outputs = self.__call__(inputs, training=False)
+            return {name: value for name, value in outputs.items() if name != "encoder_outputs"}
 
         specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_INPUTS}
         return tf.function(call).get_concrete_function(**specs)
 
 
 class PreprocessorModule(tf.Module):
-    """Texts to the inputs of `EncoderModule`: called with texts [B], or in two steps.
+    """Converts texts to the inputs of `EncoderModule`: called with texts [B], or in two steps.
 
-    `tokenize(texts)` gives ids, ragged [B, tokens]; `bert_pack_inputs([ids], seq_length=128)`, or
-    with the ids of two texts, gives the inputs, int32 [B, seq_length].
+    `tokenize(texts)` returns ids, ragged [B, tokens]; `bert_pack_inputs([ids], seq_length=128)`, or
+    with the ids of two texts, returns the inputs, int32 [B, seq_length].
     """
 
     def __init__(self, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int) -> None:
@@ -189,13 +188,15 @@ class PreprocessorModule(tf.Module):
         texts = tf.TensorSpec([None], tf.string, "text")
         self.tokenize = tf.function(text_inputs.tokenize.__call__, input_signature=[texts])
 
-        def packed(segments: list[tf.RaggedTensor], seq_length: Any = max_seq_length) -> Inputs:
+        def pack_inputs(
+            segments: list[tf.RaggedTensor], seq_length: Any = max_seq_length
+        ) -> Inputs:
             b = segments[1] if len(segments) > 1 else None
             ids = (text_inputs.cls_id, text_inputs.sep_id)
-            found = pack(segments[0], b, seq_length, *ids, padded=True)
-            return dict(zip(ENCODER_INPUTS, (found[name] for name in INPUTS), strict=True))
+            packed = pack(segments[0], b, seq_length, *ids, padded=True)
+            return dict(zip(ENCODER_INPUTS, (packed[name] for name in INPUTS), strict=True))
 
-        self.bert_pack_inputs = tf.function(packed)
+        self.bert_pack_inputs = tf.function(pack_inputs)
         ids = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
         length = tf.TensorSpec([], tf.int32, "seq_length")
         for segments in ([ids], [ids, ids]):
@@ -209,10 +210,6 @@ class PreprocessorModule(tf.Module):
 
 
 def save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
-    """Writes a SavedModel.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Writes a SavedModel."""
     with files.explained("write", folder):
         tf.saved_model.save(module, folder, signatures=signatures)

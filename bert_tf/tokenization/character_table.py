@@ -1,7 +1,7 @@
-"""What becomes of each character of a text, for all characters of many texts at once (NumPy).
+"""Normalizes all characters of many texts at once, by table look-up (NumPy).
 
-`BasicTokenizer.normalize` treats nearly every character by itself. So its results can be looked
-up in a table, and the rest is known: a flag says which characters need the reference.
+`BasicTokenizer.normalize` treats nearly all characters independently, so its results fit in a
+table. The table also flags the characters for which it does not.
 """
 
 import unicodedata
@@ -9,81 +9,81 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_tf.tokenization import BasicTokenizer
+from bert_tf.tokenization.reference import BasicTokenizer
 
 _BLOCK = 256
 _CODES = 0x110000
 _SIGMA = 0x3A3
 
-# Flags of a character: not looked at yet; the reference must see its text; a word ends there,
-# whatever comes before and after; it becomes something else.
-UNKNOWN, ODD, BREAKS, CHANGES = 1, 2, 4, 8
+# Flags of a character: not in the table yet; its text needs the reference; it separates words
+# whatever is before and after it; normalization changes it.
+UNSEEN, ODD, BREAKS, CHANGES = 1, 2, 4, 8
 
-# Words of texts, numbered: 1 for `a`, 2 for `b`, 0 for any other.
+# Texts -> words as numbers: 1 for `a`, 2 for `b`, 0 for all others.
 Split = Callable[[Sequence[str]], list[list[int]]]
 
 
 class CharacterTable:
-    """Normalized characters by code point, in blocks that are filled when a text needs them.
+    """Normalized characters by code point, in blocks that are filled on demand.
 
-    Of several threads one at a time may call `kinds`; `normalize` needs no lock, as what it was
-    asked about no longer changes.
+    `kinds` must not be called by several threads at once. `normalize` needs no lock, because
+    entries never change once they are filled.
 
     Args:
         basic_tokenizer: the reference.
-        split: splits texts that are normalized, but have no spaces around punctuation and
-            ideographs, into words; the table adds spaces where it would not split.
+        split: the compiled tokenizer. The table adds spaces around punctuation and ideographs only
+            where it would not split.
     """
 
     def __init__(self, basic_tokenizer: BasicTokenizer, split: Split) -> None:
         self._reference = basic_tokenizer
         self._split = split
-        self._kinds = np.full(_CODES, UNKNOWN, np.uint8)
-        # How many characters each becomes, the first of them, and where the others stand.
+        self._kinds = np.full(_CODES, UNSEEN, np.uint8)
+        # The number of characters each becomes, the first one, and where the others start.
         self._counts = np.ones(_CODES, np.uint8)
         self._first = np.zeros(_CODES, np.uint32)
         self._starts = np.zeros(_CODES, np.int32)
         self._others = np.zeros(0, np.uint32)
 
     def kinds(self, codes: np.ndarray) -> np.ndarray:
-        """What is known of each character: code points uint32 [N] -> flags uint8 [N]."""
+        """Returns the flags of characters: code points uint32 [N] -> uint8 [N]."""
         kinds = self._kinds[codes]
-        if np.bitwise_or.reduce(kinds, initial=0) & UNKNOWN:
-            for block in np.unique(codes[kinds == UNKNOWN] // _BLOCK).tolist():
+        if np.bitwise_or.reduce(kinds, initial=0) & UNSEEN:
+            for block in np.unique(codes[kinds == UNSEEN] // _BLOCK).tolist():
                 self._fill(block)
             kinds = self._kinds[codes]
         return kinds
 
     def normalize(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Looks characters up.
+        """Normalizes characters.
 
         Args:
-            codes: code points, uint32 [N], that `kinds` was asked for.
+            codes: code points, uint32 [N], for which `kinds` was called.
 
         Returns:
-            The normalized code points uint32 [M], and how many each character gave, uint8 [N].
+            The normalized code points, uint32 [M], and how many each character became, uint8 [N].
         """
         counts = self._counts[codes]
         normalized = np.repeat(self._first[codes], counts)
         several = np.flatnonzero(counts > 1)
-        places = np.cumsum(counts, dtype=np.int64)[several]
+        ends = np.cumsum(counts, dtype=np.int64)[several]
         more, starts = counts[several], self._starts[codes[several]]
         while len(more):
             # From the last to the second.
-            normalized[places - 1] = self._others[starts + more - 2]
+            normalized[ends - 1] = self._others[starts + more - 2]
             left = more > 2
-            more, places, starts = more[left] - 1, places[left] - 1, starts[left]
+            more, ends, starts = more[left] - 1, ends[left] - 1, starts[left]
         return normalized, counts
 
     def _fill(self, block: int) -> None:
         codes = range(block * _BLOCK, (block + 1) * _BLOCK)
-        found = [self._normalized(code) for code in codes]
+        normalized = [self._normalized(code) for code in codes]
         expected = [self._words(code) for code in codes]
-        # The shortest form that is split rightly: bare, or with spaces around.
-        texts = ["a" + form + "b" for forms in found for form in (forms.strip(), forms)]
+        # The shortest form that is split correctly: bare, or surrounded by spaces.
+        texts = ["a" + form + "b" for full in normalized for form in (full.strip(), full)]
         words = self._split(texts)
         chosen, kinds = [], []
-        for index, (code, form) in enumerate(zip(codes, found, strict=True)):
+        for index, (code, form) in enumerate(zip(codes, normalized, strict=True)):
             bare, spaced = words[2 * index : 2 * index + 2]
             chosen.append(form.strip() if bare == expected[index] else form)
             is_odd = (
@@ -100,7 +100,7 @@ class CharacterTable:
         self._starts[rows] = len(self._others) + np.cumsum(others) - others
         more = "".join(form[1:] for form in chosen).encode("utf-32-le")
         self._others = np.concatenate([self._others, np.frombuffer(more, np.uint32)])
-        # Last, and not before all is known: other threads may be reading.
+        # Last, because other threads may be reading.
         self._kinds[rows] = kinds
 
     def _normalized(self, code: int) -> str:
@@ -112,10 +112,10 @@ class CharacterTable:
 
 
 def _depends_on_context(reference: BasicTokenizer, code: int) -> bool:
-    """Whether what a character becomes is not known without its text.
+    """Whether normalization of a character depends on its neighbours.
 
-    Lower case depends on the neighbours for one letter only, and canonical order (of what is left,
-    after all nonspacing marks are dropped) for a few marks.
+    This affects the lower case of one letter, and the canonical order of a few marks, those that
+    remain when nonspacing marks are dropped.
     """
     return reference.do_lower_case and (
         code == _SIGMA or any(map(unicodedata.combining, reference.normalize(chr(code))))
@@ -123,5 +123,5 @@ def _depends_on_context(reference: BasicTokenizer, code: int) -> bool:
 
 
 def _is_surrogate(code: int) -> bool:
-    """Whether it is half a character; no UTF-8 exists for it."""
+    """Whether it is half of a UTF-16 pair, which UTF-8 cannot encode."""
     return 0xD800 <= code <= 0xDFFF

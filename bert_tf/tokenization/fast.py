@@ -17,11 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.character_table import BREAKS, CHANGES, ODD, CharacterTable
-from bert_tf.fast_wordpiece import LONGEST_WORD, UNKNOWN, fast_wordpiece, ids_of, lines_of
-from bert_tf.token_ids import TokenIds
-from bert_tf.token_offsets import tokenize_with_offsets
-from bert_tf.tokenization import FullTokenizer, convert_to_unicode
+from bert_tf.tokenization.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.tokenization.fast_wordpiece import (
+    MAX_WORD_CHARS,
+    UNKNOWN,
+    fast_wordpiece,
+    ids_of,
+    lines_of,
+)
+from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
 
 _logger = logging.getLogger(__name__)
 
@@ -47,7 +53,7 @@ class _Cleaned:
         is_odd: bool [B]; whether only the reference can tokenize a text.
         codes: uint32 [M]; the code points of all texts, concatenated.
         counts: uint8 [N]; how many of them each character of the original texts became.
-        borders: int64 [B + 1]; where each original text begins and ends in `counts`.
+        borders: int64 [B + 1]; start and end of each original text in `counts`.
     """
 
     strings: list[Any]
@@ -81,7 +87,7 @@ class BatchTokenizer:
         self._lock = threading.Lock()
         self._time = 0
 
-    def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> TokenIds:
+    def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> RaggedIds:
         """Returns the ids of each text's tokens, without special tokens.
 
         Args:
@@ -96,18 +102,23 @@ class BatchTokenizer:
         # A copy, as the caller may change the list meanwhile.
         strings: list[Any] = list(texts)
         if not strings:
-            return TokenIds.from_lists([], [] if with_spans else None)
+            return RaggedIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.texts += len(strings)
-        return TokenIds.concatenate(
+        return RaggedIds.concatenate(
             [self._encode_batch(batch, with_spans) for batch in _batches(strings)]
         )
 
     def warn_of_unknown(
         self, name: str, examples: Sequence[Sequence[str]], is_pretokenized: bool = False
     ) -> None:
-        """Warns once of a file where more than 5 % of the tokens are `[UNK]`, by a sample of its
-        examples, each of which is texts or words."""
+        """Warns once about a file if more than 5 % of the tokens in a sample are `[UNK]`.
+
+        Args:
+            name: of the file.
+            examples: the texts, or words, of each example.
+            is_pretokenized: whether they are words.
+        """
         sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
         ids, reference = self.encode(sample).ids, self.reference
         cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
@@ -138,7 +149,7 @@ class BatchTokenizer:
             self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
         )
 
-    def _encode_batch(self, texts: list[str], with_spans: bool) -> TokenIds:
+    def _encode_batch(self, texts: list[str], with_spans: bool) -> RaggedIds:
         time_per_char = _TIME_PER_CHAR_WITH_SPANS if with_spans else _TIME_PER_CHAR
         with self._lock:
             self._time += time_per_char * sum(map(len, texts))
@@ -147,28 +158,28 @@ class BatchTokenizer:
             return self._by_reference(texts, with_spans)
         return self._encode_with_spans(texts) if with_spans else self._encode(texts)
 
-    def _encode(self, texts: list[str]) -> TokenIds:
+    def _encode(self, texts: list[str]) -> RaggedIds:
         cleaned = self._clean(texts)
         ids = ids_of(self._fast, _without(cleaned.strings, cleaned.is_odd))
         return self._hand_back(ids, texts, cleaned.is_odd)
 
-    def _encode_with_spans(self, texts: list[str]) -> TokenIds:
+    def _encode_with_spans(self, texts: list[str]) -> RaggedIds:
         cleaned = self._clean(texts)
-        found, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
-        starts, ends = (places.values.numpy() for places in ends)
-        row_splits = found.row_splits.numpy()
+        encoded, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
+        starts, ends = (offsets.values.numpy() for offsets in ends)
+        row_splits = encoded.row_splits.numpy()
         spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
-        ids = TokenIds(found.values.numpy(), row_splits, spans)
+        ids = RaggedIds(encoded.values.numpy(), row_splits, spans)
         return self._hand_back(ids, texts, cleaned.is_odd)
 
-    def _hand_back(self, ids: TokenIds, texts: list[str], is_odd: np.ndarray) -> TokenIds:
+    def _hand_back(self, ids: RaggedIds, texts: list[str], is_odd: np.ndarray) -> RaggedIds:
         """Fills in the texts that only the reference can tokenize."""
         rows = np.flatnonzero(is_odd).tolist()
         if not rows:
             return ids
         return _put(ids, rows, self._by_reference([texts[r] for r in rows], ids.spans is not None))
 
-    def _by_reference(self, texts: Sequence[str], with_spans: bool) -> TokenIds:
+    def _by_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         with self._lock:
             self.handed_back += len(texts)
         reference = self.reference
@@ -177,33 +188,33 @@ class BatchTokenizer:
         else:
             both = [tokenize_with_offsets(reference, text) for text in texts]
             tokens, spans = [token for token, _ in both], [span for _, span in both]
-        return TokenIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
+        return RaggedIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
 
     def _clean(self, texts: list[str]) -> _Cleaned:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
         with self._lock:
             kinds = self._table.kinds(codes)
         borders = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
-        found = np.bitwise_or.reduce(kinds, initial=0)
+        flags = np.bitwise_or.reduce(kinds, initial=0)
         is_odd = np.zeros(len(texts), bool)
-        if found & ODD:
+        if flags & ODD:
             is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
         # In a cased vocabulary most texts are clean as they are.
         strings, ends, counts = list(texts), np.arange(len(codes) + 1), np.ones_like(kinds)
-        if found & CHANGES:
+        if flags & CHANGES:
             codes, counts = self._table.normalize(codes)
             ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
             text = codes.tobytes().decode("utf-32-le")
             strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
-        if max(map(len, strings)) > LONGEST_WORD:
+        if max(map(len, strings)) > MAX_WORD_CHARS:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
-            long = np.diff(np.concatenate([ends[at], ends[-1:]])) > LONGEST_WORD
+            long = np.diff(np.concatenate([ends[at], ends[-1:]])) > MAX_WORD_CHARS
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
-def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
-    """Puts texts where there are empty ones, in rows that rise."""
+def _put(ids: RaggedIds, rows: list[int], others: RaggedIds) -> RaggedIds:
+    """Replaces empty texts in ascending rows by others."""
     cuts = ids.row_splits[rows].tolist()
     bounds = list(zip([0, *cuts], [*cuts, len(ids.ids)], strict=True))
     ends = others.row_splits.tolist()
@@ -215,7 +226,7 @@ def _put(ids: TokenIds, rows: list[int], others: TokenIds) -> TokenIds:
 
     lengths = ids.lengths
     lengths[rows] = others.lengths
-    return TokenIds(
+    return RaggedIds(
         merged(ids.ids, others.ids),
         np.concatenate([[0], np.cumsum(lengths)]),
         None if ids.spans is None or others.spans is None else merged(ids.spans, others.spans),
@@ -229,24 +240,21 @@ def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
 
 
 def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """From the bytes that tokens come from to characters.
+    """Converts byte offsets in normalized texts to spans of characters, int32 [N, 2].
 
     Args:
         cleaned: the texts.
         rows: int64 [N]; the text of each token.
-        starts: int64 [N]; the first byte of each in the UTF-8 of its normalized text.
+        starts: int64 [N]; the first byte of each token in the UTF-8 of its normalized text.
         ends: int64 [N]; the first byte after it.
-
-    Returns:
-        Where the characters begin and end in the texts as they were given, int32 [N, 2].
     """
-    # Of every normalized character: where its bytes end, and the character that gave it.
+    # For each normalized character: the end of its bytes, and the character that it comes from.
     codes = cleaned.codes
     sizes = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
     last_bytes = np.cumsum(sizes)
     sources = np.repeat(np.arange(len(cleaned.counts)), cleaned.counts)
-    places = np.concatenate([[0], np.cumsum(cleaned.counts, dtype=np.int64)])[cleaned.borders[rows]]
-    first_bytes = np.concatenate([[0], last_bytes])[places]
+    firsts = np.concatenate([[0], np.cumsum(cleaned.counts, dtype=np.int64)])[cleaned.borders[rows]]
+    first_bytes = np.concatenate([[0], last_bytes])[firsts]
     first = sources[np.searchsorted(last_bytes, first_bytes + starts, "right")]
     last = sources[np.searchsorted(last_bytes, first_bytes + ends - 1, "right")]
     spans = np.stack([first, last + 1], axis=1) - cleaned.borders[rows, None]

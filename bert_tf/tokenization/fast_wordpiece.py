@@ -1,7 +1,7 @@
-"""TensorFlow Text's `FastWordpieceTokenizer` for a vocabulary of the original.
+"""Builds TensorFlow Text's `FastWordpieceTokenizer` for a vocabulary of the original.
 
-Song et al. 2021, "Fast WordPiece Tokenization". It is told to cut words and not to make them, so it
-takes texts that are normalized. TensorFlow is imported when the first one is made.
+Song et al. 2021, "Fast WordPiece Tokenization". It tokenizes normalized texts. TensorFlow is
+imported when the first one is built.
 """
 
 import functools
@@ -9,40 +9,40 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.token_ids import TokenIds
-from bert_tf.tokenization import is_control, is_punctuation
+from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.reference import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
 
-# `FullTokenizer` has no others.
+# Fixed in `FullTokenizer`.
 UNKNOWN = "[UNK]"
-LONGEST_WORD = 200
-# 200 characters have no more.
-_LONGEST_BYTES = 4 * LONGEST_WORD
-# For which it gives `UNKNOWN`.
-TOO_LONG = "a" * (_LONGEST_BYTES + 1)
+MAX_WORD_CHARS = 200
+# A character has at most 4 bytes.
+MAX_WORD_BYTES = 4 * MAX_WORD_CHARS
+# A word that becomes `UNKNOWN` because of its length.
+TOO_LONG = "a" * (MAX_WORD_BYTES + 1)
 
 
 def lines_of(vocab: dict[str, int]) -> list[str]:
-    """A vocabulary as a list with every id, without duplicates and what no word can be made of."""
-    # Brackets are words of their own, so no word is like this.
+    """Lists a vocabulary by id, without duplicates and pieces that cannot occur in a word."""
+    # Placeholders. Brackets are words of their own, so they cannot match.
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():
         body = token.removeprefix("##")
         single = len(token) == 1 or token == UNKNOWN
-        if body and (single or body.isalnum() or not any(map(_ends_word, body))):
+        if body and (single or body.isalnum() or not any(map(_cannot_be_in_word, body))):
             lines[index] = token
     return lines
 
 
-def _ends_word(char: str) -> bool:
-    # Or is never left in a word.
+def _cannot_be_in_word(char: str) -> bool:
+    # Or is dropped by normalization.
     return char.isspace() or is_punctuation(char) or is_control(char) or char == "\ufffd"
 
 
 @functools.lru_cache(maxsize=1)
 def tensorflow_text() -> Any:
-    """The package; None where there is none, or not one of TensorFlow's version."""
+    """Imports TensorFlow Text; None if it is missing or does not fit TensorFlow's version."""
     import tensorflow as tf
 
     try:
@@ -58,7 +58,7 @@ def tensorflow_text() -> Any:
 
 
 def fast_wordpiece(lines: Sequence[str]) -> Any:
-    """From normalized texts to ids; None where there is no TensorFlow Text, or it cannot do it."""
+    """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
     if not tensorflow_text():
         return None
     import tensorflow as tf
@@ -68,14 +68,14 @@ def fast_wordpiece(lines: Sequence[str]) -> Any:
             vocab=list(lines),
             token_out_type=tf.int32,
             unknown_token=UNKNOWN,
-            max_bytes_per_word=_LONGEST_BYTES,
+            max_bytes_per_word=MAX_WORD_BYTES,
         )
     except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
         _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
         return None
 
 
-def ids_of(fast: Any, texts: Sequence[str]) -> TokenIds:
-    """Ids of normalized texts."""
-    found = fast.tokenize(texts)
-    return TokenIds(found.values.numpy(), found.row_splits.numpy())
+def ids_of(fast: Any, texts: Sequence[str]) -> RaggedIds:
+    """Tokenizes normalized texts."""
+    ids = fast.tokenize(texts)
+    return RaggedIds(ids.values.numpy(), ids.row_splits.numpy())

@@ -1,8 +1,8 @@
-"""The tokenizer as operations of TensorFlow, for graphs that take texts.
+"""The tokenizer as TensorFlow operations, for graphs that take texts.
 
-The ids are those of `tokenization.FullTokenizer` for every text. Characters are looked up in
-tables, which are made by asking Python; only two things depend on neighbours, the final sigma and
-the order of combining marks. B texts, C characters, W words, T tokens.
+The ids are those of `FullTokenizer` for every text. Characters are looked up in tables that are
+computed by Python. Only two things depend on neighbours: the final sigma and the order of combining
+marks. B texts, C characters, W words, T tokens.
 """
 
 import functools
@@ -14,8 +14,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.fast_wordpiece import LONGEST_WORD, TOO_LONG, UNKNOWN, lines_of, tensorflow_text
-from bert_tf.tokenization import (
+from bert_tf.tokenization.fast_wordpiece import (
+    MAX_WORD_BYTES,
+    MAX_WORD_CHARS,
+    TOO_LONG,
+    UNKNOWN,
+    lines_of,
+    tensorflow_text,
+)
+from bert_tf.tokenization.reference import (
     FullTokenizer,
     is_cjk,
     is_control,
@@ -23,25 +30,22 @@ from bert_tf.tokenization import (
     is_whitespace,
 )
 
-# Its class methods are hidden from type checkers.
+# Type checkers do not see its class methods.
 _ragged: Any = tf.RaggedTensor
 
 _CODES = 0x110000
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
-# Flags of characters as they come: left out, has case, not seen where case is looked for.
+# Flags of given characters: dropped, has case, skipped when looking for case.
 _DROPPED, _CASED, _IGNORED = 1, 2, 4
-# Flags of characters that are decomposed: an accent, between words, a word of its own.
+# Flags of decomposed characters: accent, between words, a word of its own.
 _ACCENT, _SPACE, _ALONE = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Texts to ids inside a graph.
+    """Tokenizes texts in a graph.
 
     Args:
         tokenizer: the reference.
-
-    Raises:
-        UserError: TensorFlow Text is not installed, or cannot take the vocabulary.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -57,13 +61,10 @@ class GraphTokenizer(tf.Module):
         self._classes = tf.constant(tables.classes)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of texts.
+        """Returns the ids of texts, ragged int32 [B, T].
 
         Args:
-            texts: string [B], UTF-8; what is not valid is left out.
-
-        Returns:
-            int32 [B, T], ragged.
+            texts: string [B], UTF-8; invalid bytes are dropped.
         """
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
@@ -87,15 +88,15 @@ class GraphTokenizer(tf.Module):
         return by_text.merge_dims(1, 2)
 
     def _decomposed(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Each character as those that it becomes."""
+        """Replaces each character by its decomposition."""
         counts = tf.cast(tf.gather(self._counts, codes), tf.int32)
         starts = tf.gather(self._starts, codes)
         before = tf.cumsum(counts, exclusive=True)
-        places = tf.range(tf.reduce_sum(counts)) + tf.repeat(starts - before, counts)
-        return tf.repeat(rows, counts), tf.gather(self._forms, places)
+        indices = tf.range(tf.reduce_sum(counts)) + tf.repeat(starts - before, counts)
+        return tf.repeat(rows, counts), tf.gather(self._forms, indices)
 
     def _in_canonical_order(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Combining characters behind each letter in the order of their classes."""
+        """Sorts the combining characters after each letter by their classes."""
         classes = tf.cast(tf.gather(self._classes, codes), tf.int64)
         begins = tf.logical_or(classes == 0, _changes(rows))
         keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes
@@ -108,33 +109,33 @@ class GraphTokenizer(tf.Module):
 
 
 def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The words of characters: the text that each is of [W], and words as strings [W]."""
+    """Joins characters to words: returns the text of each word [W], and words as strings [W]."""
     alone = flags & _ALONE != 0
     space = flags & _SPACE != 0
     ends = tf.logical_or(alone, space)
     after_end = tf.concat([[True], ends[:-1]], 0)[: tf.size(ends)]
     begins = tf.logical_or(tf.logical_or(alone, after_end), _changes(rows))
-    # A word may begin at a space only in so far as that is left out: its letters follow.
+    # If a word starts at a space, the space is dropped and its letters follow.
     kept = tf.logical_not(space)
     rows, codes, begins = (tf.boolean_mask(x, kept) for x in (rows, codes, begins))
     starts = tf.where(begins)[:, 0]
     letters = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(letters, "UTF-8")
-    # The original counts characters, and the compiled code bytes.
-    is_long = letters.row_lengths() > LONGEST_WORD
+    # The original counts characters, the compiled code bytes.
+    is_long = letters.row_lengths() > MAX_WORD_CHARS
     return tf.gather(rows, starts), tf.where(is_long, TOO_LONG, words)
 
 
 def _changes(rows: tf.Tensor) -> tf.Tensor:
-    """Whether a text begins at a place [C]."""
+    """Whether a text begins at a character, bool [C]."""
     return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
 
 
 def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
-    """Capital sigmas that end a word as what they become, as `str.lower` decides it.
+    """Lower-cases capital sigmas that end a word, by the rule of `str.lower`.
 
-    They do where the nearest character before them that is not ignored has case and the nearest
-    behind them has none.
+    A sigma ends a word if, not counting ignored characters, the one before it has case and the one
+    after it has none.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
 
@@ -142,16 +143,16 @@ def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> t
         seen = tf.where(given & _IGNORED == 0)[:, 0]
         cased = tf.gather(given, seen) & _CASED != 0
         seen_rows = tf.gather(rows, seen)
-        place = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
+        index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
 
         def has_case(neighbour: tf.Tensor) -> tf.Tensor:
             last = tf.size(seen, out_type=tf.int64) - 1
             inside = tf.logical_and(neighbour >= 0, neighbour <= last)
-            found = tf.clip_by_value(neighbour, 0, last)
-            same = tf.gather(seen_rows, found) == tf.gather(rows, sigmas)
-            return tf.logical_and(tf.logical_and(inside, same), tf.gather(cased, found))
+            nearest = tf.clip_by_value(neighbour, 0, last)
+            same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
+            return tf.logical_and(tf.logical_and(inside, same), tf.gather(cased, nearest))
 
-        final = tf.logical_and(has_case(place - 1), tf.logical_not(has_case(place + 1)))
+        final = tf.logical_and(has_case(index - 1), tf.logical_not(has_case(index + 1)))
         ends = tf.boolean_mask(sigmas, final)
         return tf.tensor_scatter_nd_update(
             codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA)
@@ -163,7 +164,7 @@ def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> t
 def _wordpiece(vocab: dict[str, int]) -> Any:
     if not tensorflow_text():
         raise UserError(
-            "Tokenization inside of a model needs TensorFlow Text: pip install tensorflow-text of "
+            "Tokenization inside of a model needs TensorFlow Text: pip install tensorflow-text, in "
             "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
         )
     try:
@@ -171,7 +172,7 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
             vocab=lines_of(vocab),
             token_out_type=tf.int32,
             unknown_token=UNKNOWN,
-            max_bytes_per_word=4 * LONGEST_WORD,
+            max_bytes_per_word=MAX_WORD_BYTES,
             no_pretokenization=True,
         )
     except RuntimeError as error:
@@ -179,15 +180,15 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
 
 
 class _Tables(NamedTuple):
-    """What is known of each code point.
+    """Tables of all code points.
 
     Attributes:
-        given: flags of it as it comes.
-        counts: how many characters it becomes.
-        starts: the first of them in `forms`.
-        forms: what all characters become, one after the other.
-        flags: of it as one of `forms`.
-        classes: its place among combining characters; 0 for others.
+        given: flags before decomposition.
+        counts: number of characters in the decomposition.
+        starts: index of the first of them in `forms`.
+        forms: all decompositions, concatenated.
+        flags: flags after decomposition.
+        classes: canonical combining class; 0 for others.
     """
 
     given: np.ndarray
@@ -200,7 +201,7 @@ class _Tables(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _tables(lowers: bool) -> _Tables:
-    """They take seconds, and depend on Python's Unicode alone."""
+    """Builds the tables, which takes seconds and only depends on Python's Unicode version."""
     form = _lowered if lowers else _spaced
     forms = ["" if _is_surrogate(code) else form(chr(code)) for code in range(_CODES)]
     counts = np.array([len(text) for text in forms], np.int32)
@@ -226,7 +227,7 @@ def _is_surrogate(code: int) -> bool:
 
 
 def _given_flags(char: str) -> int:
-    # Python tells what has case, and what is ignored, by what becomes of a sigma behind it.
+    # Lower-casing a sigma after the character tells whether it has case, and is ignored.
     has_case = f"{char}Σ".lower().endswith("ς")
     ignored = not has_case and f"a{char}Σ".lower().endswith("ς")
     dropped = char in "\0\ufffd" or is_control(char)

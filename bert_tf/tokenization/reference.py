@@ -1,15 +1,13 @@
-"""WordPiece tokenization, string for string as the original release of 2018 does it.
+"""WordPiece tokenization, string for string as in the original release of 2018.
 
-A text becomes tokens in two steps: `BasicTokenizer` cleans it and cuts it into words and
-punctuation, `WordpieceTokenizer` cuts the words into pieces of the vocabulary. `FullTokenizer`
-does both and turns the tokens into ids.
+`BasicTokenizer` cleans a text and splits it into words and punctuation, `WordpieceTokenizer` splits
+the words into pieces of the vocabulary, and `FullTokenizer` does both and converts tokens to ids.
 
-Which characters are letters, marks or punctuation, and what their lower case is, comes from the
-Unicode database of the running Python (`unicodedata.unidata_version`), as in the original: texts
-with characters that are newer than it can come out differently under another Python version.
+Character categories and lower case come from the Unicode database of the running Python
+(`unicodedata.unidata_version`), as in the original: texts with characters newer than it can be
+tokenized differently under another Python version.
 
-This module is the reference that faster implementations are compared with. It needs no
-TensorFlow.
+This module is the reference for the faster implementations. It needs no TensorFlow.
 """
 
 import re
@@ -24,9 +22,8 @@ from bert_tf.errors import UserError
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-# First and last code point of the blocks that get spaces around each character. Kana, Hangul and
-# the extensions after E are not among them: changing that would change the tokens of the
-# published models.
+# First and last code point of the blocks whose characters are words of their own. Kana, Hangul and
+# the extensions after E are not included: that would change the tokens of the published models.
 _CJK_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -36,10 +33,9 @@ _CJK_BLOCKS = (
     (0x2F800, 0x2FA1F),
 )
 
-# The folder of a published checkpoint. The unescaped dot matches any character, as in the
-# original; a folder of another name is not judged.
+# The folder of a published checkpoint. The unescaped dot matches any character, as in the original.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# Of a cased vocabulary a quarter has capitals; the Chinese one, which is not, has two.
+# A quarter of a cased vocabulary has capitals; the Chinese one, which is uncased, has two.
 _CASED_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
@@ -47,21 +43,20 @@ _CAPITAL = re.compile("[A-Z]")
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Checks that `do_lower_case` fits the published model that the checkpoint's folder names.
 
-    As the original, it knows models by the folder that holds their `bert_model.ckpt`, and says
-    nothing about any other path. The original knows the seven of 2018; here it is all that are
-    in `releases`.
+    As in the original, models are recognized by the folder of their `bert_model.ckpt`; other paths
+    are not checked. The original knows the seven of 2018; here it is all in `releases`.
 
     Args:
         do_lower_case: whether the texts will be lower-cased.
-        init_checkpoint: path of the checkpoint; None or empty when there is none.
+        init_checkpoint: path of the checkpoint; None or empty if there is none.
 
     Raises:
-        UserError: when the model was trained with the other setting.
+        UserError: the model was trained with the other setting.
     """
-    found = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
-    if not found:
+    match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
+    if not match:
         return
-    folder = found.group(1)
+    folder = match.group(1)
     release = releases.named(folder)
     if release is None or release.cased != do_lower_case:
         return
@@ -77,10 +72,10 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns text as a string; bytes are read as UTF-8, and what is not UTF-8 in them is dropped.
+    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones.
 
     Raises:
-        ValueError: for any other type, as the original release.
+        ValueError: for any other type, as in the original.
     """
     if isinstance(text, str):
         return text
@@ -89,23 +84,19 @@ def convert_to_unicode(text: str | bytes) -> str:
     raise ValueError(f"Text must be str or bytes, not {type(text).__name__}: {text!r:.100}")
 
 
-def printable_text(text: str | bytes) -> str:
-    """The same as `convert_to_unicode`; the original release has both because of Python 2."""
-    return convert_to_unicode(text)
+# The original has both because of Python 2.
+printable_text = convert_to_unicode
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-    """Reads a vocabulary: one token per line, its id is the number of the line from 0.
+    """Reads a vocabulary: one token per line, whose id is the line number from 0.
 
-    As the original release: space around a token is dropped, a blank line takes an id as the
-    empty token, and of a token that comes twice the later id counts while the earlier place in
-    the order of iteration stays. A byte order mark is part of the first token.
-
-    Args:
-        vocab_file: path of the UTF-8 file.
+    As in the original, whitespace around a token is stripped, a blank line is the empty token, and
+    a duplicate token keeps its place in the order of iteration but gets the later id. A byte order
+    mark is part of the first token.
 
     Raises:
-        UserError: when the file cannot be read, is not UTF-8, is a pipe, or too large.
+        UserError: the file cannot be read, is not UTF-8, is a pipe, or too large.
     """
     vocab: dict[str, int] = {}
     for index, line in enumerate(files.read_small_lines(vocab_file)):
@@ -114,52 +105,52 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 
 
 def count_capitals(pieces: Iterable[str]) -> int:
-    """How many pieces have a capital letter of the Latin alphabet, `[CLS]` and its like aside."""
+    """Counts the pieces with Latin capitals, except special tokens such as `[CLS]`."""
     with_capitals = filter(_CAPITAL.search, pieces)
     return sum(1 for piece in with_capitals if not (piece[0] == "[" and piece[-1] == "]"))
 
 
 def is_cased(pieces: Collection[str]) -> bool:
-    """Whether a vocabulary is of a cased model, as far as its pieces tell."""
+    """Guesses from the pieces of a vocabulary whether its model is cased."""
     return count_capitals(pieces) > _CASED_SHARE * len(pieces)
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
-    """Looks every item up; one that is not there is a KeyError, as in the original release."""
+    """Looks up all items; a missing one is a KeyError, as in the original."""
     return [vocab[item] for item in items]
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
-    """Returns the ids of tokens, as `convert_by_vocab`."""
+    """Returns the ids of tokens, see `convert_by_vocab`."""
     return convert_by_vocab(vocab, tokens)
 
 
 def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
-    """Returns the tokens of ids, as `convert_by_vocab`."""
+    """Returns the tokens of ids, see `convert_by_vocab`."""
     return convert_by_vocab(inv_vocab, ids)
 
 
 def whitespace_tokenize(text: str) -> list[str]:
-    """Splits at whitespace of any kind, in the sense of `str.split`."""
+    """Splits at whitespace, in the sense of `str.split`."""
     return text.split()
 
 
 def is_whitespace(char: str) -> bool:
     """Whether cleaning turns the character into a space.
 
-    The line and paragraph separators (U+2028, U+2029) are not among them; `whitespace_tokenize`
-    splits at them all the same.
+    This excludes line and paragraph separators (U+2028, U+2029), at which `whitespace_tokenize`
+    splits nevertheless.
     """
     return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
 def is_control(char: str) -> bool:
-    """Whether it is a control or format character other than tab, line feed, carriage return."""
+    """Whether it is a control or format character, except tab, line feed and carriage return."""
     return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
 
 
 def is_punctuation(char: str) -> bool:
-    """Whether it is punctuation; of ASCII also what Unicode calls a symbol, such as `$` or `^`."""
+    """Whether it is punctuation; in ASCII this includes symbols such as `$` and `^`."""
     return char in string.punctuation or unicodedata.category(char).startswith("P")
 
 
@@ -168,13 +159,13 @@ _is_whitespace, _is_control, _is_punctuation = is_whitespace, is_control, is_pun
 
 
 def is_cjk(char: str) -> bool:
-    """Whether it is a Chinese ideograph, which becomes a token of its own in every language."""
+    """Whether it is a CJK ideograph, which becomes a token of its own in every language."""
     code = ord(char)
     return any(first <= code <= last for first, last in _CJK_BLOCKS)
 
 
 class _Table(dict[int, str]):
-    """A table for `str.translate` that asks `replace` about a character when it first comes up."""
+    """A table for `str.translate` that calls `replace` for each new character."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
@@ -193,58 +184,55 @@ def _clean(char: str) -> str:
     return f" {char} " if is_cjk(char) else char
 
 
-def _part(char: str) -> str:
+def _space_punctuation(char: str) -> str:
     return f" {char} " if is_punctuation(char) else char
 
 
-def _strip_and_part(char: str) -> str:
-    return "" if unicodedata.category(char) == "Mn" else _part(char)
+def _strip_accents(char: str) -> str:
+    return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
 _CLEAN = _Table(_clean)
-_PART = _Table(_part)
-_STRIP_AND_PART = _Table(_strip_and_part)
+_SPACE_PUNCTUATION = _Table(_space_punctuation)
+_STRIP_ACCENTS = _Table(_strip_accents)
 
 
 class BasicTokenizer:
-    """Cleans a text and cuts it into words, punctuation characters and Chinese ideographs.
+    """Splits a text into words, punctuation characters and CJK ideographs.
 
     Args:
-        do_lower_case: whether to lower-case and to take the accents off.
+        do_lower_case: whether to lower-case the text and strip accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
         self.do_lower_case = do_lower_case
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the words of a text, as the original release.
+        """Returns the words of a text, as in the original.
 
-        Special tokens are not spared: `[MASK]` becomes `[`, `mask`, `]`.
-
-        Raises:
-            ValueError: when the text is neither str nor bytes.
+        Special tokens are split, too: `[MASK]` becomes `[`, `mask`, `]`.
         """
         return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
 
     def normalize(self, text: str) -> str:
-        """Cleans a text so far that it only has to be split at whitespace."""
+        """Cleans a text so that only splitting at whitespace remains."""
         text = text.translate(_CLEAN)
         if not self.do_lower_case:
-            return text.translate(_PART)
-        # The original splits into words before this point. It is the same for the whole text at
-        # once: neither the choice of the final sigma nor the order of combining characters looks
-        # past whitespace, and no character becomes whitespace here.
-        # The result stays decomposed: Hangul, for instance, is left as single jamo.
-        return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_AND_PART)
+            return text.translate(_SPACE_PUNCTUATION)
+        # The original splits into words first. Doing it later gives the same: neither the final
+        # sigma nor the order of combining characters depends on anything beyond whitespace, and no
+        # character becomes whitespace here.
+        # The result stays decomposed: Hangul syllables, for instance, become jamo.
+        return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:
-    """Cuts words into the longest pieces that the vocabulary has, from left to right.
+    """Splits words into the longest pieces in the vocabulary, from left to right.
 
     Args:
-        vocab: what is looked up in; pieces inside a word begin with `##` there.
-        unk_token: stands for a word that cannot be cut into known pieces.
-        max_input_chars_per_word: a word of more characters becomes `unk_token`.
+        vocab: the pieces; those inside a word begin with `##`.
+        unk_token: replaces words that cannot be split into known pieces.
+        max_input_chars_per_word: longer words become `unk_token`.
     """
 
     def __init__(
@@ -258,7 +246,7 @@ class WordpieceTokenizer:
         self.max_input_chars_per_word = max_input_chars_per_word
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the pieces of all words in a text that needs no cutting but at whitespace."""
+        """Returns the pieces of all words in a text that was split by `BasicTokenizer`."""
         pieces: list[str] = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
             pieces.extend(self.cut(word))
@@ -284,14 +272,14 @@ class WordpieceTokenizer:
 
 
 class FullTokenizer:
-    """From text to WordPiece tokens, and from tokens to ids and back.
+    """Converts texts to WordPiece tokens, and tokens to ids and back.
 
     Args:
         vocab_file: path of the vocabulary, see `load_vocab`.
-        do_lower_case: as the vocabulary was made: True for the uncased models.
+        do_lower_case: must fit the vocabulary: True for the uncased models.
 
     Raises:
-        UserError: when the vocabulary cannot be read.
+        UserError: the vocabulary cannot be read.
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
@@ -301,13 +289,13 @@ class FullTokenizer:
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the WordPiece tokens of a text, as the original release."""
+        """Returns the WordPiece tokens of a text, as in the original."""
         return self.wordpiece_tokenizer.tokenize(" ".join(self.basic_tokenizer.tokenize(text)))
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; a token that the vocabulary lacks is a KeyError."""
+        """Returns the ids of tokens; an unknown token is a KeyError."""
         return convert_by_vocab(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ids; an id that no token has is a KeyError."""
+        """Returns the tokens of ids; an unknown id is a KeyError."""
         return convert_by_vocab(self.inv_vocab, ids)

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.checkpoint import tensors
+from bert_tf.checkpoints import model as restoring
+from bert_tf.checkpoints import tensors
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -190,7 +191,7 @@ def test_resolve_says_what_is_there_instead(tmp_path):
     (tmp_path / "readme.txt").write_text("")
     with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
-    with pytest.raises(UserError, match=r"holds no checkpoint .*readme\.txt"):
+    with pytest.raises(UserError, match=r"contains no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
     checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
     with pytest.raises(UserError, match=r": model\.ckpt-3"):
@@ -212,7 +213,7 @@ def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
     with pytest.raises(
         UserError,
         match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
-        r"\. Its configuration is another",
+        r"\. --bert_config_file is not the",
     ):
         checkpoint.restore(wide, _main())
     deep = BertClassifier(config(num_hidden_layers=5), 2)
@@ -298,7 +299,7 @@ def test_a_model_keeps_the_memory_that_was_read_into(monkeypatch):
             places[name] = np.asarray(value).ctypes.data
             yield name, value
 
-    monkeypatch.setattr(checkpoint.model, "read_tensors", noted)
+    monkeypatch.setattr(restoring, "read_tensors", noted)
     model = BertModel(config())
     checkpoint.restore(model, _main())
     assert len(places) == 55
@@ -389,9 +390,9 @@ def test_a_checkpoint_with_nothing_for_the_model_is_refused():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.full([64], np.nan, "float32"), "not made of finite numbers"),
-        (np.ones([64], "int32"), r"not made of finite numbers \(int32\)"),
-        (np.array([b"x"] * 64), "not made of finite numbers"),
+        (np.full([64], np.nan, "float32"), "not finite numbers"),
+        (np.ones([64], "int32"), r"not finite numbers \(int32\)"),
+        (np.array([b"x"] * 64), "not finite numbers"),
     ],
 )
 def test_values_that_are_no_numbers_are_refused(tmp_path, value, message):
@@ -417,7 +418,7 @@ def test_other_floats_are_converted(tmp_path, dtype):
 @pytest.mark.parametrize("step", [np.int64(-1), np.int64([1, 2]), np.float32(3.5), b"x"])
 def test_a_step_that_is_none_is_refused(tmp_path, step):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": step})
-    with pytest.raises(UserError, match="is no training step"):
+    with pytest.raises(UserError, match="is not a training step"):
         checkpoint.step_of(str(tmp_path / "x.ckpt"))
 
 

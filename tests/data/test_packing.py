@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.features import InputExample, pack, truncate_to_fit
 from bert_tf.data.packing import CUT_TOKENS, convert_examples, label_ids_of, pack_batch
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.data import CONVERSIONS
 from tests.data.test_features import conversions, inputs_of
 from tests.oracle import golden
@@ -48,8 +48,8 @@ ids = st.lists(st.integers(1, 9), max_size=9)
 
 @given(st.lists(st.tuples(ids, ids), max_size=5), st.integers(3, 16), st.booleans())
 def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
-    a = TokenIds.from_lists([one for one, _ in pairs])
-    b = TokenIds.from_lists([two for _, two in pairs]) if with_second else None
+    a = RaggedIds.from_lists([one for one, _ in pairs])
+    b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
     found = pack_batch(a, b, max_seq_length, 101, 102)
     for row, (one, two) in enumerate(pairs):
         tokens_a, tokens_b = list(one), list(two) if with_second else None
@@ -60,7 +60,7 @@ def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
 
 
 def test_a_length_without_room_is_refused():
-    one = TokenIds.from_lists([[7]])
+    one = RaggedIds.from_lists([[7]])
     assert pack_batch(one, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
     with pytest.raises(UserError, match="max_seq_length=2 is too small: the 3 special tokens"):
         pack_batch(one, one, 2, 101, 102)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.data.text_windows import cut_into_windows, left_out, window_counts
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Tokens are their own places, so that what is missing is seen.
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
 
 def _texts(counts):
-    return TokenIds.from_lists([list(range(count)) for count in counts])
+    return RaggedIds.from_lists([list(range(count)) for count in counts])
 
 
 @given(lengths, st.integers(5, 20), st.booleans())

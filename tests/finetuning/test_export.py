@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint, cli
-from bert_tf.conversion import Request, convert, find_source
+from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
@@ -115,7 +115,7 @@ def test_versions_rise_and_nothing_is_left_of_a_failure(reviews, tmp_path, monke
     def fails(*_):
         raise UserError("no")
 
-    monkeypatch.setattr(export.saved_model, "save", fails)
+    monkeypatch.setattr(export.modules, "save", fails)
     with pytest.raises(UserError):
         export_model.run(run)
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]
@@ -185,7 +185,7 @@ def test_no_texts_at_all(reviews):
 
 
 def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.serving.text_ops.tensorflow_text", lambda: None)
+    monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
     with pytest.raises(UserError, match="needs TensorFlow Text"):
         classification.run(run)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bert_tf.conversion.convert import Request, convert
-from bert_tf.conversion.sources import find_source
+from bert_tf.checkpoints.formats.convert import Request, convert
+from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_tf.conversion import Request, convert, find_source
+from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.options import ClassifierOptions, ExtractionOptions

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.conversion import find_source
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning.multi_seed import summarize_runs
 from bert_tf.finetuning.output_dir import Results

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.conversion import find_source
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,

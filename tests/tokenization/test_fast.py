@@ -14,20 +14,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_tf import batch_tokenization, fast_wordpiece
-from bert_tf.batch_tokenization import BatchTokenizer
-from bert_tf.token_ids import TokenIds
-from bert_tf.token_offsets import tokenize_with_offsets
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, fast, fast_wordpiece
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.offsets import tokenize_with_offsets
+from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
-from tests.test_tokenization import BOTH_CASINGS, texts
+from tests.tokenization.test_reference import BOTH_CASINGS, texts
 
 VOCABULARIES = ["uncased", "cased", "chinese"]
 
 
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch):
-    monkeypatch.setattr(batch_tokenization, "_COMPILE_TIME", 0)
+    monkeypatch.setattr(fast, "_COMPILE_TIME", 0)
 
 
 @cache
@@ -44,7 +43,7 @@ def by_reference(tokenizer: FullTokenizer, strings) -> list[list[int]]:
     return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in strings]
 
 
-def as_lists(ids: TokenIds) -> list[list[int]]:
+def as_lists(ids: RaggedIds) -> list[list[int]]:
     return [ids[row].tolist() for row in range(len(ids))]
 
 
@@ -258,7 +257,7 @@ def test_few_texts_do_not_need_compiled_code():
     path = golden("vocab/uncased.txt")
     code = f"""
 import sys
-from bert_tf.batch_tokenization import BatchTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization import FullTokenizer
 tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
@@ -271,7 +270,7 @@ assert "tensorflow" not in sys.modules
 
 
 def test_importing_it_does_not_import_tensorflow():
-    code = "import sys, bert_tf.batch_tokenization as b; assert 'tensorflow' not in sys.modules"
+    code = "import sys, bert_tf.tokenization.fast as b; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
-from bert_tf.serving.packing import pack
-from bert_tf.serving.text_ops import GraphTokenizer
-from bert_tf.token_ids import TokenIds
+from bert_tf.saved_models.packing import pack
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 
 # Half a character has no UTF-8, so that no graph ever sees one.
@@ -89,7 +89,7 @@ IDS = st.lists(st.integers(1, 9), max_size=9)
 @given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans(), st.booleans())
 def test_packing_is_that_of_arrays(pairs, max_seq_length, with_second, padded):
     rows = [[one for one, _ in pairs], [two for _, two in pairs]]
-    arrays = [TokenIds.from_lists(row) for row in rows]
+    arrays = [RaggedIds.from_lists(row) for row in rows]
     ragged = [tf.ragged.constant(row, tf.int32, ragged_rank=1) for row in rows]
     expected = pack_batch(arrays[0], arrays[1] if with_second else None, max_seq_length, 101, 102)
     second = ragged[1] if with_second else None

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_tf.token_offsets import tokenize_with_offsets
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.offsets import tokenize_with_offsets
 from tests.oracle import golden
-from tests.test_tokenization import BOTH_CASINGS
+from tests.tokenization.test_reference import BOTH_CASINGS
 
 
 @cache

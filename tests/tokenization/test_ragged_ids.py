@@ -4,27 +4,27 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 
-def as_lists(ids: TokenIds) -> list[list[int]]:
+def as_lists(ids: RaggedIds) -> list[list[int]]:
     return [ids[row].tolist() for row in range(len(ids))]
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6), st.data())
 def test_rows_of_ids_can_be_taken_and_joined(rows, data):
-    ids = TokenIds.from_lists(rows)
+    ids = RaggedIds.from_lists(rows)
     assert as_lists(ids) == rows
     assert ids.lengths.tolist() == [len(row) for row in rows]
-    assert as_lists(TokenIds.concatenate([ids, ids])) == rows + rows
+    assert as_lists(RaggedIds.concatenate([ids, ids])) == rows + rows
     wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
     assert as_lists(ids.take(np.array(wanted, np.int64))) == [rows[row] for row in wanted]
 
 
 def test_spans_stay_with_their_tokens():
-    one = TokenIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
-    both = TokenIds.concatenate([one, TokenIds.from_lists([[9]], [[(2, 3)]])])
+    one = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
+    both = RaggedIds.concatenate([one, RaggedIds.from_lists([[9]], [[(2, 3)]])])
     assert both.spans.tolist() == [[0, 1], [1, 4], [2, 3]]
     assert both.take(np.array([2, 0])).spans.tolist() == [[2, 3], [0, 1], [1, 4]]
-    assert TokenIds.concatenate([one, TokenIds.from_lists([[9]])]).spans is None
-    assert TokenIds.from_lists([[], []], [[], []]).spans.shape == (0, 2)
+    assert RaggedIds.concatenate([one, RaggedIds.from_lists([[9]])]).spans is None
+    assert RaggedIds.from_lists([[], []], [[], []]).spans.shape == (0, 2)

@@ -8,6 +8,7 @@ import pytest
 
 from bert_tf import checkpoint, training
 from bert_tf.errors import UserError
+from bert_tf.modeling import checkpoint_name
 from bert_tf.training import async_checkpoint
 from bert_tf.training.async_checkpoint import AsyncSaver
 from tests.modeling.helpers import config, load
@@ -38,7 +39,7 @@ def _values(model, optimizer):
     found = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
-            found[f"{checkpoint.model.checkpoint_name(variable)}/{slot}"] = value.numpy()
+            found[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
     return found
 
 

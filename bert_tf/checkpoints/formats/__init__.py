@@ -1,13 +1,13 @@
-"""Models in other formats, read and written: by one set of names, those of the original."""
+"""Reads and writes models in other formats. All variables have the original's names."""
 
 import bert_tf.backend  # noqa: F401
-from bert_tf.conversion.base import Source, temporary_folder
-from bert_tf.conversion.convert import Request, convert, lowers_by_vocabulary
-from bert_tf.conversion.heads import CHOICES as HEAD_CHOICES
-from bert_tf.conversion.inspection import describe
-from bert_tf.conversion.places import FORMATS
-from bert_tf.conversion.saved_models import SavedModelSource
-from bert_tf.conversion.sources import find_source
+from bert_tf.checkpoints.formats.convert import Request, convert, lowers_by_vocabulary
+from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints.formats.heads import CHOICES as HEAD_CHOICES
+from bert_tf.checkpoints.formats.inspection import describe
+from bert_tf.checkpoints.formats.output_target import FORMATS
+from bert_tf.checkpoints.formats.saved_model import SavedModelSource
+from bert_tf.checkpoints.formats.source import Source, temporary_folder
 
 __all__ = [
     "FORMATS",

@@ -10,40 +10,34 @@ import zipfile
 import zlib
 
 from bert_tf import files
-from bert_tf.conversion.base import CONFIG_FILE, VOCAB_FILE, temporary_folder
+from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError
 
 _CHECKPOINT = re.compile(r"\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})$")
-# Weights hardly get smaller by compression. What grows more than this was made to fill disks.
-_MOST_GROWTH = 20
+# Weights hardly compress: more than this is a zip bomb.
+_MAX_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 28
 
 
 def unpack(path: str) -> str:
-    """Unpacks the checkpoint in a zip, and what belongs to it, into a temporary folder, once.
+    """Unpacks the checkpoint in a zip, its configuration and vocabulary to a temporary folder.
 
-    The folder is removed when the program ends. No name from the zip but the last part of a
-    known one becomes the name of a file; still, a zip with paths that lead elsewhere, or with
-    links, is refused as a whole, since it was made with bad intent.
-
-    Returns:
-        The folder.
-
-    Raises:
-        UserError: the zip is damaged, dangerous, too large, or has no checkpoint or several.
+    Returns the folder, which is removed when the program ends. Only the last part of a known name
+    becomes a file name. Even so, a zip with links or with paths that lead out of it is refused: it
+    was made with bad intent.
     """
-    return _unpacked(path, files.stamp(path))
+    return _unpack_once(path, files.size_and_mtime(path))
 
 
 @functools.lru_cache
-def _unpacked(path: str, stamp: tuple[int, int]) -> str:
+def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             members = _checked(path, archive)
-            # Under the name that it has in the zip, by which releases are known.
-            inside = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
-            inside = inside or os.path.basename(path).removesuffix(".zip") or "model"
-            folder = os.path.join(temporary_folder(), inside)
+            # Keeps the name of the folder in the zip, by which releases are known.
+            name_inside = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
+            name_inside = name_inside or os.path.basename(path).removesuffix(".zip") or "model"
+            folder = os.path.join(temporary_folder(), name_inside)
             os.mkdir(folder)
             for name, member in members.items():
                 with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
@@ -58,7 +52,7 @@ def _unpacked(path: str, stamp: tuple[int, int]) -> str:
 
 
 def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """What is to be unpacked, by the name of the file."""
+    """Returns the members to unpack by file name."""
     for member in archive.infolist():
         parts = re.split(r"[/\\]", member.filename)
         if ".." in parts or not parts[0] or ":" in parts[0]:
@@ -75,17 +69,17 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             f"{path} has no checkpoint of the original release (bert_model.ckpt.index). It has: "
             f"{inside}"
             if not folders
-            else f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it, and "
-            "name one of them"
+            else f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and "
+            "pass one of them"
         )
     (folder,) = folders
     chosen = [member for member in known if os.path.dirname(member.filename) == folder]
     total, packed = sum(member.file_size for member in chosen), os.path.getsize(path)
     free = shutil.disk_usage(tempfile.gettempdir()).free
-    if total > max(_ALWAYS_ALLOWED, _MOST_GROWTH * packed):
+    if total > max(_ALWAYS_ALLOWED, _MAX_GROWTH * packed):
         raise UserError(
-            f"{path} has {packed:,} bytes and would become {total:,}: no checkpoint is compressed "
-            "so much, nothing is unpacked"
+            f"{path} has {packed:,} bytes and would become {total:,}. No checkpoint compresses so "
+            "well: nothing is unpacked"
         )
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
@@ -94,7 +88,7 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 def _is_known(member: zipfile.ZipInfo) -> bool:
     name = os.path.basename(member.filename)
-    # What a Mac adds to a zip is called as the files that it goes with.
+    # Macs add metadata files with the names of the files they describe.
     if name.startswith("._") or member.filename.startswith("__MACOSX/"):
         return False
     return name in (CONFIG_FILE, VOCAB_FILE) or _is_checkpoint(member)

@@ -1,22 +1,22 @@
-"""Sizes: what weights say about them, and whether a configuration says the same."""
+"""Derives sizes from the shapes of weights, and checks configurations against them."""
 
 from collections.abc import Mapping
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
+from bert_tf.checkpoints.formats import names
+from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.config import BertConfig
-from bert_tf.conversion import names
-from bert_tf.conversion.heads import Head
 from bert_tf.errors import UserError
 
-# Heads of published models are of this width. The weights do not say how wide they are.
+# The width of attention heads in all published models. Weights do not tell it.
 USUAL_HEAD_SIZE = 64
 
-# Characters of a message.
+# In characters.
 _LONGEST_LIST = 400
 
 Shapes = Mapping[str, list[int]]
 
-_PLACES = {
+_AXES = {
     "vocab_size": (names.WORD_EMBEDDINGS, 0),
     "hidden_size": (names.WORD_EMBEDDINGS, 1),
     "intermediate_size": ("bert/encoder/layer_0/intermediate/dense/bias", 0),
@@ -25,24 +25,20 @@ _PLACES = {
 }
 
 
-def guess(shapes: Shapes) -> dict[str, int]:
-    """The sizes of a model by the shapes of its weights, as far as they are there.
-
-    All but the number of attention heads, of which nothing can be seen.
-    """
-    found = {
+def sizes_of(shapes: Shapes) -> dict[str, int]:
+    """Returns the sizes in a configuration that the weights tell: all but the attention heads."""
+    sizes = {
         key: shapes[name][axis]
-        for key, (name, axis) in _PLACES.items()
+        for key, (name, axis) in _AXES.items()
         if name in shapes and len(shapes[name]) > axis
     }
     layers = names.count_layers(shapes)
-    return {**found, "num_hidden_layers": layers} if layers else found
+    return {**sizes, "num_hidden_layers": layers} if layers else sizes
 
 
-def guessed_config(shapes: Shapes) -> BertConfig | None:
-    """A configuration by `guess`, with the usual number of heads and rates; None where there is
-    none."""
-    sizes = guess(shapes)
+def guess_config(shapes: Shapes) -> BertConfig | None:
+    """Returns a configuration with the usual head width and rates; None if the sizes do not fit."""
+    sizes = sizes_of(shapes)
     heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
     if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
         return None
@@ -50,23 +46,13 @@ def guessed_config(shapes: Shapes) -> BertConfig | None:
 
 
 def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) -> None:
-    """Compares a configuration with weights.
-
-    Args:
-        config: what it is said to be.
-        shapes: what there is, by the original's names.
-        file: of the configuration, for messages.
-        weights: where those are, for messages.
-
-    Raises:
-        UserError: they do not belong together; it names keys and both values.
-    """
+    """Raises a UserError if configuration and weights differ; `file` and `weights` are paths."""
     wrong = []
-    for key, size in guess(shapes).items():
-        said = getattr(config, key)
-        if said != size:
-            place = f" ({_PLACES[key][0]} {shapes[_PLACES[key][0]]})" if key in _PLACES else ""
-            wrong.append(f"{key} is {said} there, {size} in the weights{place}")
+    for key, size in sizes_of(shapes).items():
+        configured = getattr(config, key)
+        if configured != size:
+            variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
+            wrong.append(f"{key} is {configured} there, {size} in the weights{variable}")
     if wrong:
         raise UserError(
             f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass "
@@ -75,24 +61,20 @@ def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) ->
 
 
 def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
-    """Looks whether all weights of a model are there and fit each other.
-
-    Raises:
-        UserError: it lists what is missing, or what has another shape.
-    """
-    sizes = guess(shapes)
+    """Raises a UserError if weights of a model are missing or their shapes do not match."""
+    sizes = sizes_of(shapes)
     missing = [
         name for name in head.expected(names.count_layers(shapes) or 1) if name not in shapes
     ]
     if missing:
         raise UserError(
-            f"{weights} has not all weights of BERT"
+            f"{weights} does not have all weights of a BERT"
             + ("" if head.name == "encoder" else f" with the head {head.name}")
-            + f". Missing: {_cut(checkpoint.summarize(missing))}; there are "
-            f"{_cut(checkpoint.summarize(shapes))}"
+            + f". Missing: {_cut(checkpoints.summarize(missing))}; there are "
+            f"{_cut(checkpoints.summarize(shapes))}"
         )
-    if len(sizes) <= len(_PLACES):
-        shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _PLACES.values())
+    if len(sizes) <= len(_AXES):
+        shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
         raise UserError(f"{weights} has weights of other shapes than BERT's: {shown}")
     labels = shapes[head.variables[0]][0] if head.has_labels and shapes[head.variables[0]] else 2
     needed = expected_shapes(head, sizes, labels)
@@ -108,15 +90,9 @@ def _cut(text: str) -> str:
 
 
 def expected_shapes(head: Head, sizes: Mapping[str, int], labels: int) -> dict[str, list[int]]:
-    """The shape of each variable of encoder and head.
-
-    Args:
-        head: which.
-        sizes: as `guess` gives them.
-        labels: outputs of the head, where that is a matter of the task.
-    """
+    """Returns the shapes of all variables; `labels` counts the outputs of a head with labels."""
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    rows = {name: sizes[key] for key, (name, axis) in _PLACES.items() if axis == 0}
+    rows = {name: sizes[key] for key, (name, axis) in _AXES.items() if axis == 0}
     outputs = labels if head.has_labels else 2
 
     def shape(name: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""From any source to any format: everything is checked first, then written, then put in place."""
+"""Converts a model from any readable format to any writable one: check, write, move into place."""
 
 import dataclasses
 import os
@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf import checkpoint, files
-from bert_tf.config import BertConfig
-from bert_tf.conversion import configs, heads, hugging_face, keras_files, names, places
-from bert_tf.conversion.base import (
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints import label_map
+from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
+from bert_tf.checkpoints.formats.original import is_training_state
+from bert_tf.checkpoints.formats.output_target import OutputTarget
+from bert_tf.checkpoints.formats.source import (
     CONFIG_FILE,
-    LABELS_FILE,
     RUN_FILE,
     VOCAB_FILE,
     Source,
     existing,
 )
-from bert_tf.conversion.original import is_of_training
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
@@ -27,17 +28,17 @@ _SHOWN_NAMES = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is wanted of a conversion.
+    """What to convert a model to.
 
     Attributes:
-        output: place to write to, see `places.Place`.
-        to: one of `places.FORMATS`; None where the ending of `output` says it.
+        output: see `OutputTarget`.
+        to: one of `output_target.FORMATS`; None to take it from the ending of `output`.
         head: one of `heads.CHOICES`.
-        bert_config_file: configuration, in place of that beside the source.
-        vocab_file: vocabulary, in place of that beside the source.
-        do_lower_case: of the tokenizer; None for what the source says, or its vocabulary.
-        labels: of the head's outputs; None for those that the source has.
-        strip_optimizer: leave Adam slots and step.
+        bert_config_file: configuration, instead of the source's.
+        vocab_file: vocabulary, instead of the source's.
+        do_lower_case: of the tokenizer; None for what the source or its vocabulary says.
+        labels: names of the head's outputs; None for the source's.
+        strip_optimizer: drop Adam slots and step.
     """
 
     output: str
@@ -52,7 +53,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """A model that is ready to be written; None stands for what is not known."""
+    """A model that is ready to be written; None stands for unknown."""
 
     head: heads.Head | None
     names: list[str]
@@ -65,89 +66,84 @@ class _Model:
 def convert(source: Source, request: Request) -> None:
     """Writes a model in another format.
 
-    Args:
-        source: where it is.
-        request: what is wanted.
-
     Raises:
-        UserError: the source is no complete BERT, what belongs to it is missing or does not fit,
-            or the output cannot be written. Nothing has been written then.
+        UserError: the source is not a complete BERT, its files are missing or do not match, or
+            the output cannot be written. Nothing has been written then.
     """
-    place = places.Place(request.output, request.to)
-    place.check()
+    target = OutputTarget(request.output, request.to)
+    target.require_free()
     for note in source.notes:
         log.warning("%s", note)
-    model = _prepare(source, request, place.format)
-    with place.staged() as target:
-        if place.format == "original":
-            _write_original(source, model, target)
+    model = _prepare(source, request, target.format)
+    with target.staged() as folder:
+        path = os.path.join(folder, target.name)
+        if target.format == "original":
+            _write_original(source, model, path)
         else:
-            _write_other(source, model, target, place.format)
+            _write_other(source, model, path, target.format)
     head = model.head.name if model.head else "all"
-    log.info("%d variables (%s) of %s: %s", len(model.names), head, source.path, place.output)
-    if place.format in ("keras", "weights_h5") and model.vocab_file:
+    log.info("%d variables (%s) of %s: %s", len(model.names), head, source.path, target.output)
+    if target.format in ("keras", "weights_h5") and model.vocab_file:
         log.info("The vocabulary is not in it: keep %s with it", model.vocab_file)
-    if place.format == "weights_h5":
+    if target.format == "weights_h5":
         log.info("Nor is the configuration: keep a %s with it", CONFIG_FILE)
 
 
-def _write_original(source: Source, model: _Model, target: places.Target) -> None:
-    checkpoint.write(target.path, dict(source.read(model.names)))
+def _write_original(source: Source, model: _Model, prefix: str) -> None:
+    folder = os.path.dirname(prefix)
+    checkpoints.write(prefix, dict(source.read(model.names)))
     if model.config:
-        target.write_beside(CONFIG_FILE, model.config.to_json_string().encode())
+        files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
-        with files.open_binary(model.vocab_file) as file:
-            target.write_beside(VOCAB_FILE, file.read())
+        _copy(model.vocab_file, os.path.join(folder, VOCAB_FILE))
     run = existing(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
     if run and model.head is None:
-        # With it, the folder is as good as that of the training.
-        target.write_beside(RUN_FILE, files.read_text(run).encode())
+        # A full copy can replace the training's folder.
+        files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run))
     if model.labels:
-        target.write_beside(LABELS_FILE, "".join(f"{x}\n" for x in model.labels).encode())
+        path = os.path.join(folder, label_map.LABELS_FILE)
+        files.write_text(path, label_map.to_text(model.labels))
 
 
-def _write_other(source: Source, model: _Model, target: places.Target, to: str) -> None:
-    head, config, vocab_file = model.head, model.config, model.vocab_file
+def _write_other(source: Source, model: _Model, path: str, to: str) -> None:
+    head, config, vocab_file = model.head, model.config, model.vocab_file or ""
     if head is None or config is None:
         raise TypeError("Only a checkpoint can be written without head and configuration")
     weights = {
         name: np.asarray(value, dtype=np.float32) for name, value in source.read(model.names)
     }
     if to != "hugging_face":
-        keras_files.write(target.path, head, config, weights)
+        keras_files.write(path, head, config, weights)
         return
-    hugging_face.write(
-        target.folder, head, config, weights, model.labels, vocab_file or "", model.do_lower_case
-    )
-    with files.open_binary(vocab_file or "") as file:
-        target.write_beside(VOCAB_FILE, file.read())
+    folder = os.path.dirname(path)
+    hugging_face.write(folder, head, config, weights, model.labels, vocab_file, model.do_lower_case)
+    _copy(vocab_file, os.path.join(folder, VOCAB_FILE))
+
+
+def _copy(path: str, new: str) -> None:
+    with files.open_binary(path) as file:
+        files.write_bytes(new, file.read())
 
 
 def _prepare(source: Source, request: Request, to: str) -> _Model:
-    """All that is written, checked against each other.
-
-    Raises:
-        UserError: see `convert`.
-    """
+    """Collects what is written, and checks that it fits together."""
     shapes = source.shapes()
     config = _find_config(source, request, shapes)
-    as_it_is = source.kind == to == "original" and request.head == "auto"
     head = None
-    if as_it_is:
+    if source.kind == to == "original" and request.head == "auto":
         # Any checkpoint can be copied, also one with variables that are not BERT's.
-        chosen = [name for name in shapes if not (request.strip_optimizer and is_of_training(name))]
+        keeps_all = not request.strip_optimizer
+        chosen = [name for name in shapes if keeps_all or not is_training_state(name)]
     else:
         head = heads.find(shapes, request.head, source.head)
         if head.name == "classification" and request.head == "auto" and source.head is None:
-            log.info(
-                "Taken for a model that labels texts. Where it labels words, pass --head=token"
-            )
+            log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
         chosen = _choose(source, request, head, shapes, to)
     if config is None and to != "original":
         raise UserError(
-            f"There is no configuration beside {source.path}, and how many attention heads it has "
-            "cannot be seen from weights: pass --bert_config_file"
+            f"There is no configuration beside {source.path}, and the weights do not tell the "
+            "number of attention heads: pass --bert_config_file"
         )
     vocab_file = _find_vocab(source, request, shapes, to)
     return _Model(
@@ -163,13 +159,13 @@ def _prepare(source: Source, request: Request, to: str) -> _Model:
 def _choose(
     source: Source, request: Request, head: heads.Head, shapes: configs.Shapes, to: str
 ) -> list[str]:
-    """Names of what is written of the source."""
+    """Returns the names of the variables to write."""
     expected = head.expected(names.count_layers(shapes))
-    training = [name for name in shapes if is_of_training(name)]
+    training = [name for name in shapes if is_training_state(name)]
     other = sorted(shapes.keys() - set(expected) - set(training)) + source.unknown
     if other:
-        count = f" and {len(other) - _SHOWN_NAMES} more" if len(other) > _SHOWN_NAMES else ""
-        shown = f"{', '.join(other[:_SHOWN_NAMES])}{count}"
+        more = f" and {len(other) - _SHOWN_NAMES} more" if len(other) > _SHOWN_NAMES else ""
+        shown = f"{', '.join(other[:_SHOWN_NAMES])}{more}"
         if request.head == "auto":
             raise UserError(
                 f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. To "
@@ -179,13 +175,9 @@ def _choose(
     if not training or request.strip_optimizer:
         return expected
     if to != "original":
-        log.info(
-            "Adam slots and step (%d variables) are left: %s has no place for them",
-            len(training),
-            to,
-        )
+        log.info("Dropping Adam slots and step (%d variables): %s has none", len(training), to)
         return expected
-    wanted = {checkpoint.GLOBAL_STEP, *expected}
+    wanted = {checkpoints.GLOBAL_STEP, *expected}
     slots = [name for name in training if name in wanted or name.rsplit("/", 1)[0] in wanted]
     return [*expected, *slots]
 
@@ -230,7 +222,7 @@ def _find_labels(
     problem = f"{len(labels)} labels, but the head has {outputs or 'none'}"
     if request.labels:
         raise UserError(f"--labels: there are {problem}")
-    log.warning("%s has %s: they are left", source.path, problem)
+    log.warning("Ignoring the labels of %s: there are %s", source.path, problem)
     return None
 
 
@@ -240,19 +232,19 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
     if source.do_lower_case is not None:
         if source.kind == "hugging_face" and to != "hugging_face":
             flag = str(source.do_lower_case).lower()
-            log.info("Its texts are to be prepared with --do_lower_case=%s", flag)
+            log.info("Prepare its texts with --do_lower_case=%s", flag)
         return source.do_lower_case
-    # Other formats have no place for it, and nobody needs to hear of a guess.
+    # Other formats do not store it, so there is no guess to report.
     return to != "hugging_face" or lowers_by_vocabulary(vocab_file)
 
 
 def lowers_by_vocabulary(vocab_file: str | None) -> bool:
-    """Whether texts are lower-cased for a model, by its pieces; says so, as it may be wrong."""
+    """Guesses from the vocabulary whether texts must be lower-cased, and logs the guess."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     count = count_capitals(pieces)
     lower = not is_cased(pieces)
     log.info(
-        "do_lower_case is %s there, by the vocabulary, which has %s capitals. If that is wrong, "
+        "do_lower_case is set to %s because the vocabulary has %s capitals. If that is wrong, "
         "pass --do_lower_case",
         str(lower).lower(),
         "few" if count and lower else "no" if lower else "many",

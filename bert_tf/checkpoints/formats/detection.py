@@ -1,22 +1,22 @@
-"""What lies at a place that a user named: which kind of model, and what belongs to it."""
+"""Finds the model at a path, and its format."""
 
 import os
 
-from bert_tf import checkpoint, files
-from bert_tf.conversion import archives, garden, keras_files, safetensors_files
-from bert_tf.conversion.base import BEST_FOLDER, BEST_NAME, Source, existing, require_local
-from bert_tf.conversion.garden import GardenSource
-from bert_tf.conversion.hugging_face import HuggingFaceSource
-from bert_tf.conversion.keras_files import KerasSource
-from bert_tf.conversion.original import OriginalSource, refuse_pickle
-from bert_tf.conversion.saved_models import GRAPH_FILE, SavedModelSource
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats import archives, keras_files, model_garden, safetensors_files
+from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
+from bert_tf.checkpoints.formats.keras_files import KerasSource
+from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
+from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, existing
 from bert_tf.errors import UserError
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def find_source(path: str) -> Source:
-    """The model at a place.
+    """Opens the model at a path.
 
     Args:
         path: a checkpoint of the original (its prefix, one of its files, a folder, or the zip of a
@@ -25,7 +25,7 @@ def find_source(path: str) -> Source:
             `.safetensors` file in one, or a `.keras` or `.weights.h5` file.
 
     Raises:
-        UserError: there is nothing that can be read; it says what is there instead.
+        UserError: there is no readable model; the message says what is there instead.
     """
     if files.is_dir(path):
         return _in_folder(path)
@@ -38,12 +38,12 @@ def find_source(path: str) -> Source:
     }
     for ending, make in kinds.items():
         if path.endswith(ending):
-            require_local(path)
-            # For the message about what is there.
+            _require_local(path)
+            # Explains a missing file better than the libraries do.
             files.open_binary(path).close()
             return make(path)
-    refuse_pickle(path)
-    return _checkpoint(checkpoint.resolve(path))
+    _refuse_pickle(path)
+    return _checkpoint(checkpoints.resolve(path))
 
 
 def _in_folder(folder: str) -> Source:
@@ -53,13 +53,13 @@ def _in_folder(folder: str) -> Source:
         folder, safetensors_files.INDEX
     )
     try:
-        prefix = checkpoint.resolve(folder)
+        prefix = checkpoints.resolve(folder)
     except UserError:
         prefix = None
         if not tensors:
             for name in _PICKLES:
                 if existing(folder, name):
-                    refuse_pickle(os.path.join(folder, _PICKLES[0]))
+                    _refuse_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if tensors and prefix:
         raise UserError(
@@ -67,27 +67,45 @@ def _in_folder(folder: str) -> Source:
             f"{os.path.basename(prefix)}: name one of them"
         )
     if tensors:
-        require_local(folder)
+        _require_local(folder)
         return HuggingFaceSource(tensors)
     source = _checkpoint(prefix or folder)
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    is_there = source.has_best and files.exists(f"{best}.index")
-    if is_there and checkpoint.step_of(best) != checkpoint.step_of(source.path):
+    has_best = source.has_best and files.exists(f"{best}.index")
+    if has_best and checkpoints.step_of(best) != checkpoints.step_of(source.path):
         source.notes.append(
             f"{source.path} is the newest checkpoint of {folder}. The best of the evaluations is "
-            f"{best}: name that for it"
+            f"{best}: pass that to use it"
         )
     return source
 
 
 def _checkpoint(prefix: str) -> Source:
-    return GardenSource(prefix) if garden.is_object_based(prefix) else OriginalSource(prefix)
+    is_object_based = model_garden.is_object_based(prefix)
+    return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
 
 
 def _from_zip(path: str) -> Source:
     folder = archives.unpack(path)
     try:
-        return OriginalSource(checkpoint.resolve(folder))
+        return OriginalSource(checkpoints.resolve(folder))
     except UserError as error:
-        # The folder is gone by the time that somebody looks for it.
+        # The temporary folder will be gone when the user reads this.
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
+
+
+def _require_local(path: str) -> None:
+    """Refuses remote paths, for formats whose libraries read local files only."""
+    if files.is_remote(path):
+        raise UserError(f"{path}: only TensorFlow checkpoints can be read remotely; copy it first")
+
+
+def _refuse_pickle(path: str) -> None:
+    """Refuses a file that can only be read by running code from it."""
+    if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
+        raise UserError(
+            f"{path} is a pickle: opening it would run code from it, so it is never opened. If you "
+            "trust it, save it again with transformers, AutoModelForPreTraining.from_pretrained"
+            "(folder).save_pretrained(new_folder) or the class that it was trained with, which "
+            "writes model.safetensors"
+        )

@@ -1,10 +1,10 @@
-"""The heads that a model can carry: their variables, and what they are called elsewhere."""
+"""The heads of a model: their variables, and their classes here and in transformers."""
 
 import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from bert_tf.conversion import names
+from bert_tf.checkpoints.formats import names
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -14,7 +14,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 
-_MASKED_WORDS = (
+_MASKED_LM = (
     "cls/predictions/output_bias",
     "cls/predictions/transform/LayerNorm/beta",
     "cls/predictions/transform/LayerNorm/gamma",
@@ -28,14 +28,14 @@ _ROOT = ("output_bias", "output_weights")
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A head, with the encoder under it.
+    """A head and the encoder below it.
 
     Attributes:
         name: as in `--head`.
         variables: the original's names.
-        architecture: class of the same model in transformers.
-        has_pooler: whether that class has the pooler.
-        model: class here; None where there is none without further heads.
+        architecture: the class in transformers.
+        has_pooler: whether that class has a pooler.
+        model: the class here; None if it only comes with another head.
     """
 
     name: str
@@ -46,15 +46,15 @@ class Head:
 
     @property
     def has_labels(self) -> bool:
-        """Whether it has an output for each of some labels."""
+        """Whether the number of outputs is the number of labels."""
         return self.variables == _ROOT
 
     def expected(self, num_layers: int) -> list[str]:
-        """The original's names of all variables of encoder and head."""
+        """Returns the original's names of all variables of encoder and head."""
         return [*names.encoder(num_layers), *self.variables]
 
     def prefix(self) -> str:
-        """What stands before the encoder's names in a file of transformers."""
+        """Returns the prefix of the encoder's names in transformers."""
         return "" if self.name == "encoder" else "bert."
 
 
@@ -63,59 +63,56 @@ HEADS = {
     for head in (
         Head(
             "pretraining",
-            (*_MASKED_WORDS, *_NEXT_SENTENCE),
+            (*_MASKED_LM, *_NEXT_SENTENCE),
             "BertForPreTraining",
             True,
             BertPretrainer,
         ),
-        Head("masked_lm", _MASKED_WORDS, "BertForMaskedLM", False, None),
+        Head("masked_lm", _MASKED_LM, "BertForMaskedLM", False, None),
         Head("classification", _ROOT, "BertForSequenceClassification", True, BertClassifier),
         Head("span", _SPAN, "BertForQuestionAnswering", False, BertSpanLabeler),
         Head("token", _ROOT, "BertForTokenClassification", False, BertTokenClassifier),
         Head("encoder", (), "BertModel", True, BertModel),
     )
 }
-# What a user can choose. Masked words without next sentences are found, not asked for.
+# For `--head`. A masked language model without next sentences is detected, not requested.
 CHOICES = ("auto", "pretraining", "classification", "span", "token", "encoder")
 
 
 def by_architecture(architecture: str) -> Head | None:
-    """The head of a class of transformers."""
+    """Returns the head of a class of transformers."""
     return next((head for head in HEADS.values() if head.architecture == architecture), None)
 
 
 def find(stored: Collection[str], wanted: str = "auto", hint: str | None = None) -> Head:
-    """The head to convert.
+    """Returns the head to convert.
 
     Args:
-        stored: the original's names of what there is.
+        stored: the original's names of all variables.
         wanted: one of `CHOICES`.
-        hint: the head that the source itself says it has.
-
-    Raises:
-        UserError: there are several.
+        hint: the head that the source declares.
     """
     if wanted != "auto":
         return HEADS[wanted]
-    found = [
+    present = [
         name
         for name, variables in (
-            ("masked_lm", _MASKED_WORDS),
+            ("masked_lm", _MASKED_LM),
             ("span", _SPAN),
             ("classification", _ROOT),
         )
         if any(variable in stored for variable in variables)
     ]
-    if len(found) > 1:
+    if len(present) > 1:
         raise UserError(
-            f"There are several heads, {' and '.join(found)}: name one, for instance "
-            f"--head={found[-1]}, or --head=encoder for none"
+            f"There are several heads, {' and '.join(present)}: name one, for instance "
+            f"--head={present[-1]}, or --head=encoder for none"
         )
-    if not found:
+    if not present:
         return HEADS["encoder"]
-    if found == ["masked_lm"] and any(name in stored for name in _NEXT_SENTENCE):
+    if present == ["masked_lm"] and any(name in stored for name in _NEXT_SENTENCE):
         return HEADS["pretraining"]
-    # Of one text's class and its words' labels the variables are the same.
-    if found == ["classification"] and hint == "token":
+    # Text and token classifiers have the same variables.
+    if present == ["classification"] and hint == "token":
         return HEADS["token"]
-    return HEADS[found[0]]
+    return HEADS[present[0]]

@@ -1,22 +1,22 @@
-"""config.json of Hugging Face's transformers and bert_config.json of the original.
+"""Converts between config.json of transformers and bert_config.json of the original.
 
-Both have the same names for sizes and rates. What differs: `gelu` there is the form with erf, the
-original's `gelu` is the one with tanh; and some keys there change what a model computes, which
-the original has no place for.
+Sizes and rates have the same names. `gelu` is the form with erf in transformers and the form with
+tanh in the original. Keys of transformers that change what a model computes and that the original
+lacks are refused.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.config import BertConfig
-from bert_tf.conversion.heads import Head
 from bert_tf.errors import UserError
 
 LAYER_NORM_EPSILON = 1e-12
-# Of the classifiers, whatever the configuration says.
+# Of the original's classifiers, whatever the configuration says.
 _CLASSIFIER_DROPOUT = 0.1
 
-# Names there; `gelu_new`, `gelu_fast` and `gelu_python_tanh` are one formula.
+# Names in transformers; `gelu_new`, `gelu_fast` and `gelu_python_tanh` are one formula.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",
@@ -31,10 +31,10 @@ _ACTIVATIONS = {
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
-# Of classifiers with other outputs than one label for each text: what --problem_type calls them.
+# Classifiers whose outputs are not one label for each text, and their --problem_type.
 PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
 
-# What is not in a file has these values there.
+# The defaults of transformers.
 _DEFAULTS: dict[str, Any] = {
     "vocab_size": 30522,
     "hidden_size": 768,
@@ -48,10 +48,10 @@ _DEFAULTS: dict[str, Any] = {
     "type_vocab_size": 2,
     "initializer_range": 0.02,
 }
-# Keys of the Chinese and multilingual releases, which nothing reads.
+# Keys of the Chinese and multilingual releases that nothing reads.
 _KEPT = ("directionality", "pooler_")
-# Keys that change what is computed, and the only values that are BERT's.
-_ONLY = {
+# Keys that change what is computed, and the values for which that is BERT.
+_REQUIRED = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
@@ -59,54 +59,38 @@ _ONLY = {
 }
 
 
-def read(found: Mapping[str, Any], path: str) -> BertConfig:
-    """The configuration of a model of transformers.
-
-    Args:
-        found: content of its config.json.
-        path: of that, for messages.
-
-    Raises:
-        UserError: it is another model than BERT, or computes something that BERT does not.
-    """
-    kind = found.get("model_type", "bert")
+def read(settings: Mapping[str, Any], path: str) -> BertConfig:
+    """Converts the content of a config.json; `path` is for messages."""
+    kind = settings.get("model_type", "bert")
     if kind != "bert":
-        raise UserError(
-            f"{path} is that of another model, {kind!r} (model_type): only BERT can be converted"
-        )
-    epsilon = found.get("layer_norm_eps", LAYER_NORM_EPSILON)
+        raise UserError(f"{path}: model_type is {kind!r}. Only BERT models can be converted")
+    epsilon = settings.get("layer_norm_eps", LAYER_NORM_EPSILON)
     if epsilon != LAYER_NORM_EPSILON:
         raise UserError(
-            f"{path}: layer_norm_eps is {epsilon}. BERT computes with 1e-12, and bert_config.json "
-            "has no place for another value: the model would compute something else"
+            f"{path}: layer_norm_eps is {epsilon}. BERT uses 1e-12, and bert_config.json cannot "
+            "store another value: the model would compute something else"
         )
-    for key, values in _ONLY.items():
-        if found.get(key) not in values:
+    for key, values in _REQUIRED.items():
+        if settings.get(key) not in values:
             raise UserError(
-                f"{path}: {key} is {found[key]!r}. The original BERT has no such thing, its model "
-                "would compute something else"
+                f"{path}: {key} is {settings[key]!r}. The original BERT does not support that: the "
+                "model would compute something else"
             )
-    values = {**_DEFAULTS, **{key: found[key] for key in _DEFAULTS if key in found}}
+    values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
-        raise UserError(
-            f"{path}: hidden_act is {act!r}, which is none of {', '.join(_ACTIVATIONS)}"
-        )
+        raise UserError(f"{path}: hidden_act is {act!r}, not one of {', '.join(_ACTIVATIONS)}")
     values["hidden_act"] = _ACTIVATIONS[act.lower()]
-    values |= {key: value for key, value in found.items() if key.startswith(_KEPT)}
+    values |= {key: value for key, value in settings.items() if key.startswith(_KEPT)}
     try:
         return BertConfig.from_dict(values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def labels(found: Mapping[str, Any]) -> list[str] | None:
-    """The labels of a model's outputs; None where they are only numbered.
-
-    Args:
-        found: content of its config.json.
-    """
-    names = found.get("id2label")
+def labels(settings: Mapping[str, Any]) -> list[str] | None:
+    """Returns the labels in a config.json; None if they are only numbered."""
+    names = settings.get("id2label")
     if not isinstance(names, dict):
         return None
     ordered = [names.get(str(index)) for index in range(len(names))]
@@ -120,15 +104,7 @@ def labels(found: Mapping[str, Any]) -> list[str] | None:
 def make(
     config: BertConfig, head: Head, outputs: int, names: Sequence[str] | None, pad: int | None
 ) -> dict[str, Any]:
-    """The config.json of a model.
-
-    Args:
-        config: of the encoder.
-        head: on it.
-        outputs: of the head.
-        names: its labels, where they are known.
-        pad: id of [PAD], where the vocabulary has it.
-    """
+    """Returns the content of config.json; `pad` is the id of `[PAD]`, if there is one."""
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
@@ -154,12 +130,7 @@ def make(
 
 
 def tokenizer(do_lower_case: bool, max_length: int) -> dict[str, Any]:
-    """The tokenizer_config.json of the original's tokenizer.
-
-    Args:
-        do_lower_case: whether it lower-cases; accents are then taken off, too.
-        max_length: positions of the model.
-    """
+    """Returns the content of tokenizer_config.json for the original's tokenizer."""
     return {
         "cls_token": "[CLS]",
         "do_lower_case": do_lower_case,

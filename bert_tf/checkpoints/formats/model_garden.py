@@ -1,11 +1,10 @@
 """BERT encoders of TensorFlow's Model Garden: object-based checkpoints, read only.
 
-Such a file names a variable by the way through Python objects that led to it, which differs from
-version to version (`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It
-also says what each variable was called, `transformer/layer_0/self_attention/query/kernel`, and
-that has stayed since 2020. Seen in files that `BertEncoder` and `BertEncoderV2` of
-tf-models-official 2.20 wrote. In the first models of 2019 it is `bert_model/encoder/layer_0/...`,
-by the names in the Garden's own converter.
+Such a checkpoint keys a variable by its path through Python objects, which differs between versions
+(`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It also stores the name
+of each variable, `transformer/layer_0/self_attention/query/kernel`, which has not changed since
+2020 (as written by `BertEncoder` and `BertEncoderV2` of tf-models-official 2.20). The first models
+of 2019 have `bert_model/encoder/layer_0/...`, according to the Garden's own converter.
 """
 
 import os
@@ -16,20 +15,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints.formats import configs, names
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
-from bert_tf.conversion import configs, names
-from bert_tf.conversion.base import Source
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-# Scopes of a layer there, and the original's.
+# Scopes of a layer, and those of the original.
 _LAYER = {
     "self_attention/query": "attention/self/query",
     "self_attention/key": "attention/self/key",
     "self_attention/value": "attention/self/value",
     "self_attention/attention_output": "attention/output/dense",
-    # In the first versions a layer of its own.
+    # A layer of its own in the first versions.
     "self_attention_output": "attention/output/dense",
     "self_attention_layer_norm": "attention/output/LayerNorm",
     "intermediate": "intermediate/dense",
@@ -59,79 +58,76 @@ _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
 )
 _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
-# What a file has beside weights: counters of the file itself and of a training.
+# Counters of the checkpoint and of the training.
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 
 
 def is_object_based(prefix: str) -> bool:
-    """Whether a checkpoint is of TensorFlow 2's own kind."""
+    """Whether a checkpoint is object-based, as TensorFlow 2 writes them."""
     try:
         return tf.train.load_checkpoint(prefix).has_tensor(_GRAPH)
     except (tf.errors.OpError, LookupError, RuntimeError, ValueError):
-        # Who reads it says what is wrong with it.
+        # Reading it will report the problem.
         return False
 
 
-class GardenSource(Source):
-    """A BERT encoder of the Model Garden, and its head for masked words; all else is left.
+class ModelGardenSource(Source):
+    """A BERT encoder of the Model Garden, and its masked language model head if there is one.
 
     Args:
-        prefix: of its files.
-        path: what a user knows it by, where that is not the prefix.
-
-    Raises:
-        UserError: it is of something else.
+        prefix: of the checkpoint.
+        path: for messages, if that is not the prefix.
     """
 
-    kind = "garden"
+    kind = "model_garden"
 
     def __init__(self, prefix: str, path: str | None = None) -> None:
         path = path or prefix
         super().__init__(path, os.path.dirname(prefix) or ".")
         self._reader = tf.train.load_checkpoint(prefix)
         self._keys: dict[str, str] = {}
-        left = set()
-        for called, key in _variables(self._reader, path):
-            name = self.original_name(called)
+        unread = set()
+        for variable, key in _variables(self._reader, path):
+            name = self.original_name(variable)
             if name is None:
-                left.add(called or key)
+                unread.add(variable or key)
             elif name in self._keys:
                 # Keras' export writes the variables of a functional model twice.
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
                 raise UserError(
-                    f"{path} has several encoders: {self._keys[name]} and {key} are both {called}"
+                    f"{path} has several encoders: {self._keys[name]} and {key} are both {variable}"
                 )
             else:
                 self._keys[name] = key
         if names.WORD_EMBEDDINGS not in self._keys:
-            shown = "no weights at all, as what prepares texts for an encoder"
-            if left:
-                shown = f"variables called {', '.join(sorted(left)[:4])}"
+            shown = "no weights at all; is it a preprocessor?"
+            if unread:
+                shown = f"variables called {', '.join(sorted(unread)[:4])}"
             raise UserError(
-                f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden "
-                f"in it. It has {shown}"
+                f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden. "
+                f"It has {shown}"
             )
-        if left:
-            shown = ", ".join(sorted(left)[:4]) + (" ..." if len(left) > 4 else "")
-            self.notes.append(f"Not all of {path} is read: {shown} are not BERT's")
+        if unread:
+            shown = ", ".join(sorted(unread)[:4]) + (" ..." if len(unread) > 4 else "")
+            self.notes.append(f"Not read from {path}, as no part of BERT: {shown}")
 
-    def original_name(self, called: str) -> str | None:
-        """The original's name of a variable; None for one that BERT does not have."""
-        layer = _LAYER_NAME.search(called)
+    def original_name(self, variable: str) -> str | None:
+        """Returns the original's name of a variable; None if it is not part of BERT."""
+        layer = _LAYER_NAME.search(variable)
         if layer and layer[2] in _LAYER:
             return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
-        # Some versions put the name of the model before it.
-        for end, name in _OUTSIDE.items():
-            if called == end or called.endswith(f"/{end}"):
+        # Some versions prepend the name of the model.
+        for ending, name in _OUTSIDE.items():
+            if variable == ending or variable.endswith(f"/{ending}"):
                 return name
         return None
 
     def config(self) -> BertConfig | None:
-        """The configuration beside it, or else what its shapes say, which in the Garden is all."""
+        """Returns the configuration; without a file that of the shapes, which tell all sizes."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
-        sizes = configs.guess(self.shapes())
+        sizes = configs.sizes_of(self.shapes())
         if query not in self._keys or len(sizes) < 6:
             return config
         stored = self._stored_shape(query)
@@ -146,26 +142,21 @@ class GardenSource(Source):
         return config or BertConfig.from_dict({**sizes, "num_attention_heads": heads})
 
     def shapes(self) -> dict[str, list[int]]:
-        """Names and shapes of the variables, in the original's terms."""
+        """Returns the shapes of all variables, without an axis for attention heads."""
         return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
 
     def types(self) -> dict[str, str]:
-        """Names and types of the variables."""
+        """Returns the stored types by name."""
         kinds = self._reader.get_variable_to_dtype_map()
         return {name: kinds[key].name for name, key in self._keys.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values, one at a time.
-
-        Raises:
-            UserError: the file is damaged.
-        """
+        """Yields names and values of some variables, one at a time."""
         for name in names:
             try:
                 value = self._reader.get_tensor(self._keys[name])
             except (tf.errors.OpError, RuntimeError, ValueError) as error:
-                reason = " ".join(str(error).split())[:200]
-                raise UserError(f"Cannot read {name} in {self.path}: {reason}") from error
+                raise UserError(f"Cannot read {name} in {self.path}: {reason(error)}") from error
             yield name, value.reshape(_flat_shape(name, list(value.shape)))
 
     def _stored_shape(self, name: str) -> list[int]:
@@ -173,7 +164,7 @@ class GardenSource(Source):
 
 
 def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """What each weight was called, and where its values are; those of optimizers are left."""
+    """Yields names and keys of all weights; variables of optimizers are skipped."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -181,7 +172,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
         graph.ParseFromString(reader.get_tensor(_GRAPH))
     except Exception as error:
         raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
-    # Switches and the state of random numbers are no weights.
+    # Integers are switches and states of random generators.
     kinds = reader.get_variable_to_dtype_map()
     stored = {key for key, kind in kinds.items() if kind.is_floating}
     for node in graph.nodes:
@@ -192,7 +183,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _flat_shape(name: str, shape: list[int]) -> list[int]:
-    """The shape without an axis for heads: [H, N, D] there is [H, H], and [N, D] is [H]."""
+    """Merges the axis of attention heads: [H, N, D] becomes [H, H], and [N, D] becomes [H]."""
     if "/attention/self/" in name:
         kernel = name.endswith("kernel")
         return [shape[0], int(np.prod(shape[1:]))] if kernel else [int(np.prod(shape))]

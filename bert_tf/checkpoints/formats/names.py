@@ -1,6 +1,6 @@
-"""Names of weights: the original's, and what Hugging Face's transformers calls the same.
+"""Names of weights in the original and in Hugging Face's transformers.
 
-The original's names are the common ground of all formats. There a kernel is [input, output], in
+All formats are converted by way of the original's names. Its kernels are [input, output], those of
 PyTorch [output, input]; heads are [labels, H] in both.
 """
 
@@ -33,14 +33,14 @@ _HEADS = {
 }
 _LAST = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 
-# Copies of other tensors, and tables that are computed: they come with some files.
+# Some files contain copies of other tensors, and tables that are computed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
 _TIED_BIAS = "cls.predictions.decoder.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def encoder(num_layers: int) -> list[str]:
-    """The original's names of embeddings, layers and pooler."""
+    """Returns the original's names of embeddings, layers and pooler."""
     names = [f"bert/embeddings/{name}" for name in _EMBEDDINGS]
     for index in range(num_layers):
         names += [f"bert/encoder/layer_{index}/{name}" for name in _LAYER]
@@ -48,19 +48,19 @@ def encoder(num_layers: int) -> list[str]:
 
 
 def count_layers(names: Iterable[str]) -> int:
-    """How many encoder layers there are, by the largest number in the original's names."""
+    """Counts encoder layers, by the largest number in the original's names."""
     return _count(names, r"bert/encoder/layer_(\d+)/")
 
 
 def _count(names: Iterable[str], pattern: str) -> int:
     names = list(names)
-    found = (re.match(pattern, name) for name in names)
-    # A number in a damaged file may be any; there are not more layers than names.
-    return min(max((int(layer[1]) + 1 for layer in found if layer), default=0), len(names))
+    layers = (re.match(pattern, name) for name in names)
+    # A damaged file may have any number; there cannot be more layers than names.
+    return min(max((int(layer[1]) + 1 for layer in layers if layer), default=0), len(names))
 
 
 def to_hugging_face(name: str) -> str:
-    """The name of a weight there.
+    """Returns the name of a weight in transformers.
 
     Example: `bert/encoder/layer_3/output/LayerNorm/gamma` is
     `bert.encoder.layer.3.output.LayerNorm.weight`.
@@ -75,29 +75,29 @@ def to_hugging_face(name: str) -> str:
 
 
 def is_transposed(name: str) -> bool:
-    """Whether the rows of a weight of the original are columns there."""
+    """Whether a weight is transposed in transformers."""
     return name.endswith("/kernel")
 
 
 class HuggingFaceNames:
-    """What the tensors of a safetensors file are called in the original.
+    """Maps the original's names to those of a safetensors file.
 
     Args:
-        found: names in the file. Those of old versions (`LayerNorm.gamma`), and those of a bare
-            encoder, without the prefix `bert.`, are understood.
+        file_names: names in the file. Those of old versions (`LayerNorm.gamma`), and those of a
+            bare encoder, without the prefix `bert.`, are understood.
 
     Attributes:
-        stored: the original's names, and what each is called in the file.
-        tied: name in the file of a copy of the word embeddings; None where there is none.
-        unknown: names in the file that are not BERT's.
+        stored: names in the file by the original's names.
+        tied: name in the file of a copy of the word embeddings; None if there is none.
+        unknown: names in the file that are not part of BERT.
     """
 
-    def __init__(self, found: Iterable[str]) -> None:
-        modern = {_modern(name): name for name in sorted(found)}
+    def __init__(self, file_names: Iterable[str]) -> None:
+        modern = {_modern(name): name for name in sorted(file_names)}
         if not any(name.startswith("bert.") for name in modern):
-            inside = ("embeddings.", "encoder.", "pooler.")
+            scopes = ("embeddings.", "encoder.", "pooler.")
             modern = {
-                f"bert.{name}" if name.startswith(inside) else name: stored
+                f"bert.{name}" if name.startswith(scopes) else name: stored
                 for name, stored in modern.items()
             }
         self.tied = modern.pop(_TIED_WEIGHT, None)
@@ -114,12 +114,12 @@ class HuggingFaceNames:
 
 
 def _modern(name: str) -> str:
-    # As TensorFlow calls them, from when the library began.
-    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda found: f"LayerNorm.{_LAST[found[1]]}", name)
+    # Early versions of transformers kept TensorFlow's names.
+    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LAST[match[1]]}", name)
 
 
 def _known(modern: Mapping[str, str]) -> dict[str, str]:
-    """The original's names by those of the library, for as many layers as there are."""
+    """Returns the original's names by those of transformers, for as many layers as there are."""
     count = _count(modern, r"bert\.encoder\.layer\.(\d+)\.")
     transform = [
         f"cls/predictions/transform/{name}" for name in ("dense/kernel", "dense/bias", *_NORM)

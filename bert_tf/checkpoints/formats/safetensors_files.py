@@ -1,4 +1,4 @@
-"""safetensors: a header of names, types and places, and the numbers. Nothing in it can be run."""
+"""Reads and writes safetensors files: a JSON header, and the bytes of the tensors."""
 
 import json
 import os
@@ -18,16 +18,13 @@ TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class Tensors:
-    """The tensors of a model, in one file or in several that an index names.
+    """The tensors of a model, in one file or in the files of an index.
 
     Args:
         path: a `.safetensors` file, or an index.
 
     Attributes:
-        entries: file, type, shape and place of each tensor.
-
-    Raises:
-        UserError: a file is missing, not complete, or of another kind.
+        entries: file, type, shape and offset of each tensor.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,10 +39,10 @@ class Tensors:
     def _open(self, path: str) -> None:
         from safetensors import SafetensorError, safe_open
 
-        # Before the library, whose message does not say what lies there instead.
+        # Opened first, to explain a missing file better than the library does.
         with files.open_binary(path) as file:
             try:
-                # It looks at the whole header: that places are in the file and do not overlap.
+                # The library checks that all offsets are in the file and do not overlap.
                 with safe_open(path, framework="numpy"):
                     pass
             except (SafetensorError, OSError, ValueError) as error:
@@ -63,20 +60,16 @@ class Tensors:
             self.entries[name] = (path, entry["dtype"], entry["shape"], begin)
 
     def shape(self, name: str) -> list[int]:
-        """Shape of a tensor."""
+        """Returns the shape of a tensor."""
         return list(self.entries[name][2])
 
     def read(self, name: str) -> np.ndarray:
-        """The numbers of a tensor, in float32: of the shorter types without any loss.
-
-        Raises:
-            UserError: they are of another type, or the file changed meanwhile.
-        """
+        """Returns a tensor in float32, which represents the shorter types exactly."""
         path, kind, shape, begin = self.entries[name]
         if kind not in _TYPES:
             raise UserError(
                 f"{name} in {path} is of type {kind}; float32, float16 and bfloat16 (F32, F16, "
-                "BF16) can be read. Save the model in one of them"
+                "BF16) can be read. Save the model in one of these"
             )
         count = int(np.prod(shape, dtype=np.int64))
         with files.open_binary(path) as file:
@@ -85,7 +78,7 @@ class Tensors:
                 file.read(count * np.dtype(_TYPES[kind]).itemsize), _TYPES[kind]
             )
         if len(numbers) != count:
-            raise UserError(f"{path} ended within {name}: it was changed while it was read")
+            raise UserError(f"{path} ended within {name}: it was changed while being read")
         if kind == "BF16":
             # The upper half of a float32.
             numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
@@ -93,18 +86,14 @@ class Tensors:
 
 
 def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Writes float32 tensors."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    # In rows: early versions of the library wrote the bytes of a transposed array as they lie.
-    whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    # Early versions of the library ignored the strides of transposed arrays.
+    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     try:
-        save_file(whole, path, metadata={"format": "pt"})
+        save_file(contiguous, path, metadata={"format": "pt"})
         files.sync(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"Cannot write {path}: {error}") from error
@@ -114,26 +103,22 @@ def _shards(path: str) -> Iterable[str]:
     index: Any = read_json(path)
     shards = index.get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(v, str) for v in shards.values()):
-        raise UserError(f"{path} has no weight_map that says in which file each tensor is")
-    found = sorted(set(shards.values()))
-    for shard in found:
+        raise UserError(f"{path} has no weight_map from tensors to files")
+    shard_names = sorted(set(shards.values()))
+    for shard in shard_names:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
             raise UserError(f"{path} names {shard!r}, which is no safetensors file beside it")
-    return found
+    return shard_names
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        UserError: the file is missing or is none.
-    """
+    """Reads a JSON object; anything else is a UserError."""
     try:
-        found = json.loads(files.read_text(path).removeprefix("\ufeff"))
+        content = json.loads(files.read_text(path).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UserError(f"{path}: a JSON object was expected")
-    return found
+    return content

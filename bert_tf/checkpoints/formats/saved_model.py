@@ -1,39 +1,38 @@
-"""SavedModels with a BERT encoder, those of TensorFlow Hub for instance: read as data, not run.
+"""SavedModels with a BERT encoder, such as those of TensorFlow Hub: read as data, not run.
 
-In their folder `variables/` lies an object-based checkpoint. Encoders of the Hub's form for
-TensorFlow 2 also keep their vocabulary, as the asset `vocab_file`, and `do_lower_case`.
+The folder `variables/` contains an object-based checkpoint. Encoders of TensorFlow Hub for
+TensorFlow 2 also have their vocabulary, as the asset `vocab_file`, and `do_lower_case`.
 """
 
 import os
 from typing import Any
 
-from bert_tf import checkpoint, files
-from bert_tf.conversion import heads
-from bert_tf.conversion.base import CONFIG_FILE, LABELS_FILE, existing, read_labels
-from bert_tf.conversion.garden import GardenSource, is_object_based
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats import heads
+from bert_tf.checkpoints.formats.model_garden import ModelGardenSource, is_object_based
+from bert_tf.checkpoints.formats.source import CONFIG_FILE, existing, read_labels
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
-# Of the Hub's encoders, and of the fine-tuned models of this package.
+# Inputs of TensorFlow Hub's encoders: our input_ids, input_mask and segment_ids.
+ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+# In TensorFlow Hub's encoders, and in fine-tuned models of this package.
 _VOCABULARY = ("vocab_file", "vocab")
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
-# Those that `export_model.py` writes have their variables under the original's names.
+# Models that `export_model.py` writes have the original's names.
 _OWN_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
 _OWN_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
-class SavedModelSource(GardenSource):
+class SavedModelSource(ModelGardenSource):
     """The weights of a SavedModel.
 
     Args:
-        folder: with `saved_model.pb`.
+        folder: contains `saved_model.pb`.
 
     Attributes:
-        is_encoder: whether it can be called, as an encoder of TensorFlow Hub.
-
-    Raises:
-        UserError: it was made for TensorFlow 1, is damaged, or is of something else.
+        is_encoder: whether it can be called like an encoder of TensorFlow Hub.
     """
 
     kind = "saved_model"
@@ -44,8 +43,8 @@ class SavedModelSource(GardenSource):
             if not files.exists(needed):
                 raise UserError(
                     f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
-                    f"folder with {GRAPH_FILE} and the folders assets and variables; of one with "
-                    "versions name one, 1 for instance"
+                    f"folder with {GRAPH_FILE} and the folders assets and variables. If there are "
+                    "versions, pass one of them, such as its folder 1"
                 )
         graph = _read_graph(folder)
         nodes = graph.object_graph_def.nodes
@@ -57,13 +56,13 @@ class SavedModelSource(GardenSource):
                 "--init_checkpoint=uncased_L-12_H-768_A-12.zip for instance"
             )
         if not is_object_based(prefix):
-            # It cannot be read: this says what is wrong with it.
-            checkpoint.shapes(prefix)
+            # Raises an error that says why it cannot be read.
+            checkpoints.shapes(prefix)
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
         self.config_file = existing(extra, CONFIG_FILE)
         assets = os.path.join(folder, "assets")
-        self.labels = read_labels(existing(assets, LABELS_FILE))
+        self.labels = read_labels(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY:
@@ -74,12 +73,12 @@ class SavedModelSource(GardenSource):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
         self.take_run(extra)
 
-    def original_name(self, called: str) -> str | None:
-        """The original's name of a variable, which ours have as it is."""
-        name = called.removeprefix(f"{ROOT_HEAD}/")
+    def original_name(self, variable: str) -> str | None:
+        """Returns the original's name of a variable; our own exports have it already."""
+        name = variable.removeprefix(f"{ROOT_HEAD}/")
         if name.startswith(_OWN_SCOPES) or name in _OWN_HEADS:
             return name
-        return super().original_name(called)
+        return super().original_name(variable)
 
 
 def _read_graph(folder: str) -> Any:
@@ -92,4 +91,4 @@ def _read_graph(folder: str) -> Any:
             model.ParseFromString(file.read())
         return model.meta_graphs[0]
     except Exception as error:
-        raise UserError(f"{path} is damaged: copy or download it anew") from error
+        raise UserError(f"{path} is damaged: copy or download it again") from error

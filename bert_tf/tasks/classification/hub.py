@@ -5,7 +5,7 @@ compute the same.
 """
 
 from bert_tf import files, registry
-from bert_tf.conversion import SavedModelSource
+from bert_tf.checkpoints.formats import SavedModelSource
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.progress import log

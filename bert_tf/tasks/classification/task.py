@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
@@ -35,6 +34,7 @@ from bert_tf.tasks.classification.prediction_files import (
 )
 from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES, ProblemType
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 CONFUSION_MATRIX = "confusion_matrix.png"
 # With more labels the plot is unreadable.

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 
 from bert_tf import checkpoint, files, registry
-from bert_tf.conversion import find_source, lowers_by_vocabulary
+from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, log_version, new_version
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import restore_trained
 from bert_tf.modeling import BertModel
-from bert_tf.serving import saved_model
+from bert_tf.saved_models import modules
 from bert_tf.tasks.export_model.options import ExportOptions
 
 _USUAL_LENGTH = 128
@@ -79,8 +79,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     with new_version(export_dir, run_metadata.model_files(of_encoder)) as (path, assets):
         if options.form == "preprocessor":
             length = of_encoder.max_seq_length
-            module = saved_model.PreprocessorModule(tokenizer, assets["vocab"], length)
-            saved_model.save(module, path, {"serving_default": module.__call__})
+            module = modules.PreprocessorModule(tokenizer, assets["vocab"], length)
+            modules.save(module, path, {"serving_default": module.__call__})
         else:
             model = BertModel(config)
             prefix = run_metadata.best_prefix(folder) or checkpoint.resolve(folder)
@@ -93,8 +93,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
                     "for: pass --form=task with --script and --task_name, or --form=encoder to "
                     "leave that head"
                 )
-            module = saved_model.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
-            saved_model.save(module, path, {"serving_default": module.signature()})
+            module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
+            modules.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import backend, file_names, files, training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
@@ -31,7 +30,8 @@ from bert_tf.modeling import BertModel
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Features in memory, and texts of a portion, at most.
 _MAX_BYTES = 1 << 28
@@ -52,7 +52,7 @@ def run(options: ExtractionOptions) -> None:
             has been written.
     """
     input_file, output_file = options.input_file or "", options.output_file or ""
-    file_names.require_others([output_file], [input_file])
+    file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
     # Reads the input once beforehand to find errors, unless it can be read only once.
     is_read_once = input_file == STDIN or files.is_stream(input_file)
@@ -67,7 +67,7 @@ def run(options: ExtractionOptions) -> None:
     extractor = Extractor(options, total)
     numbered = enumerate(itertools.chain([first], texts))
     with (
-        files.replacing(output_file) as temporary,
+        files.atomic_write(output_file) as temporary,
         FORMATS[options.file_format](temporary, extractor.layers) as file,
         bar(total, "texts") as progress,
     ):
@@ -203,12 +203,12 @@ class Extractor:
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])
 
-    def _encode(self, texts: list[str]) -> TokenIds:
+    def _encode(self, texts: list[str]) -> RaggedIds:
         if not self._options.pretokenized:
             return self.tokenizer.encode(texts)
         reference = self.tokenizer.reference
         pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
-        return TokenIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
+        return RaggedIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
 
 
 def _portion_size(options: ExtractionOptions, extractor: Extractor) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoint, file_names, files, training
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.data.texts import STDIN
 from bert_tf.errors import UserError
@@ -39,6 +38,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
 from bert_tf.tasks.fill_mask.options import MaskedWordsOptions
 from bert_tf.tasks.fill_mask.output_formats import FORMATS, Candidate
 from bert_tf.tasks.fill_mask.word_search import WordSearch
+from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
 _HEAD = "cls/predictions/"
@@ -57,7 +57,7 @@ def run(options: MaskedWordsOptions) -> None:
     """
     input_file, output_file = options.input_file or "", options.output_file
     if output_file != STDOUT:
-        file_names.require_others([output_file], [input_file] if input_file else [])
+        file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
     # Finds errors before the work begins. The standard input can be read only once.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
@@ -111,7 +111,7 @@ def _open(path: str) -> Iterator[IO[bytes]]:
         with files.standard_output() as file:
             yield file
         return
-    with files.replacing(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with files.atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         yield file
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
 from bert_tf.data.texts import lines, shown
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
 
@@ -85,7 +85,7 @@ class MaskedTexts:
         self.position = starts + np.arange(len(starts))
         self.text = np.repeat(np.arange(len(texts)), counts - 1)
         splits = tokens.row_splits[first_part] + first_part - np.arange(len(texts) + 1)
-        self.pieces = TokenIds(np.insert(tokens.ids, starts, self._mask), splits)
+        self.pieces = RaggedIds(np.insert(tokens.ids, starts, self._mask), splits)
         self.cut = int((self.pieces.lengths > max_seq_length - 2).sum())
 
     def shared_rows(

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.errors import UserError
@@ -21,6 +20,7 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 
 class ChoicePrediction(NamedTuple):

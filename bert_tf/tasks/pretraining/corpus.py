@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tasks.pretraining.instances import Document, VocabInfo
 from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter, mark_inner_pieces
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 _BATCH_SIZE = 1 << 14
 

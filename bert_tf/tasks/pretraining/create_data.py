@@ -76,7 +76,7 @@ def _paths(options: PretrainingDataOptions) -> tuple[list[str], list[str]]:
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
     sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
-    file_names.require_others(outputs, sources)
+    file_names.require_distinct(outputs, sources)
     for output in outputs:
         file_names.require_writable(output)
     if options.in_shards and files.is_stream(outputs[0]):

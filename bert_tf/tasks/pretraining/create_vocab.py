@@ -51,7 +51,7 @@ def run(options: VocabularyOptions) -> list[str]:
     output = options.output_file or ""
     file_names.require_writable(output)
     paths = file_names.expand(options.input_file or "")
-    file_names.require_others([output], paths)
+    file_names.require_distinct([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")

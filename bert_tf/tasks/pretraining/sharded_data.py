@@ -90,7 +90,7 @@ def _prepare_folder(job: Job, units: Sequence[Unit], folder: str) -> None:
         "format": _FORMAT,
         "job": dataclasses.asdict(job),
         "digests": [_digest(path) for path in (job.vocab_file, job.whole_word_segments)],
-        "texts": [(path, *files.stamp(path)) for path in texts],
+        "texts": [(path, *files.size_and_mtime(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
     text = json.dumps(content, indent=1)
@@ -151,7 +151,7 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
     count = single = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(gc_paused())
-        names = [stack.enter_context(files.replacing(part)) for part in parts]
+        names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
             for num_documents, records in _shards(job, unit):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf import files
+from bert_tf import files, text_lines
 from bert_tf.errors import UserError
 
 # A document of more shards than this indicates a file without blank lines.
@@ -128,7 +128,7 @@ def _decode(path: str, offset: int, raw: bytes) -> str:
         return raw.decode("utf-8").replace("\r", "").strip()
     except UnicodeDecodeError as error:
         number = _count_lines(path, offset) + 1
-        raise UserError(files.explain_encoding(path, number, raw, error)) from error
+        raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
 
 
 def _count_lines(path: str, stop: int) -> int:

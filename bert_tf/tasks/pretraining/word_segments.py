@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.errors import UserError
-from bert_tf.token_ids import TokenIds
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 Segmenter = Callable[[str], Sequence[str]]
 
@@ -50,7 +50,7 @@ def load_segmenter(name: str) -> Segmenter:
 
 
 def mark_inner_pieces(
-    tokens: TokenIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
+    tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
     """Returns the ids of tokens with spans, plus `vocab_size` for those inside a word."""
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]

@@ -10,7 +10,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
@@ -25,6 +24,7 @@ from bert_tf.tasks.question_answering.predictions import FILES, Predictions
 from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # The original's: training examples are always shuffled in the same way.
 _SHUFFLE_SEED = 12345

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
 from bert_tf.tasks.question_answering.options import SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
+from bert_tf.tokenization.fast import BatchTokenizer
 
 # `unique_ids` count from here, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000

@@ -15,7 +15,6 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
@@ -30,6 +29,7 @@ from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.token_examples import NO_LABEL, LabeledWords, Sentences
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 

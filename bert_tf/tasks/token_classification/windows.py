@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import BasicTokenizer, is_cjk
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _SPECIAL_TOKENS = 2
 _MAX_TITLE_LENGTH = 3
@@ -142,7 +142,7 @@ def split_words(text: str) -> list[str]:
     return words
 
 
-def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> TokenIds:
+def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> RaggedIds:
     """Tokenizes each different word once."""
     numbers: dict[str, int] = {}
     rows = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
@@ -151,4 +151,4 @@ def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> To
     empty = np.flatnonzero(pieces.lengths == 0)
     ids = np.insert(pieces.ids, pieces.row_splits[empty], unknown)
     splits = np.concatenate([[0], np.cumsum(np.maximum(pieces.lengths, 1))]).astype(np.int64)
-    return TokenIds(ids.astype(np.int32), splits).take(rows)
+    return RaggedIds(ids.astype(np.int32), splits).take(rows)

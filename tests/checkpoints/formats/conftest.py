@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.conversion.heads import HEADS
-from bert_tf.conversion.keras_files import build
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats.keras_files import build
 
 NAMES = ("pretraining", "classification", "span", "token", "encoder")
 LABELS = ["O", "B-PER", "I-PER"]

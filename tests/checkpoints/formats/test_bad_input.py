@@ -12,12 +12,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import convert
-from tests.conversion.conftest import values_of, write_model
+from bert_tf.tasks.conversion import conversion
+from tests.checkpoints.formats.conftest import values_of, write_model
 from tests.test_locks import hold
 
 
@@ -179,12 +179,12 @@ def test_two_heads_are_a_question(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"output": "there", "to": "original"}, "has files already .*config"),
-        ({"output": "there/config.json", "to": "hugging_face"}, "is there already"),
+        ({"output": "there", "to": "original"}, "already contains files .*config"),
+        ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
         ({"output": "x", "to": None}, "does not say which format to write"),
         ({"output": "x", "to": "keras"}, r"has to end in \.keras"),
         ({"output": "x.keras", "to": "original"}, "has to be a folder"),
-        ({"output": "there/config.json/x", "to": "original"}, "is a file, and no folder"),
+        ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
 def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
@@ -195,7 +195,7 @@ def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
 def test_an_existing_checkpoint_is_not_written_over(there, tmp_path):
     request = Request(output=str(tmp_path / "x.ckpt"))
     convert(find_source(str(there)), request)
-    with pytest.raises(UserError, match=r"There is a checkpoint .* already"):
+    with pytest.raises(UserError, match=r"The checkpoint .* already exists"):
         convert(find_source(str(there)), request)
 
 
@@ -268,4 +268,4 @@ def test_options_that_make_no_sense(tmp_path):
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
         with pytest.raises(UserError, match=message):
-            convert.run(ConversionOptions(**flags))
+            conversion.run(ConversionOptions(**flags))

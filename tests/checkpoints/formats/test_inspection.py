@@ -3,12 +3,12 @@
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, describe, find_source
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Request, convert, describe, find_source
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import convert
-from tests.conversion.conftest import NAMES, write_model
-from tests.conversion.test_garden import FOLDER
+from bert_tf.tasks.conversion import conversion
+from tests.checkpoints.formats.conftest import NAMES, write_model
+from tests.checkpoints.formats.test_garden import FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -17,8 +17,8 @@ def test_heads_and_counts(models, name):
     shapes = find_source(str(models[name])).shapes()
     assert f" in {len(shapes)} variables\n" in text
     head = {
-        "classification": "Head: classification, 3 outputs; whether of texts",
-        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; whether of texts",
+        "classification": "Head: classification, 3 outputs; the weights do not tell",
+        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; the weights do not tell",
         "encoder": "Head: none",
     }.get(name, f"Head: {name}")
     assert head in text
@@ -54,7 +54,7 @@ def test_other_kinds(models, tmp_path, capsysbinary):
     convert(
         find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
     )
-    convert.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
+    conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
     assert "safetensors of Hugging Face's transformers" in text
     assert "Head: span" in text

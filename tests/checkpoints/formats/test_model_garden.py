@@ -1,6 +1,6 @@
 """Checkpoints of the Model Garden.
 
-`garden/v1` and `garden/v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
+`model_garden/v1` and `v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
 and `BertEncoderV2` of tf-models-official 2.20 (tf_keras 2.21, TensorFlow 2.21), with random
 weights; `outputs.npz` has what these computed.
 """
@@ -13,18 +13,18 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source, model_garden
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Request, convert, find_source, garden
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 
-FOLDER = Path(__file__).parent / "garden"
+FOLDER = Path(__file__).parent / "model_garden"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_outputs_are_those_of_the_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
-    assert source.kind == "garden"
+    assert source.kind == "model_garden"
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
     config = BertConfig.from_json_file(str(tmp_path / "x" / "bert_config.json"))
     assert (config.num_attention_heads, config.hidden_act) == (2, "gelu")
@@ -79,7 +79,7 @@ def test_optimizer_and_heads_are_left(tmp_path):
     source = find_source(str(FOLDER / "v2"))
     reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
     root = tf.train.Checkpoint()
-    for number, (called, key) in enumerate(garden._variables(reader, "")):
+    for number, (called, key) in enumerate(model_garden._variables(reader, "")):
         setattr(root, f"part_{number}", tf.Variable(reader.get_tensor(key), name=called))
     root.optimizer = tf.train.Checkpoint(
         v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
@@ -87,7 +87,7 @@ def test_optimizer_and_heads_are_left(tmp_path):
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
     found = find_source(root.save(str(tmp_path / "ckpt")))
     assert found.shapes() == source.shapes()
-    assert found.notes == [f"Not all of {tmp_path}/ckpt-1 is read: classifier/bias are not BERT's"]
+    assert found.notes == [f"Not read from {tmp_path}/ckpt-1, as no part of BERT: classifier/bias"]
 
 
 def test_another_object_based_checkpoint_is_refused(tmp_path):

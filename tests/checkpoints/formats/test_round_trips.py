@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Request, convert, find_source
-from bert_tf.conversion.heads import HEADS
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ConversionOptions
-from bert_tf.tasks.conversion import convert
-from tests.conversion.conftest import LABELS, NAMES, assert_same, values_of, write_model
+from bert_tf.tasks.conversion import conversion
+from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model
 from tests.oracle import ROOT
 
 WAYS = {"hugging_face": "there", "keras": "there.keras", "weights_h5": "there.weights.h5"}
@@ -83,7 +83,7 @@ def test_formats_without_a_place_for_the_optimizer_say_so(tiny, tmp_path, caplog
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
     _convert(prefix, tmp_path / "x.keras", **flags)
-    assert "Adam slots and step (84 variables) are left: keras has no place" in caplog.text
+    assert "Dropping Adam slots and step (84 variables): keras has none" in caplog.text
     _convert(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
     names = values_of(str(tmp_path / "encoder.ckpt")).keys()
     assert "output_bias" not in names
@@ -114,7 +114,7 @@ def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
 
 def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(UserError, match=r"bert_config\.json is there already, and does not belong"):
+    with pytest.raises(UserError, match=r"bert_config\.json already exists and does not belong"):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
@@ -129,7 +129,7 @@ def test_labels_and_casing_can_be_given(models, tmp_path):
             labels=labels,
             do_lower_case=bool(number),
         )
-        convert.run(options)
+        conversion.run(options)
     first, second = (json.loads((tmp_path / n / "config.json").read_text()) for n in "01")
     assert first["id2label"] == {"0": "x", "1": "y", "2": "z"}
     assert first["label2id"] == {"x": 0, "y": 1, "z": 2}

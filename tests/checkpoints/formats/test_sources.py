@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from bert_tf.conversion import Request, archives, convert, find_source
+from bert_tf.checkpoints.formats import Request, archives, convert, find_source
 from bert_tf.errors import UserError
-from tests.conversion.conftest import NAMES, assert_same
+from tests.checkpoints.formats.conftest import NAMES, assert_same
 
 
 def _zip(path, folder, inside, more=()):
@@ -125,5 +125,5 @@ def test_a_folder_with_two_models_and_one_with_none(models, tmp_path):
         find_source(str(tmp_path / "x"))
     assert find_source(str(tmp_path / "x" / "bert_model.ckpt")).kind == "original"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no checkpoint"):
+    with pytest.raises(UserError, match="contains no checkpoint"):
         find_source(str(tmp_path / "empty"))

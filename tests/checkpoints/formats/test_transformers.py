@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.formats.keras_files import build
 from bert_tf.config import BertConfig
-from bert_tf.conversion import Request, convert, find_source
-from bert_tf.conversion.heads import HEADS
-from bert_tf.conversion.keras_files import build
 from bert_tf.tokenization import FullTokenizer
-from tests.conversion.conftest import NAMES, assert_same, write_model
+from tests.checkpoints.formats.conftest import NAMES, assert_same, write_model
 
 pytestmark = [
     pytest.mark.slow,

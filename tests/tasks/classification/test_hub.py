@@ -1,9 +1,10 @@
 """run_classifier_with_tfhub: encoders of TensorFlow Hub, the Garden's and ours, are fine-tuned.
 
-`tests/conversion/hub/v2.tar.xz` and `v4.tar.xz` were written by the exporters of tf-models-official
-2.20 (TensorFlow 2.20), `legacy/bert/export_tfhub.py` and `nlp/tools/export_tfhub_lib.py` (with the
-head for masked words): a BERT of one layer with random weights, which takes lists of inputs in the
-first and dicts in the second. `outputs.npz` has what it computed.
+`tests/checkpoints/formats/hub/v2.tar.xz` and `v4.tar.xz` were written by the exporters of
+tf-models-official 2.20 (TensorFlow 2.20), `legacy/bert/export_tfhub.py` and
+`nlp/tools/export_tfhub_lib.py` (with the head for masked words): a BERT of one layer with random
+weights, which takes lists of inputs in the first and dicts in the second. `outputs.npz` has what it
+computed.
 """
 
 import shutil
@@ -15,15 +16,15 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.conversion import find_source
+from bert_tf.checkpoints.formats import find_source
+from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.errors import UserError
-from bert_tf.finetuning.hub_parity import require_same_outputs
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions, HubClassifierOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks.classification import hub
 from bert_tf.tasks.export_model import export_model
-from tests.conversion.conftest import values_of
+from tests.checkpoints.formats.conftest import values_of
 
 HUB = Path(__file__).parents[2] / "conversion" / "hub"
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.errors import UserError
 from bert_tf.tasks.fill_mask.masked_texts import (
     ANY,
@@ -19,8 +18,9 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     allowed_pieces,
     read_masked_texts,
 )
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 CLS, SEP = 1, 2
 VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
@@ -32,7 +32,7 @@ class Letters:
     reference = SimpleNamespace(vocab=VOCAB)
 
     def encode(self, texts):
-        return TokenIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+        return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
 def masked(texts, max_seq_length):

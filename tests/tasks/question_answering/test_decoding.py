@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import plain_squad
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
@@ -21,6 +20,7 @@ from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExampl
 from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
 from tests.tasks.question_answering.test_windows import converted
 

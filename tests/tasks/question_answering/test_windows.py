@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tasks.question_answering.squad_reader import (
     Paragraph,
     SquadExample,
     read_squad_examples,
 )
 from bert_tf.tasks.question_answering.windows import Windows
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 
 NAMES = ["train1_a", "train2_a", "dev1_a", "dev2_a", "train1_b", "dev1_b", "dev2_b"]
@@ -94,7 +94,7 @@ class Letters:
     reference = SimpleNamespace(vocab={"[CLS]": 1, "[SEP]": 2})
 
     def encode(self, texts):
-        return TokenIds.from_lists([[ord(char) for char in text] for text in texts])
+        return RaggedIds.from_lists([[ord(char) for char in text] for text in texts])
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))

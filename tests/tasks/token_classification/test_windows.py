@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.tasks.token_classification.windows import WordWindows, split_words
-from bert_tf.token_ids import TokenIds
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 CLS, SEP, UNK = 1, 2, 3
 
@@ -21,7 +21,7 @@ class Letters:
     reference = SimpleNamespace(vocab={"[CLS]": CLS, "[SEP]": SEP, "[UNK]": UNK})
 
     def encode(self, texts):
-        return TokenIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+        return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
 def windows_of(sentences, max_seq_length, documents=None):
@@ -115,7 +115,7 @@ def test_every_word_has_one_place(sentences, max_seq_length, borders, doc_contex
 
     class Numbered(Letters):
         def encode(self, texts):
-            return TokenIds.from_lists([range(10, 10 + len(text.strip())) for text in texts])
+            return RaggedIds.from_lists([range(10, 10 + len(text.strip())) for text in texts])
 
     windows = WordWindows(
         words, splits.tolist(), Numbered(), max_seq_length, documents if doc_context else None

@@ -1,8 +1,8 @@
 """Converts models between formats: `convert_checkpoint.py`."""
 
 from bert_tf import file_names, files
-from bert_tf.conversion import Request, convert, describe, find_source
-from bert_tf.conversion.base import read_labels
+from bert_tf.checkpoints.formats import Request, convert, describe, find_source
+from bert_tf.checkpoints.formats.source import read_labels
 from bert_tf.errors import UserError
 from bert_tf.tasks.conversion.options import ConversionOptions
 

@@ -1,0 +1,115 @@
+"""The interface for reading a model, whatever its file format."""
+
+import abc
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from bert_tf import files
+from bert_tf.checkpoints import label_map
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+
+CONFIG_FILE = "bert_config.json"
+VOCAB_FILE = "vocab.txt"
+# Describes a training of this package.
+RUN_FILE = "run.json"
+# Where a training with evaluations keeps the best weights.
+BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
+
+# Heads with the same variables, told apart by the script that trained them.
+_HEADS = {"run_ner": "token", "run_classifier": "classification"}
+
+
+class Source(abc.ABC):
+    """A model in some file format. All variables have the original's names.
+
+    Args:
+        path: prefix, file or folder.
+        folder: where to look for configuration, vocabulary and labels.
+
+    Attributes:
+        kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
+        path: as given; for an archive the folder it was unpacked to.
+        config_file: the configuration, in the format of the source; None if there is none.
+        vocab_file: the vocabulary; None if there is none.
+        head: name of the head as declared by the source, see `heads.HEADS`; None if undeclared.
+        labels: names of the head's outputs, if known.
+        do_lower_case: whether texts must be lower-cased, if known.
+        has_run: whether `do_lower_case` comes from a training of this package.
+        unknown: names in the file of tensors that are not part of BERT.
+        has_best: whether the training kept its best weights beside the newest.
+        notes: sentences to show to the user.
+    """
+
+    kind = ""
+
+    def __init__(self, path: str, folder: str) -> None:
+        self.path = path
+        self.config_file = existing(folder, CONFIG_FILE)
+        self.vocab_file = existing(folder, VOCAB_FILE)
+        self.head: str | None = None
+        self.labels: list[str] | None = None
+        # An unrelated file of this name must not make the model unreadable.
+        with contextlib.suppress(UserError):
+            self.labels = read_labels(folder)
+        self.do_lower_case: bool | None = None
+        self.has_run = False
+        self.unknown: list[str] = []
+        self.notes: list[str] = []
+        self.has_best = False
+
+    def take_run(self, folder: str) -> None:
+        """Takes head and casing from the `run.json` of a training of this package."""
+        path = existing(folder, RUN_FILE)
+        try:
+            run = json.loads(files.read_text(path) if path else "{}")
+            self.head = _HEADS.get(run.get("script"), self.head)
+            flags = run.get("flags", {})
+            lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
+        except (UserError, ValueError, AttributeError, TypeError):
+            # Only hints; flags can give the same.
+            return
+        if self.do_lower_case is None and isinstance(lower, bool):
+            self.do_lower_case, self.has_run = lower, True
+
+    def config(self) -> BertConfig | None:
+        """Returns the configuration; None if there is none."""
+        return BertConfig.from_json_file(self.config_file) if self.config_file else None
+
+    @abc.abstractmethod
+    def shapes(self) -> dict[str, list[int]]:
+        """Returns the shapes of all variables by name."""
+
+    @abc.abstractmethod
+    def types(self) -> dict[str, str]:
+        """Returns the stored types of all variables by name."""
+
+    @abc.abstractmethod
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields names and values of some variables, one at a time."""
+
+
+def existing(folder: str, name: str) -> str | None:
+    """Returns the path of a file in a folder; None if there is no such file."""
+    path = os.path.join(folder, name)
+    return path if files.exists(path) else None
+
+
+def read_labels(folder: str) -> list[str] | None:
+    """Reads the label map in a folder, if there is one."""
+    path = existing(folder, label_map.LABELS_FILE)
+    return label_map.read(path) if path else None
+
+
+def temporary_folder() -> str:
+    """Creates a folder that is removed when the program ends."""
+    folder = tempfile.mkdtemp(prefix="bert_tf_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

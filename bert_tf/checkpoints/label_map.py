@@ -1,0 +1,43 @@
+"""`labels.txt`: the labels of a model, one per line, in the order of its outputs."""
+
+from collections.abc import Callable, Sequence
+
+from bert_tf import files
+from bert_tf.errors import UserError
+
+LABELS_FILE = "labels.txt"
+
+_SHOWN_CHARACTERS = 60
+
+
+def to_text(labels: Sequence[str]) -> str:
+    """Returns the content of the file."""
+    return "".join(f"{label}\n" for label in labels)
+
+
+def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
+    """Reads a label map.
+
+    Args:
+        path: the file.
+        is_label: whether a line is a label; by default each that is not blank.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or has a duplicate or invalid label.
+    """
+    labels: list[str] = []
+    for number, line in enumerate(files.read_small_lines(path), start=1):
+        if not (is_label(line) if is_label else line.strip()):
+            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
+        elif line in labels:
+            problem = f"duplicate label {line}"
+        else:
+            labels.append(line)
+            continue
+        raise UserError(
+            f"{path}:{number}: {problem}. A label map has one label per line, in the order of the "
+            "model's outputs. Use the file as the training wrote it"
+        )
+    if not labels:
+        raise UserError(f"{path} has no labels. Use the file as the training wrote it")
+    return labels

@@ -1,0 +1,58 @@
+"""Splits the bytes of text files into lines and decodes them, with errors that name the line."""
+
+import functools
+import io
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bert_tf.errors import UserError
+
+# Limit of a line. text8, a corpus of one line, has 95 MB.
+_MAX_BYTES = 1 << 27
+
+
+def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
+    """Yields the lines of an open file, with line ends, and checks their length.
+
+    Args:
+        name: of the file, for messages.
+        file: any; remote lines are read before their length is checked.
+        max_bytes: limit of a line.
+    """
+    # TensorFlow's files cannot read part of a line.
+    limited = (functools.partial(file.readline, max_bytes + 1), b"")
+    lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
+    for number, line in enumerate(lines, start=1):
+        if len(line) > max_bytes:
+            raise UserError(
+                f"{name}:{number}: the line has more than {max_bytes >> 20} MB. Is it a text "
+                "file? It needs line ends"
+            )
+        yield line
+
+
+def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
+    """Decodes UTF-8 lines as `files.read_lines` does; `name` is for messages."""
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(explain_encoding(name, number, raw, error)) from error
+        text = line.rstrip("\n").replace("\r", "")
+        # CRs alone after the last LF are not a line.
+        if text or line.endswith("\n"):
+            yield text
+
+
+def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+    """Explains to a user that a line (`raw`, counted from 1) is not UTF-8."""
+    if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        sign, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
+    else:
+        sign = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
+        encoding = "latin-1"
+    return (
+        f"{path}:{number}: the file is not UTF-8 ({sign}). Convert it first, for instance with: "
+        f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
+    )
