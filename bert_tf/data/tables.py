@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files, text_lines
-from bert_tf.data.cells import beginning
-from bert_tf.data.delimited import Row, delimiter_of, read_rows, without_end
+from bert_tf.data.cell_values import beginning
+from bert_tf.data.csv_reader import Row, delimiter_of, read_rows, without_end
 from bert_tf.errors import UserError
 
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
-from bert_tf.data.cells import beginning
+from bert_tf.data.cell_values import beginning
 from bert_tf.errors import UserError
 
 LAST = -1
@@ -91,7 +91,7 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     text = "\t".join(row.cells)
     shown = beginning(text)
     hint = (
-        "Columns must be separated by tabs. For files of your own: --task_name=tsv "
+        "ColumnMapping must be separated by tabs. For files of your own: --task_name=tsv "
         "--text_column=... --label_column=..."
     )
     if len(row.cells) == 1 and ("," in text or ";" in text):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.cells import text_of
+from bert_tf.data.cell_values import text_of
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 

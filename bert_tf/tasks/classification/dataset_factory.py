@@ -3,10 +3,10 @@
 import os
 
 from bert_tf import files
-from bert_tf.data.own_columns import Columns
-from bert_tf.data.own_files import find_files
-from bert_tf.data.own_set import OwnSet
-from bert_tf.data.text_sets import REGRESSION, GlueSet, TextSet
+from bert_tf.data.column_mapping import ColumnMapping
+from bert_tf.data.custom_dataset import CustomDataset
+from bert_tf.data.datasets import REGRESSION, GlueDataset, TextDataset
+from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
@@ -14,7 +14,7 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.task_module import load_task_module
 
 
-def make_dataset(options: ClassifierOptions) -> TextSet:
+def make_dataset(options: ClassifierOptions) -> TextDataset:
     """Returns the data set; infers labels and problem type from a custom training file.
 
     Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data are read.
@@ -36,27 +36,27 @@ def make_dataset(options: ClassifierOptions) -> TextSet:
     return data
 
 
-def _source_of_labels(options: ClassifierOptions, data: TextSet) -> str:
+def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
     if options.task_module or options.labels:
         return options.task_module or "--labels"
     return data.describe("train") if options.do_train else data.name
 
 
-def _module_of_checkpoint(options: ClassifierOptions) -> TextSet:
+def _module_of_checkpoint(options: ClassifierOptions) -> TextDataset:
     """Returns the data set of a `--task_module` whose file need not exist any more."""
     problem_type = _trained_type(options)
     names = [] if problem_type == REGRESSION else label_map.of_checkpoint(options)
-    data = OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
+    data = CustomDataset({}, ColumnMapping(text=""), problem_type=problem_type, labels=names)
     # Only the module knows.
     data.has_pairs = None
     return data
 
 
-def _other(options: ClassifierOptions) -> TextSet:
+def _other(options: ClassifierOptions) -> TextDataset:
     data_dir = options.data_dir or ""
     if options.task_module:
         return load_task_module(options.task_module, data_dir)
-    return GlueSet(glue.task_named(options.task_name or ""), data_dir)
+    return GlueDataset(glue.task_named(options.task_name or ""), data_dir)
 
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
@@ -84,16 +84,16 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
 _EXPECTED = {"train": "train.tsv (or .csv, .jsonl)", "predict": "test.tsv (or .csv, .jsonl)"}
 
 
-def _own_set(options: ClassifierOptions, paths: dict[str, str]) -> OwnSet:
+def _own_set(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
     problem_type = options.problem_type
     names = options.labels.split(",") if options.labels else None
     if not options.do_train:
         problem_type = _trained_type(options)
         if names is None and problem_type != REGRESSION:
             names = label_map.of_checkpoint(options)
-    return OwnSet(
+    return CustomDataset(
         paths,
-        Columns(
+        ColumnMapping(
             text=options.text_column or "",
             text_pair=options.text_pair_column,
             label=options.label_column,

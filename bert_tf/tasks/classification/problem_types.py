@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet
 from bert_tf.errors import UserError
 from bert_tf.evaluation import metrics
 from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
@@ -52,7 +52,7 @@ class ProblemType(abc.ABC):
     lower_is_better: Collection[str] = ("loss",)
     output: str = "probabilities"
 
-    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+    def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         self.labels, self.options = data.labels, options
         self.num_outputs = len(data.labels)
         self.target = Feature("label_ids")
@@ -115,11 +115,11 @@ class ProblemType(abc.ABC):
 class _SingleLabel(ProblemType):
     """Each text has one label."""
 
-    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+    def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
         of_two = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
         of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
-        usual = data.usual_figure or "accuracy"
+        usual = data.primary_metric or "accuracy"
         names = ("accuracy", *of_two, *of_all)
         self.metric_names = (usual, *(name for name in names if name != usual))
 
@@ -166,7 +166,7 @@ class _MultiLabel(ProblemType):
 
     metric_names = ("f1_micro", "f1_macro", "precision_micro", "recall_micro", "accuracy", "loss")
 
-    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+    def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
         self.target = Feature("label_ids", len(self.labels))
 
@@ -219,7 +219,7 @@ class _Regression(ProblemType):
     lower_is_better = ("loss", "mean_absolute_error")
     output = "values"
 
-    def __init__(self, data: TextSet, options: ClassifierOptions) -> None:
+    def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
         self.num_outputs = 1
         self.target = Feature("label_ids", dtype="float32")

@@ -13,14 +13,14 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data.datasets import CLASSIFICATION, TextDataset, check_split
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
 from bert_tf.data.records import Feature
-from bert_tf.data.text_sets import CLASSIFICATION, TextSet, check_split
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.evaluation.metrics import describe_report
-from bert_tf.evaluation.pictures import confusion_matrix_picture
+from bert_tf.evaluation.plots import plot_confusion_matrix
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling import BertClassifier
@@ -71,7 +71,7 @@ class Classification(Task):
 
     def __init__(
         self,
-        data: TextSet,
+        data: TextDataset,
         options: ClassifierOptions,
         config: BertConfig,
         tokenizer: FullTokenizer,
@@ -171,7 +171,7 @@ class Classification(Task):
         if len(self.labels) > _MAX_PLOTTED_LABELS:
             return report, ()
         path = os.path.join(output_dir, CONFUSION_MATRIX)
-        files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], self.labels))
+        files.write_bytes(path, plot_confusion_matrix(report["confusion_matrix"], self.labels))
         return report, [path]
 
     def write_predictions(

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.own_labels import number_of
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet
+from bert_tf.data.label_inference import number_of
 from bert_tf.errors import UserError
 
 _METHODS = {
@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 200
 _SHOWN_LABELS = 10
 
 
-class ModuleSet(TextSet):
+class ModuleSet(TextDataset):
     """Texts that a user's class gives.
 
     Args:

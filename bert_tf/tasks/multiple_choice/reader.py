@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bert_tf.data.own_files import find_files
+from bert_tf.data.split_files import find_files
 from bert_tf.data.tables import Table, read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning
+from bert_tf.data.cell_values import beginning
 from bert_tf.errors import UserError
 
 _DELIMITERS = ",;\t"
@@ -192,7 +192,7 @@ def _other_width(place: str, cells: list[str], width: int, delimiter: str) -> Us
         )
     else:
         advice = (
-            f"Columns are separated by {delimiter!r}, the most frequent sign of the first line: a "
+            f"ColumnMapping are separated by {delimiter!r}, the most frequent sign of the first line: a "
             "text that has one inside must stand in quotes"
         )
     found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"

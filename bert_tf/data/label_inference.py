@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning, text_of
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
+from bert_tf.data.cell_values import beginning, text_of
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cells import beginning, text_of
-from bert_tf.data.delimited import Row
+from bert_tf.data.cell_values import beginning, text_of
+from bert_tf.data.column_mapping import ColumnMapping, Known, Layout, lay_out
+from bert_tf.data.csv_reader import Row
+from bert_tf.data.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.own_columns import Columns, Known, Layout, lay_out
-from bert_tf.data.own_files import FLAGS, NAMES
-from bert_tf.data.own_labels import AUTO, PROBLEM_TYPES, LabelReader, count_rows, discover
+from bert_tf.data.label_inference import AUTO, PROBLEM_TYPES, LabelReader, count_rows, discover
+from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
-from bert_tf.data.text_sets import CLASSIFICATION, REGRESSION, TextSet
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 _GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
 
 
-class OwnSet(TextSet):
+class CustomDataset(TextDataset):
     """Files of a user.
 
     The training file is read at once: it says what the labels are, and so how large the model is.
@@ -45,7 +45,7 @@ class OwnSet(TextSet):
     def __init__(
         self,
         paths: Mapping[str, str],
-        columns: Columns,
+        columns: ColumnMapping,
         *,
         problem_type: str = AUTO,
         labels: Sequence[str] | None = None,
@@ -180,7 +180,7 @@ class OwnSet(TextSet):
 
 
 def _check_arguments(
-    columns: Columns, problem_type: str, labels: Sequence[str], separator: str, fraction: float
+    columns: ColumnMapping, problem_type: str, labels: Sequence[str], separator: str, fraction: float
 ) -> None:
     choices = ("auto", "yes", "no")
     for flag, value, allowed in (

@@ -1,4 +1,4 @@
-"""Columns of a user's own table: by name or by number, and whether its first row has names."""
+"""ColumnMapping of a user's own table: by name or by number, and whether its first row has names."""
 
 import difflib
 import logging
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning
-from bert_tf.data.delimited import Row
-from bert_tf.data.own_labels import AUTO, is_missing_number, number_of, split_labels
+from bert_tf.data.cell_values import beginning
+from bert_tf.data.csv_reader import Row
+from bert_tf.data.datasets import MULTILABEL
+from bert_tf.data.label_inference import AUTO, is_missing_number, number_of, split_labels
 from bert_tf.data.tables import Table
-from bert_tf.data.text_sets import MULTILABEL
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _USUAL_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class ColumnMapping:
     """Which column means what: its name, the key for JSON, or its number from 1 on.
 
     Attributes:
@@ -107,7 +107,7 @@ class Layout:
         return row.cells[place]
 
 
-def lay_out(table: Table, columns: Columns, split: str, known: Known) -> Layout:
+def lay_out(table: Table, columns: ColumnMapping, split: str, known: Known) -> Layout:
     """Finds the columns of a table.
 
     Whether the first row has names is guessed where all columns are numbers and nobody says it,

@@ -46,7 +46,7 @@ _OTHER_FONTS = re.compile(
 )
 
 
-def confusion_matrix_picture(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
+def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
     """Draws which labels are taken for which.
 
     Args:
