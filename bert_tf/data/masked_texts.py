@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import put
-from bert_tf.data.texts import lines, shown
+from bert_tf.data.texts import display_name, lines
 from bert_tf.errors import UserError
 from bert_tf.token_ids import TokenIds
 
@@ -30,7 +30,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines(path), start=1):
         text = line.strip()
         if text:
-            require_mask(text, f"{shown(path)}:{number}")
+            require_mask(text, f"{display_name(path)}:{number}")
             yield number, text
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cells import beginning
-from bert_tf.data.delimited import Row, delimiter_of, read_rows, without_end
+from bert_tf.data.cell_values import excerpt
+from bert_tf.data.csv_reader import Row, guess_delimiter, read_rows, without_end
 from bert_tf.errors import UserError
 
 _JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
@@ -79,10 +79,10 @@ def read_table(path: str, quoted: str = "auto") -> Table:
         text = first.rstrip("\r\n")
         if is_csv and _EXCEL_SEPARATOR.fullmatch(text):
             raise UserError(
-                f"{path}:1: {beginning(text)} tells Excel the separator and is no row. Remove that "
+                f"{path}:1: {excerpt(text)} tells Excel the separator and is no row. Remove that "
                 "line"
             )
-        delimiter = delimiter_of(first, in_quotes) if is_csv else "\t"
+        delimiter = guess_delimiter(first, in_quotes) if is_csv else "\t"
         return Table(path, list(read_rows(path, _with_first(first, lines), delimiter, in_quotes)))
 
 
@@ -155,7 +155,5 @@ def _why(error: Exception) -> str:
 
 def _object(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UserError(
-            f"{place}: {beginning(json.dumps(value))} is not an object. {_OBJECT_ADVICE}"
-        )
+        raise UserError(f"{place}: {excerpt(json.dumps(value))} is not an object. {_OBJECT_ADVICE}")
     return value

@@ -25,7 +25,7 @@ def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: in
     return 1 + -(-beyond // _stride(room))
 
 
-def left_out(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
+def dropped_tokens(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
     """How many tokens of texts are in none of their windows: what the shorter text of a pair lacks.
 
     Args:

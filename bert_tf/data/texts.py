@@ -83,9 +83,9 @@ def lines(path: str) -> Iterator[str]:
         return files.read_lines(path)
     if sys.stdin is None:  # Closed by who started the program.
         raise UserError("There is no standard input: pass the name of a file")
-    return files.decoded(shown(path), files.raw_lines(shown(path), sys.stdin.buffer))
+    return files.decoded(display_name(path), files.raw_lines(display_name(path), sys.stdin.buffer))
 
 
-def shown(path: str) -> str:
+def display_name(path: str) -> str:
     """The name of a file in messages."""
     return "<stdin>" if path == STDIN else path

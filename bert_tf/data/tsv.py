@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
-from bert_tf.data.cells import beginning
+from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
 
 LAST = -1
@@ -89,7 +89,7 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     if not row.cells:
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
-    shown = beginning(text)
+    shown = excerpt(text)
     hint = (
         "Columns must be separated by tabs. For files of your own: --task_name=tsv "
         "--text_column=... --label_column=..."

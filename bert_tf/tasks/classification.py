@@ -12,16 +12,16 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.evaluation.metrics import (
     classification_metrics,
     classification_report,
     describe_report,
 )
-from bert_tf.evaluation.pictures import confusion_matrix_picture
+from bert_tf.evaluation.plots import plot_confusion_matrix
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions
 from bert_tf.progress import log
@@ -59,7 +59,7 @@ class Classification(TextTask):
         of_two = ("f1", "precision", "recall") if len(self.data.labels) == 2 else ()
         of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
         found = ("accuracy", *of_two, *of_all)
-        usual = self.data.usual_figure
+        usual = self.data.primary_metric
         return (usual, *(name for name in found if name != usual)) if usual else found
 
     def label_feature(self) -> Feature:
@@ -103,7 +103,7 @@ class Classification(TextTask):
         if len(labels) > _MOST_LABELS_IN_A_PICTURE:
             return report, []
         path = result_path(output_dir, CONFUSION_MATRIX, self.result_suffix)
-        files.write_bytes(path, confusion_matrix_picture(report["confusion_matrix"], labels))
+        files.write_bytes(path, plot_confusion_matrix(report["confusion_matrix"], labels))
         return report, [path]
 
     def predict_outputs(self, outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
-from bert_tf.data.texts import STDIN, Text, read_columns, read_lines, shown
+from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
@@ -58,7 +58,7 @@ def run(options: ExtractionOptions) -> None:
     texts = _read(options)
     first = next(texts, None)
     if first is None:
-        raise UserError(f"{shown(input_file)} contains no text")
+        raise UserError(f"{display_name(input_file)} contains no text")
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_ENDINGS):
         message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
         log.warning(message, output_file)
@@ -78,7 +78,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in part]
                 extractor.tokenizer.warn_of_unknown(
-                    shown(input_file), strings, options.pretokenized
+                    display_name(input_file), strings, options.pretokenized
                 )
             with training.explained_errors():
                 tokens, values = extractor.extract([text for _, text in part])

@@ -4,23 +4,23 @@ import os
 
 from bert_tf import files
 from bert_tf.data import glue
-from bert_tf.data.own_columns import Columns
-from bert_tf.data.own_files import find_files
-from bert_tf.data.own_set import OwnSet
+from bert_tf.data.column_mapping import ColumnMapping
+from bert_tf.data.custom_dataset import CustomDataset
+from bert_tf.data.datasets import REGRESSION, GlueDataset, TextDataset
+from bert_tf.data.split_files import find_files
 from bert_tf.data.task_module import load_task_module
-from bert_tf.data.text_sets import REGRESSION, GlueSet, TextSet
 from bert_tf.errors import UserError
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import labels, model_folder
 
 
-def of_files(options: ClassifierOptions) -> TextSet:
+def of_files(options: ClassifierOptions) -> TextDataset:
     """The set, with what its files say: a user's own training file is read here.
 
     Raises:
         UserError: there is no such task, or a file is missing or not right.
     """
-    data = _own_set(options, _paths(options)) if options.is_own_tables else _other(options)
+    data = _custom_dataset(options, _paths(options)) if options.is_own_tables else _other(options)
     if not data.is_published:
         labels.require_same(data.labels, _source_of_labels(options, data), options)
     elif not options.do_train:
@@ -30,13 +30,13 @@ def of_files(options: ClassifierOptions) -> TextSet:
     return data
 
 
-def _source_of_labels(options: ClassifierOptions, data: TextSet) -> str:
+def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
     if options.task_module or options.labels:
         return options.task_module or "--labels"
     return data.describe("train") if options.do_train else data.name
 
 
-def of_checkpoint(options: ClassifierOptions) -> TextSet:
+def of_checkpoint(options: ClassifierOptions) -> TextDataset:
     """The set, with what is known without its files: for a model that is to be asked.
 
     Raises:
@@ -46,18 +46,18 @@ def of_checkpoint(options: ClassifierOptions) -> TextSet:
         # The file need not be there any more.
         problem_type = _trained_type(options)
         names = [] if problem_type == REGRESSION else labels.of_checkpoint(options)
-        data = OwnSet({}, Columns(text=""), problem_type=problem_type, labels=names)
+        data = CustomDataset({}, ColumnMapping(text=""), problem_type=problem_type, labels=names)
         # The module may not be there any more to say it.
         data.has_pairs = None
         return data
-    return _own_set(options, {}) if options.is_own_tables else _other(options)
+    return _custom_dataset(options, {}) if options.is_own_tables else _other(options)
 
 
-def _other(options: ClassifierOptions) -> TextSet:
+def _other(options: ClassifierOptions) -> TextDataset:
     data_dir = options.data_dir or ""
     if options.task_module:
         return load_task_module(options.task_module, data_dir)
-    return GlueSet(glue.task_named(options.task_name or ""), data_dir)
+    return GlueDataset(glue.task_named(options.task_name or ""), data_dir)
 
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
@@ -85,16 +85,16 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
 _EXPECTED = {"train": "train.tsv (or .csv, .jsonl)", "predict": "test.tsv (or .csv, .jsonl)"}
 
 
-def _own_set(options: ClassifierOptions, paths: dict[str, str]) -> OwnSet:
+def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
     problem_type = options.problem_type
     names = options.labels.split(",") if options.labels else None
     if not options.do_train:
         problem_type = _trained_type(options)
         if names is None and problem_type != REGRESSION:
             names = labels.of_checkpoint(options)
-    return OwnSet(
+    return CustomDataset(
         paths,
-        Columns(
+        ColumnMapping(
             text=options.text_column or "",
             text_pair=options.text_pair_column,
             label=options.label_column,

@@ -16,10 +16,10 @@ import numpy as np
 from bert_tf import files
 from bert_tf.batch_tokenization import BatchTokenizer
 from bert_tf.config import BertConfig
+from bert_tf.data.datasets import TextDataset, check_split
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
 from bert_tf.data.records import Feature, sequence_features
-from bert_tf.data.text_sets import TextSet, check_split
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
@@ -49,7 +49,7 @@ class TextTask(Task):
 
     def __init__(
         self,
-        data: TextSet,
+        data: TextDataset,
         options: ClassifierOptions,
         config: BertConfig,
         tokenizer: FullTokenizer,

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf import checkpoint, files, training
 from bert_tf.errors import UserError
-from bert_tf.evaluation.pictures import training_curve_picture
+from bert_tf.evaluation.plots import plot_training_curve
 from bert_tf.progress import Scalars, log
 from bert_tf.tasks import model_folder
 from bert_tf.tasks.model_folder import BEST_FOLDER, BEST_NAME
@@ -162,7 +162,7 @@ class Validation(training.Observer):
             "eval_loss": [(e["step"], e["eval_loss"]) for e in found if "eval_loss" in e],
         }
         evaluations = {name: places for name, places in points.items() if places}
-        files.write_bytes(paths[1], training_curve_picture(steps, losses, evaluations))
+        files.write_bytes(paths[1], plot_training_curve(steps, losses, evaluations))
         return paths
 
     def _write_table(self) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bert_tf.data.own_columns import Columns
-from bert_tf.data.own_files import find_files
-from bert_tf.data.own_set import OwnSet
+from bert_tf.data.column_mapping import ColumnMapping
+from bert_tf.data.custom_dataset import CustomDataset
+from bert_tf.data.split_files import find_files
 
 BY_NUMBER = {"label_column": "1", "text_column": "2"}
 BY_NAME = {"label_column": "label", "text_column": "text"}
@@ -47,7 +47,7 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> OwnSet:
+def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
     """What the script makes of its flags."""
     given = dict(flags)
     train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
@@ -57,8 +57,10 @@ def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> OwnSet:
         options["labels"] = given.pop("labels").split(",")
     if "dev_fraction" in given:
         options["dev_fraction"] = float(given.pop("dev_fraction"))
-    columns = Columns(**{name.removesuffix("_column"): value for name, value in given.items()})
-    return OwnSet(paths, columns, **options)
+    columns = ColumnMapping(
+        **{name.removesuffix("_column"): value for name, value in given.items()}
+    )
+    return CustomDataset(paths, columns, **options)
 
 
 TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"

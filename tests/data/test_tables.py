@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.cells import text_of
+from bert_tf.data.cell_values import to_text
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 
@@ -194,7 +194,7 @@ def test_what_the_csv_module_writes_comes_back(tmp_path_factory, delimiter, name
     [("x ", "x "), (1, "1"), (1.0, "1"), (-2.5, "-2.5"), (1e300, "1e+300"), (True, "true")],
 )
 def test_cells_of_json_as_texts(value, text):
-    assert text_of(value, "text", "a:1") == text
+    assert to_text(value, "text", "a:1") == text
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_cells_of_json_as_texts(value, text):
 )
 def test_cells_of_json_that_are_no_texts(value, message):
     with pytest.raises(UserError, match=message):
-        text_of(value, "text", "a:1")
+        to_text(value, "text", "a:1")

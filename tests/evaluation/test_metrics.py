@@ -284,7 +284,7 @@ def test_one_line():
     assert metrics.one_line("01234 6789", 7) == "01234…"
 
 
-@pytest.mark.parametrize("module", ["metrics", "pictures"])
+@pytest.mark.parametrize("module", ["metrics", "plots"])
 def test_libraries_are_imported_where_they_are_needed(module):
     code = f"import sys, bert_tf.evaluation.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

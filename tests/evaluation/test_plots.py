@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.evaluation import pictures
+from bert_tf.evaluation import plots
 from tests.oracle import ROOT
 
 ODD_LABELS = [
@@ -59,7 +59,7 @@ def matrix(labels):
 @pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
 def test_matrices_of_any_size(labels):
     found = pixels(
-        pictures.confusion_matrix_picture(matrix(labels), [f"label {n}" for n in range(labels)])
+        plots.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
     )
     assert found.shape[0] < 2200
     assert found.shape[1] < 2200
@@ -67,7 +67,7 @@ def test_matrices_of_any_size(labels):
 
 def test_larger_matrices_are_larger_pictures():
     sizes = [
-        pixels(pictures.confusion_matrix_picture(matrix(labels), ["x"] * labels)).shape[0]
+        pixels(plots.plot_confusion_matrix(matrix(labels), ["x"] * labels)).shape[0]
         for labels in (1, 2, 8, 16)
     ]
     assert sizes == sorted(set(sizes))
@@ -75,19 +75,19 @@ def test_larger_matrices_are_larger_pictures():
 
 @pytest.mark.parametrize("counts", [[[0, 0], [0, 0]], [[0, 0], [3, 0]], [[10**9, 1], [0, 10**9]]])
 def test_unusual_counts(counts):
-    pixels(pictures.confusion_matrix_picture(counts, ["no", "yes"]))
+    pixels(plots.plot_confusion_matrix(counts, ["no", "yes"]))
 
 
 def test_labels_are_drawn_as_they_are():
-    pixels(pictures.confusion_matrix_picture(matrix(len(ODD_LABELS)), ODD_LABELS))
+    pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
     # The same counts under other names are another picture, also where there is no font.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
-    found = [pictures.confusion_matrix_picture(matrix(2), labels) for labels in names]
+    found = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
     assert len(set(found)) == len(found)
 
 
 def test_more_likely_cells_are_darker():
-    found = pixels(pictures.confusion_matrix_picture([[99, 0], [5, 95]], ["", ""]))
+    found = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
     colors, counts = np.unique(found.reshape(-1, 3), axis=0, return_counts=True)
     # White and four cells, whose shares are all different; from pale to dark blue.
     common = colors[np.argsort(counts)[-5:]].astype(int)
@@ -101,8 +101,8 @@ def test_training():
     steps = np.arange(1, 301)
     losses = 1 / steps
     accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
-    without = pictures.training_curve_picture(steps, losses, {})
-    found = pictures.training_curve_picture(
+    without = plots.plot_training_curve(steps, losses, {})
+    found = plots.plot_training_curve(
         steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
     )
     orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
@@ -126,27 +126,27 @@ def test_training():
     ],
 )
 def test_unusual_trainings(steps, losses, evaluations):
-    pixels(pictures.training_curve_picture(steps, losses, evaluations))
+    pixels(plots.plot_training_curve(steps, losses, evaluations))
 
 
 def test_long_trainings_are_drawn_fast():
     losses = np.random.default_rng(3).normal(size=100_000)
-    pictures.training_curve_picture([1], [1], {})
+    plots.plot_training_curve([1], [1], {})
     start = time.process_time()
-    pictures.training_curve_picture(range(100_000), losses, {})
+    plots.plot_training_curve(range(100_000), losses, {})
     assert time.process_time() - start < 2
 
 
 def test_a_single_high_loss_of_a_long_training_is_seen():
     losses = np.ones(100_000)
     losses[54_321] = 5
-    at = pictures._extremes(losses)
+    at = plots._extremes(losses)
     assert len(at) <= 2001
     assert 54_321 in at
 
 
 def test_running_mean():
-    steps, means = pictures._running_mean(np.arange(100), np.arange(100) % 2 * 1.0)
+    steps, means = plots._running_mean(np.arange(100), np.arange(100) % 2 * 1.0)
     assert steps.tolist() == list(range(100))
     # Two on each side, if there are as many.
     assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
@@ -155,7 +155,7 @@ def test_running_mean():
 
 def test_threads_draw_the_same():
     def draw(_):
-        return pictures.confusion_matrix_picture(matrix(3), ["a", "b", "c"])
+        return plots.plot_confusion_matrix(matrix(3), ["a", "b", "c"])
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(draw, range(8)))) == 1
@@ -163,11 +163,11 @@ def test_threads_draw_the_same():
 
 def test_nothing_is_left_in_the_process():
     code = (
-        "import sys; from bert_tf.evaluation import pictures; import matplotlib;"
+        "import sys; from bert_tf.evaluation import plots; import matplotlib;"
         # Not by its own items(), which looks for a screen and imports pyplot.
         "before = list(dict.items(matplotlib.rcParams));"
-        "pictures.confusion_matrix_picture([[1]], ['a']);"
-        "pictures.training_curve_picture([1], [1], {});"
+        "plots.plot_confusion_matrix([[1]], ['a']);"
+        "plots.plot_training_curve([1], [1], {});"
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "print('matplotlib.pyplot' in sys.modules, 'sklearn' in sys.modules)"
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning
+from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
 
 _DELIMITERS = ",;\t"
@@ -31,7 +31,7 @@ class Row:
     cells: Any
 
 
-def delimiter_of(line: str, in_quotes: bool) -> str:
+def guess_delimiter(line: str, in_quotes: bool) -> str:
     """The most frequent delimiter of a line, outside of quotes where these count."""
     outside = _QUOTED_CELL.sub("", line) if in_quotes else line
     # What follows now is a cell that goes on in the next line.
@@ -196,5 +196,5 @@ def _other_width(place: str, cells: list[str], width: int, delimiter: str) -> Us
             "text that has one inside must stand in quotes"
         )
     found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-    shown = beginning(delimiter.join(cells))
+    shown = excerpt(delimiter.join(cells))
     return UserError(f"{place}: {found}, but {width} in the first row: {shown}. {advice}")

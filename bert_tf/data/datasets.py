@@ -20,7 +20,7 @@ _MOST_SHARED = 0.01
 _GLUE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 
 
-class TextSet(abc.ABC):
+class TextDataset(abc.ABC):
     """Texts, or pairs of texts, in splits: `train`, `eval` and `predict`.
 
     Attributes:
@@ -31,7 +31,7 @@ class TextSet(abc.ABC):
         is_published: whether the name says all about labels and files, as of the sets of GLUE.
             Their examples to predict have the first label as a placeholder, as in the original;
             those of other sets have none.
-        usual_figure: of an evaluation, without `eval_`; None for that of the problem type.
+        primary_metric: of an evaluation, without `eval_`; None for that of the problem type.
         has_pairs: whether examples have two texts; None where that is not known.
         submission: name of the file with predictions that GLUE takes; None for other sets.
     """
@@ -40,7 +40,7 @@ class TextSet(abc.ABC):
     problem_type: str = CLASSIFICATION
     labels: Sequence[str] = ()
     is_published: bool = False
-    usual_figure: str | None = None
+    primary_metric: str | None = None
     has_pairs: bool | None = None
     submission: str | None = None
 
@@ -57,7 +57,7 @@ class TextSet(abc.ABC):
         """Where the split comes from, the path of a file say, for messages."""
 
 
-class GlueSet(TextSet):
+class GlueDataset(TextDataset):
     """A set of `glue.TASKS` in a folder.
 
     Args:
@@ -72,7 +72,7 @@ class GlueSet(TextSet):
         self.name = f"task {task.name}"
         self.labels = task.labels
         self.submission = task.submission
-        self.usual_figure = task.figure
+        self.primary_metric = task.figure
         self.has_pairs = any(split.text_b is not None for split in task.splits.values())
         self.problem_type = CLASSIFICATION if task.labels else REGRESSION
 
@@ -86,7 +86,10 @@ class GlueSet(TextSet):
 
 
 def check_split(
-    data: TextSet, split: str, examples: Sequence[InputExample], training: Sequence[InputExample]
+    data: TextDataset,
+    split: str,
+    examples: Sequence[InputExample],
+    training: Sequence[InputExample],
 ) -> None:
     """Warns of what no single row shows: labels and texts that make a training or figures useless.
 

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset, check_split
 from bert_tf.data.features import InputExample
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION, TextSet, check_split
 
 
-class Set(TextSet):
+class Set(TextDataset):
     """A set of two files."""
 
     name = "task x"

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
+from bert_tf.data.column_mapping import ColumnMapping
+from bert_tf.data.custom_dataset import CustomDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.own_columns import Columns
-from bert_tf.data.own_files import find_files
-from bert_tf.data.own_set import OwnSet
+from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from tests.data.bad_tables import BAD_FILES, BY_NAME, BY_NUMBER, TRAIN, set_of_flags, write_files
 from tests.oracle import data
@@ -23,7 +23,7 @@ def make(tmp_path, caplog):
     """Writes files, `train_tsv=...`, and gives the set."""
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def make(flags, **contents: str | bytes) -> OwnSet:
+    def make(flags, **contents: str | bytes) -> CustomDataset:
         for name, content in contents.items():
             raw = content.encode() if isinstance(content, str) else content
             (tmp_path / name.replace("_", ".")).write_bytes(raw)
@@ -398,13 +398,15 @@ def test_predicting_divides_nothing(make, caplog):
 @pytest.mark.shared
 def test_sms_messages():
     path = str(data("sms/SMSSpamCollection"))
-    columns = Columns(text="2", label="1")
-    made = OwnSet(find_files(os.path.dirname(path)), columns)
+    columns = ColumnMapping(text="2", label="1")
+    made = CustomDataset(find_files(os.path.dirname(path)), columns)
     assert made.labels == ("ham", "spam")
     train, held_out = made.read("train"), made.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
     assert sum(example.label == "spam" for example in train + held_out) == 747
-    by_name = OwnSet({"train": path}, Columns(text="SMS", label="Label"), dev_fraction=0)
+    by_name = CustomDataset(
+        {"train": path}, ColumnMapping(text="SMS", label="Label"), dev_fraction=0
+    )
     assert len(by_name.read("train")) == 5574
 
 

@@ -46,7 +46,7 @@ _OTHER_FONTS = re.compile(
 )
 
 
-def confusion_matrix_picture(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
+def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
     """Draws which labels are taken for which.
 
     Args:
@@ -83,7 +83,7 @@ def confusion_matrix_picture(matrix: list[list[int]], labels: Sequence[str]) -> 
     return _png(figure)
 
 
-def training_curve_picture(
+def plot_training_curve(
     steps: Sequence[int] | np.ndarray,
     losses: Sequence[float] | np.ndarray,
     evaluations: Mapping[str, Sequence[tuple[int, float]]],

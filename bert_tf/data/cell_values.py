@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 _SHOWN_CHARACTERS = 60
 
 
-def text_of(value: Any, what: str, place: str) -> str:
+def to_text(value: Any, what: str, place: str) -> str:
     """A cell as a text: numbers in JSON as they are written, whole ones without a fraction.
 
     Args:
@@ -42,10 +42,10 @@ def text_of(value: Any, what: str, place: str) -> str:
     if isinstance(value, int):
         return str(value)
     raise UserError(
-        f"{place}: the {what} is {beginning(json.dumps(value))}. Write it as a text, in quotes"
+        f"{place}: the {what} is {excerpt(json.dumps(value))}. Write it as a text, in quotes"
     )
 
 
-def beginning(text: str) -> str:
+def excerpt(text: str) -> str:
     """The first characters of a text, on one line."""
     return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")

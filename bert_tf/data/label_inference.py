@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning, text_of
-from bert_tf.data.text_sets import CLASSIFICATION, MULTILABEL, REGRESSION
+from bert_tf.data.cell_values import excerpt, to_text
+from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ Cell = tuple[str, Any]
 """Where a label stands, for messages, and what stands there."""
 
 
-def number_of(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """The finite number that a text is; None if it is none."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
     return number if abs(number) < float("inf") else None
@@ -48,11 +48,11 @@ def split_labels(text: str, separator: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LabelReader:
+class LabelParser:
     """Reads cells with labels.
 
     Attributes:
-        problem_type: of `text_sets`.
+        problem_type: of `datasets`.
         labels: those that there are, in the order of their ids; none for a regression.
         separator: between the labels of a cell that may have several.
     """
@@ -91,8 +91,8 @@ class LabelReader:
                 f"{place}: a list of labels, but one is needed. Pass --problem_type=multilabel if "
                 "a text can have several"
             )
-        name = text_of(value, "label", place).strip()
-        if self.problem_type == REGRESSION and number_of(name) is None:
+        name = to_text(value, "label", place).strip()
+        if self.problem_type == REGRESSION and parse_number(name) is None:
             raise UserError(_no_number(name, place))
         if not name:
             raise UserError(f"{place}: the label is empty. Correct or remove the line")
@@ -100,30 +100,30 @@ class LabelReader:
 
     def _several(self, value: Any, place: str) -> list[str]:
         if isinstance(value, list):
-            parts = [text_of(part, "label", place).strip() for part in value]
+            parts = [to_text(part, "label", place).strip() for part in value]
             if "" in parts:
                 raise UserError(f"{place}: a label in the list is empty. Correct the line")
             names = list(dict.fromkeys(parts))
         else:
-            names = split_labels(text_of(value, "label", place), self.separator)
+            names = split_labels(to_text(value, "label", place), self.separator)
         return [_on_one_line(name, place) for name in names]
 
     def _unknown(self, name: str, place: str) -> str:
         close = difflib.get_close_matches(name, self.labels, n=1)
         guess = f" Did you mean {close[0]}?" if close else ""
         return (
-            f"{place}: label {beginning(name)} is not one of {_some(self.labels)}.{guess} "
+            f"{place}: label {excerpt(name)} is not one of {_some(self.labels)}.{guess} "
             f"{_advice(place)}"
         )
 
 
-def discover(
+def infer_labels(
     path: str,
     cells: Sequence[Cell],
     problem_type: str = AUTO,
     labels: Sequence[str] = (),
     separator: str = ",",
-) -> LabelReader:
+) -> LabelParser:
     """Finds out what the labels of a training file are, and logs it.
 
     Args:
@@ -139,7 +139,7 @@ def discover(
     """
     if problem_type == AUTO:
         problem_type = _problem_type(cells, bool(labels))
-    reader = LabelReader(problem_type, tuple(labels), separator)
+    reader = LabelParser(problem_type, tuple(labels), separator)
     read = reader.read if labels else reader.names
     counts: Counter[str] = Counter()
     most = 0
@@ -154,7 +154,7 @@ def discover(
         numbers = [float(name) for name in counts]
         kinds = f"numbers from {min(numbers):g} to {max(numbers):g}"
     else:
-        reader = LabelReader(problem_type, tuple(labels) or _in_order(counts), separator)
+        reader = LabelParser(problem_type, tuple(labels) or _in_order(counts), separator)
         _require_something_to_learn(path, reader, counts, len(cells))
         found = [f"{label} ({counts[label]:,})" for label in reader.labels]
         number = "1 label" if len(found) == 1 else f"{len(found)} labels"
@@ -182,7 +182,7 @@ def _problem_type(cells: Sequence[Cell], has_labels: bool) -> str:
     if has_labels:
         return CLASSIFICATION
     texts = [_shown(value) for _, value in cells]
-    numbers = [number_of(text) for text in texts]
+    numbers = [parse_number(text) for text in texts]
     known = [number for number in numbers if number is not None]
     if len(known) <= len(cells) / 2:
         _refuse_decimal_commas(cells, texts)
@@ -199,12 +199,12 @@ def _problem_type(cells: Sequence[Cell], has_labels: bool) -> str:
 
 
 def _stray(place: str, name: str, names: Sequence[str]) -> str:
-    examples = ", ".join(dict.fromkeys(other for other in names if number_of(other) is not None))
+    examples = ", ".join(dict.fromkeys(other for other in names if parse_number(other) is not None))
     # An empty cell cannot be a class either.
     choice = "; if it is a label, pass --problem_type=classification" if name else ""
     return (
-        f"{place}: label {beginning(name)} is not a number, but most labels are "
-        f"({beginning(examples)}).{_point(name)} {_advice(place)}{choice}"
+        f"{place}: label {excerpt(name)} is not a number, but most labels are "
+        f"({excerpt(examples)}).{_point(name)} {_advice(place)}{choice}"
     )
 
 
@@ -213,7 +213,7 @@ def _refuse_decimal_commas(cells: Sequence[Cell], names: Sequence[str]) -> None:
     commas = [row for row, name in enumerate(names) if _point(name)]
     if commas and len(commas) >= len(names) / 2:
         raise UserError(
-            f"{cells[commas[0]][0]}: label {beginning(names[commas[0]])} is a number with a comma, "
+            f"{cells[commas[0]][0]}: label {excerpt(names[commas[0]])} is a number with a comma, "
             f"as {len(commas):,} of {len(names):,} labels are. Write decimal points, not commas; "
             "if they are names, pass --problem_type=classification, or multilabel if a comma "
             "separates labels"
@@ -228,14 +228,14 @@ def _shown(value: Any) -> str:
 
 
 def _in_order(labels: Counter[str]) -> tuple[str, ...]:
-    numbers = {label: number_of(label) for label in labels}
+    numbers = {label: parse_number(label) for label in labels}
     if all(number is not None and number.is_integer() for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))
 
 
 def _require_something_to_learn(
-    path: str, reader: LabelReader, counts: Counter[str], rows: int
+    path: str, reader: LabelParser, counts: Counter[str], rows: int
 ) -> None:
     labels = reader.labels
     if reader.problem_type == MULTILABEL:
@@ -266,19 +266,19 @@ def _on_one_line(name: str, place: str) -> str:
     # The training writes a list with a label on each line.
     if len(name.splitlines()) != 1:
         raise UserError(
-            f"{place}: label {beginning(name)} has a line end inside. Correct the line, or the "
+            f"{place}: label {excerpt(name)} has a line end inside. Correct the line, or the "
             "quotes that begin there"
         )
     return name
 
 
 def _no_number(name: str, place: str) -> str:
-    return f"{place}: label {beginning(name)} is not a number.{_point(name)} {_advice(place)}"
+    return f"{place}: label {excerpt(name)} is not a number.{_point(name)} {_advice(place)}"
 
 
 def _point(name: str) -> str:
     """Advice for a number with a decimal comma; empty for other texts."""
-    is_comma = "," in name and number_of(name.replace(",", ".")) is not None
+    is_comma = "," in name and parse_number(name.replace(",", ".")) is not None
     return " Write a decimal point, not a comma." if is_comma else ""
 
 

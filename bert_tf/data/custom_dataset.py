@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cells import beginning, text_of
-from bert_tf.data.delimited import Row
+from bert_tf.data.cell_values import excerpt, to_text
+from bert_tf.data.column_mapping import ColumnMapping, Known, Layout, lay_out
+from bert_tf.data.csv_reader import Row
+from bert_tf.data.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.own_columns import Columns, Known, Layout, lay_out
-from bert_tf.data.own_files import FLAGS, NAMES
-from bert_tf.data.own_labels import AUTO, PROBLEM_TYPES, LabelReader, count_rows, discover
+from bert_tf.data.label_inference import AUTO, PROBLEM_TYPES, LabelParser, count_rows, infer_labels
+from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
-from bert_tf.data.text_sets import CLASSIFICATION, REGRESSION, TextSet
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -20,16 +20,16 @@ _logger = logging.getLogger(__name__)
 _GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
 
 
-class OwnSet(TextSet):
+class CustomDataset(TextDataset):
     """Files of a user.
 
     The training file is read at once: it says what the labels are, and so how large the model is.
 
     Args:
         paths: "train", "eval" or "predict" -> file; those that there are. See
-            `own_files.find_files`.
+            `split_files.find_files`.
         columns: what stands where, in all files.
-        problem_type: one of `own_labels.PROBLEM_TYPES`; "auto" asks the training file. Without
+        problem_type: one of `label_inference.PROBLEM_TYPES`; "auto" asks the training file. Without
             that, labels stand for a classification.
         labels: in the order of their ids; none to take those of the training file.
         label_separator: between the labels of a text that may have several.
@@ -45,7 +45,7 @@ class OwnSet(TextSet):
     def __init__(
         self,
         paths: Mapping[str, str],
-        columns: Columns,
+        columns: ColumnMapping,
         *,
         problem_type: str = AUTO,
         labels: Sequence[str] | None = None,
@@ -64,13 +64,13 @@ class OwnSet(TextSet):
         if "train" in paths:
             layout = self._lay_out("train")
             cells = [(layout.table.place(row), layout.value(row, "label")) for row in layout.rows]
-            self._labels = discover(paths["train"], cells, problem_type, given, label_separator)
+            self._labels = infer_labels(paths["train"], cells, problem_type, given, label_separator)
             found = self._labels.problem_type, self._labels.labels
             self._known = Known(*found, label_separator, layout)
             self._examples["train"] = self._read(layout, "train")
         elif given or problem_type == REGRESSION:
             kind = CLASSIFICATION if problem_type == AUTO else problem_type
-            self._labels = LabelReader(kind, given, label_separator)
+            self._labels = LabelParser(kind, given, label_separator)
             self._known = Known(kind, given, label_separator)
         else:
             raise UserError(
@@ -149,7 +149,7 @@ class OwnSet(TextSet):
     def _texts(self, layout: Layout, row: Row) -> list[str]:
         purposes = {"text": "text", "text_pair": "second text"}
         return [
-            text_of(layout.value(row, purpose), what, layout.table.place(row))
+            to_text(layout.value(row, purpose), what, layout.table.place(row))
             for purpose, what in purposes.items()
             if purpose in layout.places
         ]
@@ -180,7 +180,11 @@ class OwnSet(TextSet):
 
 
 def _check_arguments(
-    columns: Columns, problem_type: str, labels: Sequence[str], separator: str, fraction: float
+    columns: ColumnMapping,
+    problem_type: str,
+    labels: Sequence[str],
+    separator: str,
+    fraction: float,
 ) -> None:
     choices = ("auto", "yes", "no")
     for flag, value, allowed in (
@@ -200,18 +204,18 @@ def _check_arguments(
         if not label:
             raise UserError(f"--labels: label {number + 1} is empty. Remove it")
         if label in labels[:number]:
-            raise UserError(f"--labels: {beginning(label)} stands there twice. Remove one")
+            raise UserError(f"--labels: {excerpt(label)} stands there twice. Remove one")
 
 
 def _new_id(value: Any, guids: dict[str, str], place: str) -> str:
     """The id of a row, which no row before it has."""
-    guid = text_of(value, "id", place)
+    guid = to_text(value, "id", place)
     if not guid.strip():
         raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
     other = guids.setdefault(guid, place)
     if other != place:
         raise UserError(
-            f"{place}: id {beginning(guid)} stands in {other}, too. Correct one of them, or leave "
+            f"{place}: id {excerpt(guid)} stands in {other}, too. Correct one of them, or leave "
             "out --id_column"
         )
     return guid

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cells import beginning
-from bert_tf.data.delimited import Row
-from bert_tf.data.own_labels import AUTO, is_missing_number, number_of, split_labels
+from bert_tf.data.cell_values import excerpt
+from bert_tf.data.csv_reader import Row
+from bert_tf.data.datasets import MULTILABEL
+from bert_tf.data.label_inference import AUTO, is_missing_number, parse_number, split_labels
 from bert_tf.data.tables import Table
-from bert_tf.data.text_sets import MULTILABEL
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _USUAL_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class ColumnMapping:
     """Which column means what: its name, the key for JSON, or its number from 1 on.
 
     Attributes:
@@ -65,7 +65,7 @@ class Known:
     """What is known before a file is read, to tell names of columns from data.
 
     Attributes:
-        problem_type: see `own_labels.PROBLEM_TYPES`.
+        problem_type: see `label_inference.PROBLEM_TYPES`.
         labels: those that there may be; none if that is not known.
         separator: between labels of a cell.
         training: the layout of the training file, once that is read.
@@ -107,7 +107,7 @@ class Layout:
         return row.cells[place]
 
 
-def lay_out(table: Table, columns: Columns, split: str, known: Known) -> Layout:
+def lay_out(table: Table, columns: ColumnMapping, split: str, known: Known) -> Layout:
     """Finds the columns of a table.
 
     Whether the first row has names is guessed where all columns are numbers and nobody says it,
@@ -190,7 +190,7 @@ def _places(table: Table, wanted: dict[str, str], header: list[str] | None) -> d
             there = "column 1 only" if width == 1 else f"columns 1 to {width}"
             raise UserError(
                 f"{table.place(first)}: {_FLAGS[purpose]}={column}, but the row has {there}: "
-                f"{beginning(', '.join(first.cells))}.{_of_csv(first.cells)}"
+                f"{excerpt(', '.join(first.cells))}.{_of_csv(first.cells)}"
             )
         else:
             places[purpose] = number - 1
@@ -198,7 +198,7 @@ def _places(table: Table, wanted: dict[str, str], header: list[str] | None) -> d
 
 
 def _no_such_name(place: str, purpose: str, column: str, names: list[str], kind: str) -> str:
-    shown = ", ".join(beginning(name) for name in names[:_SHOWN_NAMES]) or "nothing"
+    shown = ", ".join(excerpt(name) for name in names[:_SHOWN_NAMES]) or "nothing"
     more = len(names) - _SHOWN_NAMES
     shown += f" and {more} more" if more > 0 else ""
     folded = {name.casefold(): name for name in reversed(names)}
@@ -226,7 +226,7 @@ def _require_different_names(table: Table, header: list[str]) -> None:
         if name and name in header[:number]:
             raise UserError(
                 f"{table.place(table.rows[0])}: columns {header.index(name) + 1} and {number + 1} "
-                f"are both called {beginning(name)}. Rename one, or pass all columns by number"
+                f"are both called {excerpt(name)}. Rename one, or pass all columns by number"
             )
 
 
@@ -288,7 +288,7 @@ def _is_no_label(cell: str, others: list[str], known: Known) -> bool:
         return False
     if known.labels:
         return not any(name in known.labels for name in found)
-    numbers = sum(count for name, count in counts.items() if number_of(name) is not None)
+    numbers = sum(count for name, count in counts.items() if parse_number(name) is not None)
     if numbers > counts.total() / 2 and all(map(_may_be_number, counts)):
         # One number more, that occurs once, is no name.
         return not all(map(_may_be_number, found))
@@ -296,5 +296,5 @@ def _is_no_label(cell: str, others: list[str], known: Known) -> bool:
 
 
 def _may_be_number(label: str) -> bool:
-    # A mark of a missing number is an error that `own_labels` reports, and no name of a column.
-    return number_of(label) is not None or is_missing_number(label)
+    # A mark of a missing number is an error that `label_inference` reports, and no column name.
+    return parse_number(label) is not None or is_missing_number(label)
