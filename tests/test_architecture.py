@@ -50,7 +50,7 @@ ALLOWED = {
     # Inside of functions: an extra, and what takes long to import.
     "evaluation/entities": {"seqeval"},
     "evaluation/metrics": {"numpy", "scipy", "sklearn"},
-    "evaluation/plots": {"matplotlib", "numpy"},
+    "evaluation/plots": {"matplotlib", "numpy", "sklearn"},
     "batch_tokenization": {"numpy"},
     # Inside of functions, where it can be.
     "fast_wordpiece": {"tensorflow", "tensorflow_text"},
