@@ -487,7 +487,7 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),
         ({"problem_type": "guess"}, "--problem_type must be one of auto, classification"),
         ({"labels": "a,,b"}, "--labels: label 2 is empty"),
-        ({"labels": "a,b,a"}, "--labels: 'a' stands there twice"),
+        ({"labels": "a,b,a"}, "--labels: duplicate label 'a'"),
         ({"predict_file": "absent.tsv", "do_predict": True}, "--predict_file=absent.tsv: no such"),
         ({"do_predict": True}, "There is no file to predict on: pass --predict_file"),
     ],
