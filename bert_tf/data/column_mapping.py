@@ -15,12 +15,7 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-_FLAGS = {
-    "text": "--text_column",
-    "text_pair": "--text_pair_column",
-    "label": "--label_column",
-    "id": "--id_column",
-}
+_PURPOSES = ("text", "text_pair", "label", "id")
 _SHOWN_NAMES = 20
 _NAME = (
     "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
@@ -52,7 +47,7 @@ class ColumnMapping:
 
     def of_split(self, split: str) -> dict[str, str]:
         """Returns purpose -> column for a split: only texts to predict have ids, and no labels."""
-        columns = {purpose: getattr(self, purpose) for purpose in _FLAGS}
+        columns = {purpose: getattr(self, purpose) for purpose in _PURPOSES}
         del columns["label" if split == "predict" else "id"]
         return {purpose: column for purpose, column in columns.items() if column is not None}
 
@@ -65,19 +60,11 @@ def find_header(
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> list[str]:
-    """Returns the column names of a table; none if the first row is data.
+    """Returns the column names in the first row of a table; none if that row is data.
 
-    If all columns are given by number and `has_header` is "auto", the first row is a header if its
-    label does not look like one; without labels, if it equals the header of the training file. The
-    result is logged.
-
-    Args:
-        path: the file, for messages.
-        rows: the table; at least one row.
-        mapping: the columns to find.
-        split: "train", "eval" or "predict".
-        labels: what is known about labels.
-        training_header: of the training file, where that has been read.
+    If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
+    the first row is a header if its label does not look like the other ones. Without labels, it is
+    a header if it equals that of the training file (None if that has not been read).
 
     Raises:
         UserError: a column is given by name although there is no header, or does not exist.
@@ -85,17 +72,15 @@ def find_header(
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    for purpose, flag in _FLAGS.items():
-        column = getattr(mapping, purpose)
-        if column and _number(column) is None:
-            if mapping.has_header == "no":
-                raise UserError(
-                    f"{flag}={column} is a name, but --has_header=no says that {path} has no "
-                    "column names. Pass the number of the column, from 1 on"
-                )
-            return header
-    if mapping.has_header != AUTO:
-        return header if mapping.has_header == "yes" else []
+    columns = [(purpose, getattr(mapping, purpose)) for purpose in _PURPOSES]
+    named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
+    if named and mapping.has_header == "no":
+        raise UserError(
+            f"{named[0]} is a name, but --has_header=no says that {path} has no column names. Pass "
+            "the number of the column, from 1 on"
+        )
+    if named or mapping.has_header != AUTO:
+        return [] if mapping.has_header == "no" else header
     positions = find_positions(path, rows[0], mapping.of_split(split), [])
     if not _is_header(rows, positions, labels, training_header):
         return []
@@ -107,13 +92,7 @@ def find_header(
 def find_positions(
     path: str, first: Row, columns: Mapping[str, str], header: Sequence[str]
 ) -> dict[str, Any]:
-    """Returns purpose -> index of the cell, or the key for JSON.
-
-    Args:
-        path: the file, for messages.
-        first: the first row, header or not.
-        columns: purpose -> name or number.
-        header: the column names; empty if the first row is data.
+    """Maps purposes to indices of cells, or to keys of JSON, by the first row of a table.
 
     Raises:
         UserError: there is no such column, or two purposes have the same one.
@@ -126,8 +105,8 @@ def find_positions(
         for other, taken in positions.items():
             if taken == position:
                 raise UserError(
-                    f"{path}: {_FLAGS[other]}={columns[other]} and {_FLAGS[purpose]}={column} are "
-                    "the same column. Pass two different ones"
+                    f"{path}: --{other}_column={columns[other]} and --{purpose}_column={column} "
+                    "are the same column. Pass two different ones"
                 )
         positions[purpose] = position
     return positions
@@ -144,9 +123,8 @@ def cell(row: Row, purpose: str, position: Any) -> Any:
     return row.cells[position]
 
 
-def _number(column: str) -> int | None:
-    is_number = column.isascii() and column.isdecimal() and len(column) < 10
-    return int(column) if is_number else None
+def _is_name(column: str | None) -> bool:
+    return bool(column) and not re.fullmatch("[0-9]{1,9}", column)
 
 
 def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
@@ -158,37 +136,35 @@ def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> i
         )
     if found:
         return found[0]
-    number = _number(column)
-    if number is None:
+    if _is_name(column):
         raise _no_such_column(first.place, purpose, column, header, "column")
     width = len(first.cells)
-    if not 1 <= number <= width:
+    if not 1 <= int(column) <= width:
         existing = "column 1 only" if width == 1 else f"columns 1 to {width}"
         raise UserError(
-            f"{first.place}: {_FLAGS[purpose]}={column}, but the row has {existing}: "
+            f"{first.place}: --{purpose}_column={column}, but the row has {existing}: "
             f"{excerpt(', '.join(first.cells))}.{_csv_hint(first.cells)}"
         )
-    return number - 1
+    return int(column) - 1
 
 
 def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
     shown = ", ".join(excerpt(name) for name in names[:_SHOWN_NAMES]) or "nothing"
-    more = len(names) - _SHOWN_NAMES
-    shown += f" and {more} more" if more > 0 else ""
+    shown += ", ..." if len(names) > _SHOWN_NAMES else ""
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), folded, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
         advice = " Names are in quotes: pass --quoted=yes"
     elif close:
-        advice = f" Did you mean {_FLAGS[purpose]}={folded[close[0]]}?"
+        advice = f" Did you mean --{purpose}_column={folded[close[0]]}?"
     elif kind == "key":
-        advice = f" Pass one of these as {_FLAGS[purpose]}, or correct the line"
+        advice = f" Pass one of these as --{purpose}_column, or correct the line"
     else:
         advice = _csv_hint(names) or " If this row is data, pass column numbers, from 1 on"
     return UserError(
-        f"{place}: there is no {kind} {column!r} ({_FLAGS[purpose]}), only {shown}.{advice}"
+        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {shown}.{advice}"
     )
 
 

@@ -94,16 +94,10 @@ def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> 
 
 
 def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
-    if delimiter == "\t":
-        advice = (
-            "A tab inside of a text separates columns, too: remove it; pass --quoted=yes if quotes "
-            "enclose cells; call a file with commas .csv"
-        )
-    else:
-        advice = (
-            f"Columns are separated by {delimiter!r}, the most frequent delimiter of the first "
-            "line: enclose texts that contain it in quotes, or call a file with tabs .tsv"
-        )
     found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
     shown = excerpt(delimiter.join(cells))
-    return UserError(f"{place}: {found}, but {width} in the first row: {shown}. {advice}")
+    return UserError(
+        f"{place}: {found}, but {width} in the first row: {shown}. Columns are separated by "
+        f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
+        "(pass --quoted=yes for a .tsv file); call a file with commas .csv, one with tabs .tsv"
+    )

@@ -10,7 +10,7 @@ from bert_tf.data.cell_values import count_rows, excerpt, to_text
 from bert_tf.data.column_mapping import ColumnMapping, cell, find_header, find_positions
 from bert_tf.data.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.label_inference import AUTO, PROBLEM_TYPES, LabelParser, infer_labels
+from bert_tf.data.label_inference import AUTO, LabelParser, infer_labels
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
@@ -29,8 +29,8 @@ class CustomDataset(TextDataset):
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
         columns: the columns of all files.
-        problem_type: one of `label_inference.PROBLEM_TYPES`; "auto" infers it from the training
-            file, and is "classification" without one.
+        problem_type: "classification", "multilabel", "regression", or "auto" to infer it from the
+            training file; without one, "auto" is "classification".
         labels: in the order of their ids; None to use those of the training file.
         label_separator: separates labels of a multi-label cell.
         dev_fraction: part of the training file to hold out for evaluation if there is no file for
@@ -58,9 +58,11 @@ class CustomDataset(TextDataset):
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
         given = tuple(label.strip() for label in labels or ())
-        _check_arguments(columns, problem_type, given, label_separator, dev_fraction)
+        _check_labels(problem_type, given)
         if columns.label is None and not paths.keys() <= {"predict"}:
             raise UserError("--label_column is needed to train and to evaluate")
+        if not label_separator:
+            raise UserError("--label_separator is empty: pass what separates labels")
         self._parser = LabelParser(problem_type, given, label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
@@ -86,9 +88,8 @@ class CustomDataset(TextDataset):
         if split not in self._examples:
             if split not in self._paths:
                 raise self._absence(split)
-            self._examples[split] = self._load(split)
-            count = count_rows(len(self._examples[split]))
-            _logger.info("%s: %s", self._paths[split], count)
+            self._examples[split] = examples = self._load(split)
+            _logger.info("%s: %s", self._paths[split], count_rows(len(examples)))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
@@ -100,15 +101,10 @@ class CustomDataset(TextDataset):
 
     def _absence(self, split: str) -> UserError:
         if split == "eval" and "train" in self._paths:
-            return UserError(
-                "There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2 to hold "
-                f"out rows of {self._paths['train']}"
-            )
+            held_out = f"--dev_fraction=0.2 to hold out rows of {self._paths['train']}"
+            return UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
         name = NAMES[split][0]
-        return UserError(
-            f"There is no {name} set: call the file {name}.tsv in --data_dir, or pass "
-            f"{FLAGS[split]}"
-        )
+        return UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; infers labels from the training file."""
@@ -186,25 +182,7 @@ class CustomDataset(TextDataset):
         )
 
 
-def _check_arguments(
-    columns: ColumnMapping,
-    problem_type: str,
-    labels: Sequence[str],
-    separator: str,
-    dev_fraction: float,
-) -> None:
-    choices = ("auto", "yes", "no")
-    for flag, value, allowed in (
-        ("--has_header", columns.has_header, choices),
-        ("--quoted", columns.quoted, choices),
-        ("--problem_type", problem_type, PROBLEM_TYPES),
-    ):
-        if value not in allowed:
-            raise UserError(f"{flag}={value}: pass one of {', '.join(allowed)}")
-    if not separator:
-        raise UserError("--label_separator is empty: pass what separates labels")
-    if not 0 <= dev_fraction < 1:
-        raise UserError(f"--dev_fraction={dev_fraction:g}: pass a number from 0 to below 1")
+def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
     if problem_type == REGRESSION and labels:
         raise UserError("--problem_type=regression has numbers and no labels: leave out --labels")
     for number, label in enumerate(labels):

@@ -15,7 +15,6 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-PROBLEM_TYPES = (AUTO, CLASSIFICATION, MULTILABEL, REGRESSION)
 
 _SHOWN_LABELS = 10
 # More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
@@ -42,7 +41,7 @@ class LabelParser:
     """Parses cells with labels.
 
     Attributes:
-        problem_type: one of `PROBLEM_TYPES`.
+        problem_type: of `datasets`, or "auto" before it is inferred.
         labels: the allowed labels in the order of their ids; empty for a regression, and while they
             are not known.
         separator: separates the labels of a multi-label cell.
@@ -53,10 +52,7 @@ class LabelParser:
     separator: str = ","
 
     def parse(self, value: Any, place: str) -> Any:
-        """Converts a cell to the label of an example.
-
-        Returns:
-            A text; for multi-label classification a tuple of texts, in the order of `labels`.
+        """Converts a cell to the label of an example: a text, or a tuple of texts in label order.
 
         Raises:
             UserError: as `names`.
@@ -73,37 +69,30 @@ class LabelParser:
             UserError: the cell is empty, has several labels or an unknown one, or is not a number
                 although this is a regression.
         """
-        if self.problem_type == MULTILABEL:
-            names = self._split(value, place)
-        elif isinstance(value, list):
+        is_list, has_several = isinstance(value, list), self.problem_type == MULTILABEL
+        if is_list and not has_several:
             raise UserError(
                 f"{place}: a list of labels, but one is needed. Pass --problem_type=multilabel if "
                 "a text can have several"
             )
+        if is_list:
+            names = [to_text(part, "label", place).strip() for part in value]
         else:
-            names = [to_text(value, "label", place).strip()]
-            if self.problem_type == REGRESSION and parse_number(names[0]) is None:
-                raise _not_a_number(names[0], place)
-            if not names[0]:
-                raise UserError(f"{place}: the label is empty. Correct or remove the line")
+            names = self.split(to_text(value, "label", place))
+        if "" in names or not (names or has_several):
+            raise UserError(f"{place}: the label is empty. Correct or remove the line")
         for name in names:
             self._check(name, place)
-        return names
-
-    def split(self, text: str) -> list[str]:
-        """Splits the text of a cell into distinct labels."""
-        parts = text.split(self.separator) if self.problem_type == MULTILABEL else [text]
-        return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
-
-    def _split(self, value: Any, place: str) -> list[str]:
-        if not isinstance(value, list):
-            return self.split(to_text(value, "label", place))
-        names = [to_text(part, "label", place).strip() for part in value]
-        if "" in names:
-            raise UserError(f"{place}: a label in the list is empty. Correct the line")
         return list(dict.fromkeys(names))
 
+    def split(self, text: str) -> list[str]:
+        """Splits the text of a cell into labels; none if it is blank."""
+        parts = text.split(self.separator) if self.problem_type == MULTILABEL else [text]
+        return [part.strip() for part in parts if part.strip()]
+
     def _check(self, name: str, place: str) -> None:
+        if self.problem_type == REGRESSION and parse_number(name) is None:
+            raise _not_a_number(name, place)
         # labels.txt has one label per line.
         if len(name.splitlines()) != 1:
             raise UserError(
@@ -177,8 +166,10 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
         return CLASSIFICATION
     are_whole = all(number.is_integer() for number in known)
     for place, text, number in zip(places, texts, numbers, strict=True):
-        is_wrong = is_missing_number(text) or not are_whole if number is None else "," in text
-        if is_wrong:
+        if parse_number(text) is not None:
+            continue
+        has_decimal_comma = number is not None
+        if has_decimal_comma or is_missing_number(text) or not are_whole:
             raise _not_a_number(text, place, ", but most labels are")
     return CLASSIFICATION if are_whole else REGRESSION
 

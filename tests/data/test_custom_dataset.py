@@ -490,12 +490,6 @@ def test_folders_that_are_none(tmp_path, monkeypatch, data_dir, message):
         find_files(data_dir)
 
 
-@pytest.mark.parametrize("flag", ["has_header", "quoted", "problem_type"])
-def test_choices_that_there_are_not(make, flag):
-    with pytest.raises(UserError, match=f"--{flag}=maybe: pass one of auto, "):
-        make(BY_NUMBER | {flag: "maybe"}, train_tsv=TRAIN)
-
-
 def test_splits_that_there_are_not(make):
     made = make(BY_NUMBER | {"labels": "a,b"})
     for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):

@@ -486,6 +486,8 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"glue_submission": True}, "--glue_submission needs --do_predict"),
         ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),
         ({"problem_type": "guess"}, "--problem_type must be one of auto, classification"),
+        ({"has_header": "maybe"}, "--has_header must be one of auto, yes, no"),
+        ({"quoted": "maybe"}, "--quoted must be one of auto, yes, no"),
         ({"labels": "a,,b"}, "--labels: label 2 is empty"),
         ({"labels": "a,b,a"}, "--labels: duplicate label 'a'"),
         ({"predict_file": "absent.tsv", "do_predict": True}, "--predict_file=absent.tsv: no such"),
