@@ -50,9 +50,9 @@ setup(
         "numpy>=1.26",  # records, metrics, checkpoint arrays
         "safetensors>=0.4",  # weights of Hugging Face's transformers, without running anything
         "tqdm>=4.66",  # the progress bar
-        "scikit-learn>=1.4",  # figures of evaluations
+        "scikit-learn>=1.4",  # metrics of evaluations
         "scipy>=1.11",  # correlations
-        "matplotlib>=3.8",  # pictures of an evaluation and of a training
+        "matplotlib>=3.8",  # plots of an evaluation and of a training
     ],
     extras_require={
         "test": TEST,

@@ -1,4 +1,4 @@
-"""Cells of a user's own table: as texts, and as they are shown in messages."""
+"""Values of cells in users' tables: conversion to text, and excerpts for messages."""
 
 import json
 import math
@@ -6,46 +6,45 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-_SHOWN_CHARACTERS = 60
+_EXCERPT_LENGTH = 60
 
 
-def text_of(value: Any, what: str, place: str) -> str:
-    """A cell as a text: numbers in JSON as they are written, whole ones without a fraction.
+def to_text(value: Any, what: str, place: str) -> str:
+    """Converts a JSON value to text: numbers as written, whole ones without a fraction.
 
     Args:
-        value: of a row's cell.
-        what: what it stands for, for messages: "text".
-        place: where it stands, for messages.
+        value: the value of a cell.
+        what: the cell's meaning, for messages: "text".
+        place: its file and line, for messages.
 
     Raises:
-        UserError: it is nothing, or nothing that can be a text.
+        UserError: it is null, a list, an object or not finite, or no valid Unicode.
     """
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
             raise UserError(
-                f"{place}: the {what} has half of a character (\\ud800 to \\udfff, alone): "
-                "correct or remove the line"
+                f"{place}: the {what} has half of a character (a lone surrogate, \\ud800 to "
+                "\\udfff). Correct or remove the line"
             ) from None
         return value
     if value is None:
         raise UserError(f"{place}: the {what} is missing (null). Correct or remove the line")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
     if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(
-            f"{place}: the {what} is {value}, which stands for nothing: remove the line"
-        )
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else str(value)
-    if isinstance(value, int):
+        return json.dumps(value)
+    if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
-    raise UserError(
-        f"{place}: the {what} is {beginning(json.dumps(value))}. Write it as a text, in quotes"
-    )
+    raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
 
 
-def beginning(text: str) -> str:
-    """The first characters of a text, on one line."""
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
+def excerpt(text: str) -> str:
+    """Quotes the first characters of a text, on one line."""
+    return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
+
+
+def count_rows(number: int) -> str:
+    """Formats a number of rows: `5,574 rows`."""
+    return "1 row" if number == 1 else f"{number:,} rows"

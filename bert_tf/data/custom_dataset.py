@@ -1,16 +1,16 @@
-"""A user's own texts: `run_classifier.py --task_name=tsv`."""
+"""A user's own tables as a dataset: `run_classifier.py --task_name=tsv`."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import beginning, text_of
-from bert_tf.data.column_mapping import ColumnMapping, Known, Layout, lay_out
-from bert_tf.data.csv_reader import Row
+from bert_tf.data.cell_values import count_rows, excerpt, to_text
+from bert_tf.data.column_mapping import ColumnMapping, cell, find_header, find_positions
 from bert_tf.data.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.label_inference import AUTO, PROBLEM_TYPES, LabelReader, count_rows, discover
+from bert_tf.data.label_inference import AUTO, LabelParser, infer_labels
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
@@ -18,26 +18,26 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 _GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
+_TEXTS = {"text": "text", "text_pair": "second text"}
 
 
 class CustomDataset(TextDataset):
     """Files of a user.
 
-    The training file is read at once: it says what the labels are, and so how large the model is.
+    The training file is read at once, since the model's size depends on its labels.
 
     Args:
-        paths: "train", "eval" or "predict" -> file; those that there are. See
-            `own_files.find_files`.
-        columns: what stands where, in all files.
-        problem_type: one of `own_labels.PROBLEM_TYPES`; "auto" asks the training file. Without
-            that, labels stand for a classification.
-        labels: in the order of their ids; none to take those of the training file.
-        label_separator: between the labels of a text that may have several.
-        dev_fraction: in [0, 1): part of the training file that is kept for evaluation where there
-            is no file for it. The same rows in every run.
+        paths: split -> file, for the splits that exist. See `split_files.find_files`.
+        columns: the columns of all files.
+        problem_type: "classification", "multilabel", "regression", or "auto" to infer it from the
+            training file; without one, "auto" is "classification".
+        labels: in the order of their ids; None to use those of the training file.
+        label_separator: separates labels of a multi-label cell.
+        dev_fraction: part of the training file to hold out for evaluation if there is no file for
+            that, in [0, 1); the same rows in every run.
 
     Raises:
-        UserError: the training file cannot be read or is wrong, or labels are not known.
+        UserError: the training file is invalid, or the labels are not known.
     """
 
     name = "task tsv"
@@ -56,122 +56,125 @@ class CustomDataset(TextDataset):
         self.has_pairs = columns.text_pair is not None
         self._dev_fraction = dev_fraction
         self._examples: dict[str, list[InputExample]] = {}
+        self._training_header: list[str] | None = None
         given = tuple(label.strip() for label in labels or ())
-        _check_arguments(columns, problem_type, given, label_separator, dev_fraction)
+        _check_labels(problem_type, given)
         if columns.label is None and not paths.keys() <= {"predict"}:
             raise UserError("--label_column is needed to train and to evaluate")
-        self._known = Known(problem_type, given, label_separator)
+        if not label_separator:
+            raise UserError("--label_separator is empty: pass what separates labels")
+        self._parser = LabelParser(problem_type, given, label_separator)
         if "train" in paths:
-            layout = self._lay_out("train")
-            cells = [(layout.table.place(row), layout.value(row, "label")) for row in layout.rows]
-            self._labels = discover(paths["train"], cells, problem_type, given, label_separator)
-            found = self._labels.problem_type, self._labels.labels
-            self._known = Known(*found, label_separator, layout)
-            self._examples["train"] = self._read(layout, "train")
-        elif given or problem_type == REGRESSION:
-            kind = CLASSIFICATION if problem_type == AUTO else problem_type
-            self._labels = LabelReader(kind, given, label_separator)
-            self._known = Known(kind, given, label_separator)
-        else:
+            self._examples["train"] = self._load("train")
+        elif not given and problem_type != REGRESSION:
             raise UserError(
                 "There is no training file to take the labels from: call it train.tsv in "
                 "--data_dir, or pass --train_file, or --labels"
             )
-        self.problem_type, self.labels = self._labels.problem_type, self._labels.labels
+        elif problem_type == AUTO:
+            self._parser = LabelParser(CLASSIFICATION, given, label_separator)
+        self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """The examples of a split, in the order of the file; at least one.
+        """Returns the examples of a split, at least one, in the order of the file.
 
         Texts to predict have no label.
 
         Raises:
-            UserError: there is no such split, or its file is not right.
+            UserError: there is no such split, or its file is invalid.
         """
         if split != "predict" and "train" in self._examples and "eval" not in self._paths:
-            self._divide()
+            self._hold_out_dev_set()
         if split not in self._examples:
             if split not in self._paths:
-                raise UserError(self._absence(split))
-            layout = self._lay_out(split)
-            self._examples[split] = self._read(layout, split)
-            _logger.info("%s: %s", self._paths[split], count_rows(len(layout.rows)))
+                raise self._absence(split)
+            self._examples[split] = examples = self._load(split)
+            _logger.info("%s: %s", self._paths[split], count_rows(len(examples)))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
-        """Path of the split's file."""
+        """Returns the path of the split's file."""
         found = self._paths.get(split) or (self._paths.get("train") if split == "eval" else None)
         if found is None:
-            raise UserError(self._absence(split))
+            raise self._absence(split)
         return found
 
-    def _absence(self, split: str) -> str:
+    def _absence(self, split: str) -> UserError:
         if split == "eval" and "train" in self._paths:
-            return (
-                "There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2 to keep "
-                f"rows of {self._paths['train']} for it"
-            )
+            held_out = f"--dev_fraction=0.2 to hold out rows of {self._paths['train']}"
+            return UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
         name = NAMES[split][0]
-        return (
-            f"There is no {name} set: call the file {name}.tsv in --data_dir, or pass "
-            f"{FLAGS[split]}"
-        )
+        return UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
-    def _lay_out(self, split: str) -> Layout:
-        table = read_table(self._paths[split], self._columns.quoted)
-        return lay_out(table, self._columns, split, self._known)
+    def _load(self, split: str) -> list[InputExample]:
+        """Reads the file of a split; infers labels from the training file."""
+        path = self._paths[split]
+        rows = read_table(path, self._columns.quoted)
+        if not rows:
+            raise UserError(f"{path} is empty")
+        header = find_header(path, rows, self._columns, split, self._parser, self._training_header)
+        positions = find_positions(path, rows[0], self._columns.of_split(split), header)
+        if header:
+            del rows[0]
+        if not rows:
+            raise UserError(f"{path} has column names, but no rows")
+        places = [row.place for row in rows]
+        values = {
+            purpose: [cell(row, purpose, position) for row in rows]
+            for purpose, position in positions.items()
+        }
+        if self._columns.quoted == AUTO:
+            _warn_of_quotes(path, values)
+        if split == "train":
+            self._training_header = header
+            self._parser = infer_labels(path, places, values["label"], self._parser)
+        return self._to_examples(split, places, values)
 
-    def _read(self, layout: Layout, split: str) -> list[InputExample]:
+    def _to_examples(
+        self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
+    ) -> list[InputExample]:
+        ids: dict[str, str] = {}
+        empty = []
         examples = []
-        guids: dict[str, str] = {}
-        empty: list[str] = []
-        for number, row in enumerate(layout.rows):
-            place = layout.table.place(row)
-            guid = f"{_GUIDS[split]}-{number}"
-            if "id" in layout.places:
-                guid = _new_id(layout.value(row, "id"), guids, place)
-            texts = self._texts(layout, row)
+        for row, place in enumerate(places):
+            guid = f"{_GUIDS[split]}-{row}"
+            if "id" in values:
+                guid = _unique_id(values["id"][row], ids, place)
+            texts = [
+                to_text(values[purpose][row], what, place)
+                for purpose, what in _TEXTS.items()
+                if purpose in values
+            ]
             if not all(text.strip() for text in texts):
                 empty.append(place)
-            label: Any = None
-            if split != "predict":
-                label = self._labels.read(layout.value(row, "label"), place)
-            pair = texts[1] if len(texts) > 1 else None
-            examples.append(InputExample(guid, texts[0], pair, label))
+            label = self._parser.parse(values["label"][row], place) if "label" in values else None
+            examples.append(InputExample(guid, texts[0], *texts[1:], label=label))
         if empty:
             _logger.warning(
-                "%s: %s without a word as text, the first one is %s. The model reads nothing there",
-                layout.table.path,
+                "%s: %s with an empty text, the first one is %s",
+                self._paths[split],
                 count_rows(len(empty)),
                 empty[0],
             )
         return examples
 
-    def _texts(self, layout: Layout, row: Row) -> list[str]:
-        purposes = {"text": "text", "text_pair": "second text"}
-        return [
-            text_of(layout.value(row, purpose), what, layout.table.place(row))
-            for purpose, what in purposes.items()
-            if purpose in layout.places
-        ]
-
-    def _divide(self) -> None:
-        """Keeps some rows of the training file for evaluation, unless that is done or unwanted."""
+    def _hold_out_dev_set(self) -> None:
         if "eval" in self._examples or not self._dev_fraction:
             return
         path, examples = self._paths["train"], self._examples["train"]
-        kept = max(1, round(self._dev_fraction * len(examples)))
-        if kept >= len(examples):
+        size = max(1, round(self._dev_fraction * len(examples)))
+        if size >= len(examples):
             raise UserError(
-                f"{path}: {count_rows(len(examples))}, too few to keep some for evaluation. Pass "
-                "--eval_file, or --dev_fraction=0 to train on all"
+                f"{path}: {count_rows(len(examples))}, too few to hold out some for evaluation. "
+                "Pass --eval_file, or --dev_fraction=0 to train on all"
             )
-        train, held_out = _divided([example.label for example in examples], kept, self.problem_type)
+        train, dev = _split_rows([example.label for example in examples], size, self.problem_type)
         self._examples["train"] = [examples[row] for row in train]
-        self._examples["eval"] = [examples[row] for row in held_out]
+        self._examples["eval"] = [examples[row] for row in dev]
         _logger.info(
             "no dev set: %s of the %s of %s are kept for evaluation (--dev_fraction=%g), %s to "
             "train on",
-            f"{len(held_out):,}",
+            f"{len(dev):,}",
             count_rows(len(examples)),
             path,
             self._dev_fraction,
@@ -179,58 +182,51 @@ class CustomDataset(TextDataset):
         )
 
 
-def _check_arguments(
-    columns: ColumnMapping, problem_type: str, labels: Sequence[str], separator: str, fraction: float
-) -> None:
-    choices = ("auto", "yes", "no")
-    for flag, value, allowed in (
-        ("--has_header", columns.has_header, choices),
-        ("--quoted", columns.quoted, choices),
-        ("--problem_type", problem_type, PROBLEM_TYPES),
-    ):
-        if value not in allowed:
-            raise UserError(f"{flag}={value}: pass one of {', '.join(allowed)}")
-    if not separator:
-        raise UserError("--label_separator is empty: pass what stands between labels")
-    if not 0 <= fraction < 1:
-        raise UserError(f"--dev_fraction={fraction:g}: pass a number from 0 up to, not with, 1")
+def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
     if problem_type == REGRESSION and labels:
         raise UserError("--problem_type=regression has numbers and no labels: leave out --labels")
     for number, label in enumerate(labels):
         if not label:
             raise UserError(f"--labels: label {number + 1} is empty. Remove it")
         if label in labels[:number]:
-            raise UserError(f"--labels: {beginning(label)} stands there twice. Remove one")
+            raise UserError(f"--labels: duplicate label {excerpt(label)}. Remove one")
 
 
-def _new_id(value: Any, guids: dict[str, str], place: str) -> str:
-    """The id of a row, which no row before it has."""
-    guid = text_of(value, "id", place)
-    if not guid.strip():
+def _warn_of_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
+    for purpose, cells in values.items():
+        if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
+            message = "%s: each %s is in quotes, which stay in it. --quoted=yes removes them"
+            _logger.warning(message, path, purpose)
+            return
+
+
+def _unique_id(value: Any, ids: dict[str, str], place: str) -> str:
+    """Returns the id of a row; `ids` maps those of earlier rows to their places."""
+    name = to_text(value, "id", place)
+    if not name.strip():
         raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
-    other = guids.setdefault(guid, place)
+    other = ids.setdefault(name, place)
     if other != place:
         raise UserError(
-            f"{place}: id {beginning(guid)} stands in {other}, too. Correct one of them, or leave "
+            f"{place}: duplicate id {excerpt(name)}, as in {other}. Correct one of them, or leave "
             "out --id_column"
         )
-    return guid
+    return name
 
 
-def _divided(labels: Sequence[Any], kept: int, problem_type: str) -> tuple[list[int], list[int]]:
-    """Numbers of the rows to train on, and of those that are kept; both in order.
-
-    The rows that are kept have labels as often as all of them, where there are enough.
-    """
-    # Takes a second; most runs have a file to evaluate on.
+def _split_rows(
+    labels: Sequence[Any], dev_size: int, problem_type: str
+) -> tuple[list[int], list[int]]:
+    """Chooses the rows to train on and those to evaluate on, stratified if there are enough."""
+    # Importing it takes a second; most runs have a file to evaluate on.
     from sklearn.model_selection import train_test_split
 
-    even = None
+    stratify = None
     if problem_type == CLASSIFICATION:
         counts = Counter(labels)
-        if min(counts.values()) > 1 and len(counts) <= min(kept, len(labels) - kept):
-            even = labels
-    train, held_out = train_test_split(
-        range(len(labels)), test_size=kept, random_state=0, stratify=even
+        if min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size):
+            stratify = labels
+    train, dev = train_test_split(
+        range(len(labels)), test_size=dev_size, random_state=0, stratify=stratify
     )
-    return sorted(train), sorted(held_out)
+    return sorted(train), sorted(dev)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
-from bert_tf.data.text_windows import cut_into_windows, left_out
+from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
@@ -63,7 +63,7 @@ def convert_examples(
     rows = np.arange(len(examples))
     lost = np.zeros_like(a.lengths)
     if windows:
-        lost = left_out(a.lengths, b.lengths if b else lost, max_seq_length)
+        lost = dropped_tokens(a.lengths, b.lengths if b else lost, max_seq_length)
         rows, a, b = cut_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])

@@ -1,4 +1,4 @@
-"""Texts and pairs of texts without labels: lines, or columns of a table, one by one."""
+"""Unlabeled texts and text pairs from lines or columns of a file, read one by one."""
 
 import re
 import sys
@@ -10,22 +10,22 @@ from bert_tf.data.tsv import TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
 
 STDIN = "-"
-# The last one in a line counts.
+# The last separator of a line counts.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 
 
 class Text(NamedTuple):
-    """A text, or a pair of texts: `text_b` is None where there is no second one."""
+    """A text, or a pair of texts; `text_b` is None for a single text."""
 
     text_a: str
     text_b: str | None = None
 
 
 def read_lines(path: str) -> Iterator[Text]:
-    """Yields the texts of a file that has one, or a pair `A ||| B`, in each line.
+    """Yields the text, or the pair `A ||| B`, of each line of a file.
 
-    As the original: spaces around a line are dropped, a blank line is a text without words, and
-    ` ||| ` needs one space on each side, with something or nothing beyond.
+    As in the original, lines are stripped, a blank line is an empty text, and ` ||| ` needs a
+    space on each side.
 
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
@@ -44,8 +44,8 @@ def read_columns(
     Args:
         path: the file.
         text_column: a name in the header, or a number from 1 on.
-        text_pair_column: the same for the second text; None where there is none.
-        has_header: whether the first row is none of the texts.
+        text_pair_column: the same for the second text; None for single texts.
+        has_header: whether the first row has column names.
 
     Raises:
         UserError: the file cannot be read, has no such column, or a row is too short.
@@ -54,38 +54,39 @@ def read_columns(
     header = next(rows, None) if has_header else None
     wanted = {"the text": text_column, "the second text": text_pair_column}
     columns = {
-        what: _column(name, header, path) for what, name in wanted.items() if name is not None
+        what: _position(name, header, path) for what, name in wanted.items() if name is not None
     }
     for row in rows:
         require_columns(row, columns, path, "texts")
         yield Text(*(row.cells[column] for column in columns.values()))
 
 
-def _column(name: str, header: TsvRow | None, path: str) -> int:
-    if name.isdecimal():
-        return int(name) - 1
+def _position(column: str, header: TsvRow | None, path: str) -> int:
+    if column.isdecimal():
+        return int(column) - 1
     names = header.cells if header else []
-    if name not in names:
+    if column not in names:
         raise UserError(
-            f"{path}:1: there is no column {name!r}. The first row has: {', '.join(names)}. Give "
+            f"{path}:1: there is no column {column!r}. The first row has: {', '.join(names)}. Pass "
             "one of these names, or the number of the column; columns are separated by tabs"
         )
-    return names.index(name)
+    return names.index(column)
 
 
 def lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file, or of the standard input.
+    """Yields the lines of a file, or of the standard input for `-`.
 
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
     if path != STDIN:
         return files.read_lines(path)
-    if sys.stdin is None:  # Closed by who started the program.
+    if sys.stdin is None:  # Closed by the parent process.
         raise UserError("There is no standard input: pass the name of a file")
-    return text_lines.decode(shown(path), text_lines.split(shown(path), sys.stdin.buffer))
+    name = display_name(path)
+    return text_lines.decode(name, text_lines.split(name, sys.stdin.buffer))
 
 
-def shown(path: str) -> str:
-    """The name of a file in messages."""
+def display_name(path: str) -> str:
+    """Returns the name of a file for messages."""
     return "<stdin>" if path == STDIN else path

@@ -1,15 +1,16 @@
-"""Tab-separated files: rows with their line numbers, so that every error can point at its line."""
+"""Tab-separated files as GLUE has them: rows with their line numbers, for error messages."""
 
 import csv
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
-from bert_tf.data.cell_values import beginning
+from bert_tf.data.cell_values import excerpt
 from bert_tf.errors import UserError
 
 LAST = -1
-"""Stands for the last column of a row, however many there are."""
+"""The last column of a row, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +24,22 @@ class TsvRow:
 def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
     """Yields the rows of a tab-separated UTF-8 file.
 
-    Quotes are ordinary characters and never join lines: GLUE files are full of lone ones. As in
-    the original release only LF ends a row and every CR is deleted. A byte order mark at the
-    beginning is dropped. A blank line is a row without cells, for the caller to judge, since
-    only the caller knows whether it stands for data; blank lines at the end are left out.
+    Quotes are part of the text and never join lines: GLUE files contain many unpaired ones. As in
+    the original, only LF ends a row, and every CR is deleted. A byte order mark at the beginning is
+    dropped. A blank line is a row without cells, since only the caller knows whether it is data;
+    blank lines at the end are ignored.
 
     Args:
         path: the file, local or remote.
-        lines: its lines, where it is read already.
-
-    Yields:
-        One `TsvRow` per line, in file order.
+        lines: its lines, if they have been read.
 
     Raises:
-        UserError: there is no such file, it may not be read, it is not UTF-8, or a cell is
-            longer than `csv.field_size_limit()`, 131072 characters. Raised while iterating.
+        UserError: the file does not exist, cannot be read or is not UTF-8, or a cell is longer
+            than `csv.field_size_limit()`, 131072 characters. Raised while iterating.
     """
     lines = files.read_lines(path) if lines is None else lines
-    reader = csv.reader(_without_bom(lines), delimiter="\t", quoting=csv.QUOTE_NONE)
+    first = next(lines, "").removeprefix("\ufeff")
+    reader = csv.reader(itertools.chain([first], lines), delimiter="\t", quoting=csv.QUOTE_NONE)
     blank: list[TsvRow] = []
     while True:
         try:
@@ -49,37 +48,27 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
             return
         except csv.Error as error:
             raise UserError(
-                f"{path}:{reader.line_num}: not a readable row ({error}). A text of that length "
-                "is mostly a missing line end or tab: correct the line, or shorten its text."
+                f"{path}:{reader.line_num}: not a readable row ({error}). Is a line end or a tab "
+                "missing? Correct the line, or shorten its text."
             ) from error
-        row = TsvRow(reader.line_num, cells)
-        if not cells:
-            blank.append(row)
-            continue
-        yield from blank
-        blank.clear()
-        yield row
-
-
-def _without_bom(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        yield line.removeprefix("\ufeff")
-        break
-    yield from lines
+        blank.append(TsvRow(reader.line_num, cells))
+        if cells:
+            yield from blank
+            blank.clear()
 
 
 def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:
-    """Checks that a row has all the columns that somebody is about to read.
+    """Checks that a row has all columns that the caller is about to read.
 
     Args:
         row: the row.
-        columns: what is read -> 0-based column, or `LAST`; at least one.
+        columns: purpose -> 0-based column, or `LAST`; at least one.
         path: the file of the row, for the message.
-        owner: whose rows these are, for the message ("task cola").
+        owner: the data set, for the message ("task cola").
 
     Raises:
-        UserError: the row is empty or has too few columns. The message has the line, what was
-            expected where, and the beginning of the row.
+        UserError: the row is empty or has too few columns. The message has the line, the expected
+            columns and the beginning of the row.
     """
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:
@@ -89,14 +78,14 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     if not row.cells:
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
-    shown = beginning(text)
     hint = (
-        "ColumnMapping must be separated by tabs. For files of your own: --task_name=tsv "
+        "Columns must be separated by tabs. For files of your own: --task_name=tsv "
         "--text_column=... --label_column=..."
     )
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV? {hint}"
-    raise UserError(f"{path}:{row.line}: {expected}, found {len(row.cells)}: {shown}. {hint}")
+    found = f"found {len(row.cells)}: {excerpt(text)}"
+    raise UserError(f"{path}:{row.line}: {expected}, {found}. {hint}")
 
 
 def _describe(columns: Mapping[str, int]) -> str:

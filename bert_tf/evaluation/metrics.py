@@ -1,7 +1,10 @@
-"""Figures from labels and outputs of a model.
+"""Metrics of classification, multi-label classification and regression.
 
-Accuracy and loss are the original's, by NumPy. The others are by scikit-learn and SciPy, imported
-where they are needed: that takes a second, and who only trains does not need them.
+Accuracy and loss are the original's, computed by NumPy. scikit-learn and SciPy compute the others;
+they are imported on use, because that takes a second.
+
+N rows, L labels: `probabilities` [N, L]; `label_ids` [N], of several labels [N, L] of 0 and 1;
+`per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.
 """
 
 import contextlib
@@ -12,91 +15,75 @@ from typing import Any
 
 import numpy as np
 
-# A text has a label of several when that is at least so likely.
+# Multi-label: a label is predicted from this probability on.
 THRESHOLD = 0.5
 
-# For people: in the log.
-_MOST_LABELS = 20
-_LONGEST_LABEL = 40
-_COLUMNS = ("precision", "recall", "f1", "support")
+_MAX_LABELS_IN_TABLE = 20
+_MAX_LABEL_WIDTH = 40
+# Our names of metrics, and scikit-learn's.
+_SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def classification_metrics(
     probabilities: np.ndarray,
     label_ids: np.ndarray,
     per_example_loss: np.ndarray,
-    is_real_example: np.ndarray,
 ) -> dict[str, np.float32]:
-    """Accuracy and mean loss, under the original's names, and how good the labels are.
-
-    Args:
-        probabilities: [rows, labels].
-        label_ids: [rows].
-        per_example_loss: [rows].
-        is_real_example: [rows], 0 for rows that only fill up a batch; they do not count. At least
-            one row does.
+    """Computes the metrics of single-label classification.
 
     Returns:
-        `eval_accuracy` in [0, 1] and `eval_loss`. Of two labels, `eval_f1`, `eval_precision` and
-        `eval_recall` of the second one. In any case `eval_f1_macro`, `eval_f1_micro`,
-        `eval_precision_macro` and `eval_recall_macro` in [0, 1], over all labels, also those that
-        no row has; `eval_matthews`, Matthews' correlation, in [-1, 1]. A figure is 0 where there
-        is nothing to divide by.
+        `eval_accuracy` and `eval_loss`, as in the original; for two labels also `eval_f1`,
+        `eval_precision` and `eval_recall` of the second one; `eval_f1_macro`, `eval_f1_micro`,
+        `eval_precision_macro` and `eval_recall_macro` over all L labels, whether they occur or not;
+        `eval_matthews`, Matthews' correlation coefficient.
     """
-    weights = is_real_example.astype(np.float64)
-    correct = np.argmax(probabilities, axis=-1) == label_ids
-    found = {
-        "eval_accuracy": np.average(correct, weights=weights),
-        "eval_loss": np.average(per_example_loss, weights=weights),
-    }
-    right, predicted = _real_labels(probabilities, label_ids, is_real_example)
-    labels = range(probabilities.shape[-1])
-    if len(labels) == 2:
-        second = _scores(right, predicted, labels)[1]
-        found |= {f"eval_{name}": second[name] for name in ("f1", "precision", "recall")}
-    macro = _scores(right, predicted, labels, "macro")[0]
-    micro = _scores(right, predicted, labels, "micro")[0]
-    with _no_warnings():
+    accuracy = _mean(np.argmax(probabilities, axis=-1) == label_ids)
+    metrics = {"eval_accuracy": accuracy, "eval_loss": _mean(per_example_loss)}
+    true, predicted = _classes(probabilities, label_ids)
+    num_labels = probabilities.shape[-1]
+    report = _report(true, predicted, num_labels)
+    if num_labels == 2:
+        of_second = report["1"]
+        metrics |= {
+            f"eval_{name}": of_second[_SCORES[name]] for name in ("f1", "precision", "recall")
+        }
+    macro = report["macro avg"]
+    with _warnings_ignored():
         from sklearn.metrics import matthews_corrcoef
 
-        found |= {
-            "eval_f1_macro": macro["f1"],
-            "eval_f1_micro": micro["f1"],
+        matthews = matthews_corrcoef(true, predicted)
+    return _to_float32(
+        {
+            **metrics,
+            "eval_f1_macro": macro["f1-score"],
+            # With one true and one predicted label per row, micro averages are the accuracy.
+            "eval_f1_micro": accuracy,
             "eval_precision_macro": macro["precision"],
             "eval_recall_macro": macro["recall"],
-            "eval_matthews": matthews_corrcoef(right, predicted),
+            "eval_matthews": matthews,
         }
-    return _float32(found)
+    )
 
 
 def classification_report(
     probabilities: np.ndarray,
     label_ids: np.ndarray,
-    is_real_example: np.ndarray,
     labels: Sequence[str],
 ) -> dict[str, Any]:
-    """The figures of each label, and which ones are taken for which.
-
-    Args:
-        probabilities: [rows, labels].
-        label_ids: [rows].
-        is_real_example: [rows], 0 for rows that do not count.
-        labels: their names.
+    """Computes the metrics of each label, and the confusion matrix.
 
     Returns:
-        What JSON can hold: `labels`, with `precision`, `recall`, `f1` in [0, 1] and `support`, how
-        many rows have it, under the name of each; `confusion_matrix`, how many rows have the label
-        of a row of the matrix and were given the label of a column.
+        JSON-serializable: `labels` maps each name to `precision`, `recall`, `f1` and `support`,
+        the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
+        (row) and predicted label (column).
     """
-    right, predicted = _real_labels(probabilities, label_ids, is_real_example)
-    places = range(len(labels))
-    scores = _scores(right, predicted, places)
-    with _no_warnings():
+    true, predicted = _classes(probabilities, label_ids)
+    with _warnings_ignored():
         from sklearn.metrics import confusion_matrix
 
-        matrix = confusion_matrix(right, predicted, labels=list(places))
+        matrix = confusion_matrix(true, predicted, labels=range(len(labels)))
     return {
-        "labels": dict(zip(labels, scores, strict=True)),
+        "labels": _label_scores(true, predicted, labels),
         "confusion_matrix": matrix.tolist(),
     }
 
@@ -104,32 +91,27 @@ def classification_report(
 def regression_metrics(
     values: np.ndarray, label_ids: np.ndarray, per_example_loss: np.ndarray
 ) -> dict[str, np.float32]:
-    """Correlations of numbers with those that are right, and how far they are from them.
-
-    Args:
-        values: [rows].
-        label_ids: [rows]; what is right.
-        per_example_loss: [rows].
+    """Compares predicted values [N] with true ones (`label_ids`).
 
     Returns:
-        `eval_pearson` and `eval_spearman` in [-1, 1], 0 where either side is always the same
-        number or has one that is not finite; `eval_loss`; `eval_mean_absolute_error`.
+        `eval_pearson` and `eval_spearman`, 0 if either side is constant or contains a value that is
+        not finite; `eval_loss`; `eval_mean_absolute_error`.
     """
     values, label_ids = values.astype(np.float64), label_ids.astype(np.float64)
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
-        with _no_warnings():
+        with _warnings_ignored():
             from scipy import stats
 
             pearson = stats.pearsonr(values, label_ids).statistic
             spearman = stats.spearmanr(values, label_ids).statistic
-    return _float32(
+    return _to_float32(
         {
             "eval_pearson": pearson,
             "eval_spearman": spearman,
             "eval_loss": per_example_loss.mean(dtype=np.float64),
-            # Not scikit-learn's, which refuses numbers that are not finite.
+            # Not by scikit-learn, which rejects values that are not finite.
             "eval_mean_absolute_error": np.abs(values - label_ids).mean(),
         }
     )
@@ -139,35 +121,25 @@ def multilabel_metrics(
     probabilities: np.ndarray,
     label_ids: np.ndarray,
     per_example_loss: np.ndarray,
-    is_real_example: np.ndarray,
 ) -> dict[str, np.float32]:
-    """Figures where a row has any number of labels.
-
-    Args:
-        probabilities: [rows, labels], each one for itself.
-        label_ids: [rows, labels], 1 for those that a row has and 0 for others.
-        per_example_loss: [rows].
-        is_real_example: [rows], 0 for rows that only fill up a batch; they do not count.
+    """Computes the metrics of multi-label classification.
 
     Returns:
-        `eval_accuracy`, the share of rows that are right in all labels; `eval_loss`;
-        `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro`, which count all labels of
-        all rows alike; `eval_f1_macro`, the mean over labels. A figure is 0 where there is nothing
-        to divide by.
+        `eval_accuracy`, the share of rows whose set of labels is exactly right; `eval_loss`;
+        `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
+        a label; `eval_f1_macro`, the mean over labels.
     """
-    weights = is_real_example.astype(np.float64)
-    correct = ((probabilities >= THRESHOLD) == (label_ids != 0)).all(axis=-1)
-    right, predicted = _real_sets(probabilities, label_ids, is_real_example)
-    labels = range(probabilities.shape[-1])
-    micro = _scores(right, predicted, labels, "micro")[0]
-    return _float32(
+    exact = ((probabilities >= THRESHOLD) == (label_ids != 0)).all(axis=-1)
+    label_sets = _label_sets(probabilities, label_ids)
+    report = _report(*label_sets, probabilities.shape[-1])
+    return _to_float32(
         {
-            "eval_accuracy": np.average(correct, weights=weights),
-            "eval_loss": np.average(per_example_loss, weights=weights),
-            "eval_f1_micro": micro["f1"],
-            "eval_f1_macro": _scores(right, predicted, labels, "macro")[0]["f1"],
-            "eval_precision_micro": micro["precision"],
-            "eval_recall_micro": micro["recall"],
+            "eval_accuracy": _mean(exact),
+            "eval_loss": _mean(per_example_loss),
+            "eval_f1_micro": report["micro avg"]["f1-score"],
+            "eval_f1_macro": report["macro avg"]["f1-score"],
+            "eval_precision_micro": report["micro avg"]["precision"],
+            "eval_recall_micro": report["micro avg"]["recall"],
         }
     )
 
@@ -175,121 +147,92 @@ def multilabel_metrics(
 def multilabel_report(
     probabilities: np.ndarray,
     label_ids: np.ndarray,
-    is_real_example: np.ndarray,
     labels: Sequence[str],
 ) -> dict[str, Any]:
-    """The figures of each label, where a row has any number of them.
-
-    Args:
-        probabilities: [rows, labels].
-        label_ids: [rows, labels] of 0 and 1.
-        is_real_example: [rows], 0 for rows that do not count.
-        labels: their names.
-
-    Returns:
-        `labels`, as in `classification_report`.
-    """
-    right, predicted = _real_sets(probabilities, label_ids, is_real_example)
-    scores = _scores(right, predicted, range(len(labels)))
-    return {"labels": dict(zip(labels, scores, strict=True))}
+    """Computes the metrics of each label; returns `labels` as `classification_report` does."""
+    label_sets = _label_sets(probabilities, label_ids)
+    return {"labels": _label_scores(*label_sets, labels)}
 
 
 def describe_report(report: Mapping[str, Any]) -> str:
-    """The figures of labels as a table for people.
-
-    Args:
-        report: of `classification_report` or `multilabel_report`.
-
-    Returns:
-        Lines without an end of line after the last one: names of the columns, the first 20
-        labels, and how many more there are.
-    """
-    found = report["labels"]
-    rows: list[tuple[str, ...]] = [("label", *_COLUMNS)]
-    for name, scores in list(found.items())[:_MOST_LABELS]:
-        shares = (f"{scores[column]:.4f}" for column in _COLUMNS[:-1])
-        rows.append((one_line(name, _LONGEST_LABEL), *shares, str(scores["support"])))
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    """Formats the metrics of the first 20 labels as a table for the log."""
+    labels = report["labels"]
+    rows: list[tuple[str, ...]] = [("label", *_SCORES, "support")]
+    for name, scores in list(labels.items())[:_MAX_LABELS_IN_TABLE]:
+        ratios = (f"{scores[column]:.4f}" for column in _SCORES)
+        rows.append((one_line(name, _MAX_LABEL_WIDTH), *ratios, str(scores["support"])))
+    widths = [max(map(_display_width, column)) for column in zip(*rows, strict=True)]
     lines = []
     for name, *cells in rows:
+        padding = " " * (widths[0] - _display_width(name))
         aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join((name + " " * (widths[0] - _width(name)), *aligned)))
-    more = len(found) - _MOST_LABELS
+        lines.append("  ".join((name + padding, *aligned)))
+    more = len(labels) - _MAX_LABELS_IN_TABLE
     if more > 0:
         lines.append(f"and {more} more label{'s' * (more > 1)}")
     return "\n".join(lines)
 
 
-def one_line(text: str, longest: int) -> str:
-    """A text that fits into a table or a picture.
-
-    Args:
-        text: any.
-        longest: at least 1; how many characters it may have.
-
-    Returns:
-        The text with a blank for each run of white space, cut with an ellipsis if it is too long.
-    """
+def one_line(text: str, max_length: int) -> str:
+    """Replaces each run of white space by a blank, and truncates the text with an ellipsis."""
     text = " ".join(text.split())
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    return text if len(text) <= max_length else text[: max_length - 1].rstrip() + "…"
 
 
-def _width(text: str) -> int:
-    """How many places of a terminal a text takes: Chinese characters take two."""
+def _display_width(text: str) -> int:
+    """Columns of a terminal: Chinese characters take two."""
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
-def _real_labels(
-    probabilities: np.ndarray, label_ids: np.ndarray, is_real_example: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The labels that are right and those that are likeliest, of rows that count."""
-    real = is_real_example.astype(bool)
-    return label_ids[real].astype(np.int64), np.argmax(probabilities[real], axis=-1)
+def _mean(values: np.ndarray) -> Any:
+    return np.mean(values, dtype=np.float64)
 
 
-def _real_sets(
-    probabilities: np.ndarray, label_ids: np.ndarray, is_real_example: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which labels are right and which are likely enough, of rows that count: [rows, labels + 1].
+def _classes(probabilities: np.ndarray, label_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """True and predicted labels."""
+    return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
 
-    The last label belongs to no row and is not asked for. scikit-learn takes a single column for
-    the labels of a classification.
+
+def _label_sets(probabilities: np.ndarray, label_ids: np.ndarray) -> list[np.ndarray]:
+    """True and predicted labels, each [N, L + 1] of 0 and 1.
+
+    The last column is zero: scikit-learn would take a single column for classes.
     """
-    real = is_real_example.astype(bool)
-    both = (label_ids[real] != 0, probabilities[real] >= THRESHOLD)
-    right, predicted = (np.pad(labels.astype(np.int8), ((0, 0), (0, 1))) for labels in both)
-    return right, predicted
+    both = (label_ids != 0, probabilities >= THRESHOLD)
+    return [np.pad(labels.astype(np.int8), ((0, 0), (0, 1))) for labels in both]
 
 
-def _scores(
-    right: np.ndarray, predicted: np.ndarray, labels: range, average: str | None = None
-) -> list[dict[str, Any]]:
-    """Precision, recall, F1 and support of each label, or the one average of them."""
-    with _no_warnings():
-        from sklearn.metrics import precision_recall_fscore_support
+def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
+    """scikit-learn's report: keys are the labels' numbers, as texts, and kinds of averages."""
+    with _warnings_ignored():
+        from sklearn import metrics
 
-        found = precision_recall_fscore_support(
-            right, predicted, labels=list(labels), average=average, zero_division=0
+        labels = range(num_labels)
+        return metrics.classification_report(
+            true, predicted, labels=labels, output_dict=True, zero_division=0
         )
-    *shares, support = (np.atleast_1d(figures) for figures in found)
-    rows = zip(*(figures.tolist() for figures in shares), strict=True)
-    # An average has no support.
-    return [
-        dict(zip(_COLUMNS, (*row, int(count or 0)), strict=True))
-        for row, count in zip(rows, support, strict=True)
-    ]
+
+
+def _label_scores(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    report = _report(true, predicted, len(labels))
+    scores = {}
+    for number, label in enumerate(labels):
+        found = report[str(number)]
+        scores[label] = {name: found[theirs] for name, theirs in _SCORES.items()}
+        scores[label]["support"] = int(found["support"])
+    return scores
 
 
 @contextlib.contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Keeps back what libraries say of numbers for which the figures here have a definition."""
+def _warnings_ignored() -> Iterator[None]:
+    """Suppresses warnings about undefined values: they are defined here."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
-def _float32(figures: Mapping[str, Any]) -> dict[str, np.float32]:
-    """The figures as they are written: `str` of a float32 has the shortest digits."""
-    # A mistake may be too large for it.
+def _to_float32(metrics: Mapping[str, Any]) -> dict[str, np.float32]:
+    """Converts the values: `str` of a float32 has the shortest digits, which result files need."""
+    # An absolute error may exceed the range of float32.
     with np.errstate(over="ignore"):
-        return {name: np.float32(figure) for name, figure in figures.items()}
+        return {name: np.float32(value) for name, value in metrics.items()}

@@ -1,13 +1,13 @@
-"""Pictures of an evaluation and of a training, as PNG.
+"""Plots of an evaluation and of a training, as PNG.
 
-matplotlib is imported where it is needed. Figures are objects that nothing else knows (no pyplot,
-whose figures belong to the process), so that threads can draw at once and no window is opened.
+matplotlib and scikit-learn are imported on use. Figures are made without pyplot's registry, so that
+threads can draw at once and no window opens.
 """
 
+import contextlib
 import io
-import itertools
 import math
-import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,275 +15,161 @@ import numpy as np
 
 from bert_tf.evaluation.metrics import one_line
 
-_DOTS_PER_INCH = 120
-_LONGEST_LABEL = 20
-_LONGEST_NAME = 40
-# Cells of more labels are too small for numbers.
-_MOST_WITH_NUMBERS = 20
-# Names on an axis; of more labels each second one is named, or each third.
-_MOST_NAMES = 60
-# Inches.
-_LARGEST_MATRIX = 14.0
-# A curve has no more points than can be told apart.
-_MOST_POINTS = 1000
-# The part of a training that a running mean is of.
-_MEAN_OF = 1 / 25
-# What is beyond float32 is drawn no more than what is not a number.
-_LARGEST_NUMBER = 3e38
-
-# Colours go by this power of a share.
-_COLOR_POWER = 0.5
-_TICKS = (0, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8, 1)
-_LOSS_COLOR = "#1f77b4"
-_OTHER_COLORS = ("#d95f02", "#1b9e77", "#7b3294", "#c51b7d", "#666666", "#8c6d1f")
-_MARKERS = "osD^vP"
-# Instead of a character for which there is no font.
-_NO_GLYPH = "\N{WHITE SQUARE}"
-# Fonts with Chinese characters of several systems; matplotlib's own has none.
-_OTHER_FONTS = re.compile(
-    r"Noto Sans CJK|Source Han Sans|WenQuanYi|SimHei|Microsoft YaHei|PingFang|Heiti|"
-    r"Hiragino Sans|Arial Unicode|Droid Sans Fallback|Unifont"
+_DPI = 120
+_MAX_LABEL_LENGTH = 20
+# Of more labels, cells are too small for numbers.
+_MAX_LABELS_WITH_NUMBERS = 20
+# Of more labels, only every second one is named, or every third.
+_MAX_TICKS = 60
+_MAX_INCHES = 14.0
+# Tried for characters that matplotlib's own font lacks, where installed.
+_CJK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "PingFang SC",
+    "Arial Unicode MS",
 )
+# DejaVu Sans, matplotlib's own font, has Latin, Greek, Cyrillic and Armenian, which precede this.
+_FIRST_UNSURE_CHARACTER = "\N{HEBREW ACCENT ETNAHTA}"
+
+_LOSS_COLOR = "#1f77b4"
+# The running mean of the loss spans this part of a training.
+_SMOOTHING = 1 / 25
+_MAX_POINTS = 1000
+# Limits of axes overflow beyond.
+_MAX_VALUE = 3e38
 
 
 def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
-    """Draws which labels are taken for which.
+    """Draws a confusion matrix as a PNG.
 
     Args:
-        matrix: how many examples have the label of a row and were given that of a column.
+        matrix: counts by true label (row) and predicted label (column).
         labels: their names, at least one.
 
     Returns:
-        A PNG. The colour of a cell says which share of its row it is; so do numbers in it, where
-        there are at most 20 labels.
+        A PNG. The color of a cell is its share of its row. Up to 20 labels, cells show counts and
+        shares.
     """
     from matplotlib.colors import PowerNorm
+    from sklearn.metrics import ConfusionMatrixDisplay
 
     counts = np.array(matrix, np.int64)
-    sums = counts.sum(axis=1, keepdims=True)
-    shares = counts / np.maximum(sums, 1)
-    inches = min(_LARGEST_MATRIX, len(labels) * _cell_inches(len(labels)))
-    figure = _figure(inches, inches)
-    # The matrix is the whole figure: names stand around it, and the file has room for them.
-    axes = figure.add_axes((0, 0, 1, 1))
-    # Seen are mistakes, a few parts in a hundred: their colours are spread.
-    spread = PowerNorm(_COLOR_POWER, vmin=0, vmax=1)
-    image = axes.imshow(shares, cmap="Blues", norm=spread, interpolation="nearest")
-    _name_labels(axes, labels)
-    examples, right = int(counts.sum()), int(np.trace(counts))
-    share = f" ({right / examples:.1%})" if examples else ""
-    axes.set_title(f"Confusion matrix\n{right:,} of {examples:,} right{share}", fontsize=11, pad=12)
-    if len(labels) > _MOST_WITH_NUMBERS:
-        bar = figure.colorbar(image, cax=axes.inset_axes((1.02, 0, 0.025, 1)), ticks=_TICKS)
-        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        bar.set_label("share of the row")
-        bar.outline.set_linewidth(0.5)
-    else:
-        _write_cells(axes, counts, shares, inches / len(labels))
-    return _png(figure)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    with_numbers = len(labels) <= _MAX_LABELS_WITH_NUMBERS
+    inches = min(_MAX_INCHES, 1 + len(labels) * (0.7 if with_numbers else 0.25))
+    with _png(inches, inches) as (figure, png):
+        axes = figure.add_subplot()
+        display = ConfusionMatrixDisplay(shares)
+        # Most errors are a few percent of a row: the scale spreads small shares.
+        style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
+        display.plot(ax=axes, include_values=with_numbers, colorbar=not with_numbers, **style)
+        for place, text in np.ndenumerate(display.text_ if with_numbers else ()):
+            number = f"{counts[place]:,}"
+            text.set(text=f"{number}\n{shares[place]:.1%}", size=min(10, 60 / len(number)))
+        ticks = range(0, len(labels), math.ceil(len(labels) / _MAX_TICKS))
+        names = [_tick_label(number, labels[number]) for number in ticks]
+        style = {"parse_math": False, "family": _fonts(), "fontsize": 9}
+        axes.set_yticks(ticks, names, **style)
+        axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **style)
+        total, correct = counts.sum(), np.trace(counts)
+        share = f" ({correct / total:.1%})" if total else ""
+        axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{share}", fontsize=11)
+    return png.getvalue()
 
 
-def training_curve_picture(
+def plot_training_curve(
     steps: Sequence[int] | np.ndarray,
     losses: Sequence[float] | np.ndarray,
     evaluations: Mapping[str, Sequence[tuple[int, float]]],
 ) -> bytes:
-    """Draws how the loss fell and what evaluations found.
+    """Draws losses and evaluations of a training as a PNG.
 
     Args:
-        steps: any number.
-        losses: the loss of each of them. What is not finite is not drawn.
-        evaluations: the name of a figure, accuracy for instance, and steps with what it was then.
+        steps: in any order.
+        losses: the loss of each step. Losses that are not finite are left out.
+        evaluations: name of a metric -> (step, value) of each evaluation.
 
     Returns:
-        A PNG: the loss on the left axis, pale, and its running mean; evaluations on the right one.
+        A PNG: losses and their running mean on the left axis, evaluations on the right one.
     """
-    steps, losses, missing = _points(steps, losses)
-    figure = _figure(8, 4.5)
-    axes = figure.add_axes((0, 0, 1, 1))
-    curves, names, drawn = [], [], [*steps[:1], *steps[-1:]]
-    if len(steps):
-        places = _extremes(losses)
-        # Of few steps the points are seen, or a single one would not be.
-        marker = "o" if len(steps) <= 50 else ""
-        size = 3 if len(steps) > 1 else 9
-        style = {"color": _LOSS_COLOR, "alpha": 0.35, "linewidth": 0.8, "markersize": size}
-        curves += axes.plot(steps[places], losses[places], marker=marker, **style)
-        names.append("loss" + (f" (not finite: {missing:,} times)" if missing else ""))
-        curves += axes.plot(*_running_mean(steps, losses), color=_LOSS_COLOR, linewidth=1.8)
-        names.append("running mean of the loss")
-    axes.set_title("Training", fontsize=12, pad=10)
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss", color=_LOSS_COLOR)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.ticklabel_format(axis="y", useOffset=False, useMathText=False)
-    other = None
-    for number, (name, found) in enumerate(evaluations.items()):
-        at, figures, _ = _points(*zip(*found, strict=True)) if found else ([], [], 0)
-        if not len(at):
-            continue
-        other = other or _right_axis(axes)
-        color = _OTHER_COLORS[number % len(_OTHER_COLORS)]
-        marker = _MARKERS[number % len(_MARKERS)]
-        curves += other.plot(at, figures, color=color, marker=marker, markersize=5, linewidth=1.3)
-        names.append(name)
-        drawn += [at[0], at[-1]]
-    _limit_steps(axes, drawn)
-    _add_legend(axes, curves, names)
-    return _png(figure)
+    import matplotlib
+    from matplotlib.ticker import MaxNLocator
+
+    with _png(8, 4.5) as (figure, png):
+        axes = figure.add_subplot(title="Training", xlabel="step")
+        axes.set_ylabel("loss", color=_LOSS_COLOR)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(color="#dddddd", linewidth=0.6)
+        steps, losses, missing = _finite_points(steps, losses)
+        if len(steps):
+            name = "loss" + (f" (not finite: {missing:,} times)" if missing else "")
+            axes.plot(steps, losses, ".", color=_LOSS_COLOR, alpha=0.3, markersize=3, label=name)
+            axes.plot(*_running_mean(steps, losses), color=_LOSS_COLOR, label="running mean")
+        other = None
+        colors = iter(10 * matplotlib.colormaps["Dark2"].colors)
+        for name, points in evaluations.items():
+            at, values, _ = _finite_points(*zip(*points, strict=True)) if points else ((), (), 0)
+            if len(at):
+                other = other or axes.twinx()
+                other.set_ylabel("evaluation")
+                other.plot(at, values, "o-", color=next(colors), markersize=6, label=name)
+        for each in filter(None, (axes, other)):
+            each.ticklabel_format(axis="y", useOffset=False, useMathText=False)
+        curves = [*axes.get_lines(), *(other.get_lines() if other else ())]
+        if curves:
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+            axes.legend(handles=curves, frameon=False, ncols=min(len(curves), 4), **place)
+    return png.getvalue()
 
 
-def _figure(width: float, height: float) -> Any:
-    """An empty figure of so many inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+@contextlib.contextmanager
+def _png(width: float, height: float) -> Iterator[tuple[Any, io.BytesIO]]:
+    """Gives a figure of that size in inches, and a file that receives it at the end."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
+    figure, png = Figure(figsize=(width, height), dpi=_DPI, facecolor="white"), io.BytesIO()
+    with warnings.catch_warnings():
+        # About characters that no font has.
+        warnings.simplefilter("ignore")
+        yield figure, png
+        figure.savefig(
+            png, bbox_inches="tight", pad_inches=0.2, dpi=_DPI, metadata={"Software": None}
+        )
 
 
-def _png(figure: Any) -> bytes:
-    """The figure and all that stands around its axes."""
-    written = io.BytesIO()
-    # No name and version of matplotlib in the file: they are of no use to anybody.
-    options = {"bbox_inches": "tight", "pad_inches": 0.2, "metadata": {"Software": None}}
-    figure.savefig(written, format="png", dpi=_DOTS_PER_INCH, **options)
-    return written.getvalue()
+def _tick_label(number: int, label: str) -> str:
+    """Shortens a label; numbers it if characters may lack in the font, and are drawn as boxes."""
+    printable = "".join(char if char.isprintable() else " " for char in label)
+    name = one_line(printable, _MAX_LABEL_LENGTH)
+    return name if max(name, default="\uffff") < _FIRST_UNSURE_CHARACTER else f"{number}: {name}"
 
 
-def _cell_inches(labels: int) -> float:
-    """The side of a cell: room for two numbers, or for one name beside it."""
-    if labels > _MOST_WITH_NUMBERS:
-        return 0.25
-    return 1.2 if labels <= 3 else 0.62
-
-
-def _name_labels(axes: Any, labels: Sequence[str]) -> None:
-    """Writes the names on both axes of a confusion matrix."""
-    named = range(0, len(labels), math.ceil(len(labels) / _MOST_NAMES))
-    texts, font = _drawable([labels[place] for place in named], named, _LONGEST_LABEL)
-    size = 9 if len(labels) <= _MOST_WITH_NUMBERS else 8
-    # Not TeX, whatever signs are in them.
-    style = {"parse_math": False, "usetex": False, "family": font, "fontsize": size}
-    axes.set_yticks(named, texts, **style)
-    upright = len(labels) <= 3 and max(map(len, texts)) <= 10
-    turned = {} if upright else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(named, texts, **style, **turned)
-    axes.set_xlabel("predicted", fontsize=10, labelpad=8)
-    axes.set_ylabel("right label", fontsize=10, labelpad=8)
-    axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_linewidth(0.5)
-
-
-def _write_cells(axes: Any, counts: np.ndarray, shares: np.ndarray, inches: float) -> None:
-    """Writes how many there are, and below which share of the row, into each cell."""
-    longest = max(len(f"{counts.max():,}"), len("100.0%"))
-    # Points; a digit is as wide as two thirds of its height.
-    size = min(10.0, inches * 72 * 0.9 / (longest * 0.66))
-    for (row, column), count in np.ndenumerate(counts):
-        share = shares[row, column]
-        # Most cells of a good model are empty: the less in them, the better the rest is seen.
-        text = f"{count:,}\n{share:.1%}" if count else "0"
-        color = "white" if share**_COLOR_POWER > 0.6 else "#222222" if count else "#8a8a8a"
-        axes.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
-
-
-def _drawable(
-    labels: Sequence[str], numbers: Sequence[int], longest: int
-) -> tuple[list[str], list[str]]:
-    """Labels with only those characters for which there is a font.
-
-    matplotlib warns of others. A label that loses some has its number before it, because nothing
-    else may be left to tell it from others; so has one without any.
-
-    Returns:
-        The labels, and the fonts.
-    """
+def _fonts() -> list[str]:
     from matplotlib import font_manager
 
-    fonts = ["DejaVu Sans"]
-    known = _characters(font_manager.findfont(fonts[0]))
-    if not known.issuperset("".join(labels)):
-        for font in font_manager.fontManager.ttflist:
-            if _OTHER_FONTS.match(font.name):
-                fonts.append(font.name)
-                known |= _characters(font_manager.findfont(font.name))
-                break
-    shown = []
-    for number, label in zip(numbers, labels, strict=True):
-        label = one_line(label, longest)
-        clean = "".join(c if c in known and c.isprintable() else _NO_GLYPH for c in label)
-        shown.append(clean if clean and clean == label else f"{number}: {clean}")
-    return shown, fonts
+    installed = set(font_manager.get_font_names())
+    return ["DejaVu Sans", *(font for font in _CJK_FONTS if font in installed)]
 
 
-def _characters(path: str) -> set[str]:
-    """What a font has glyphs for."""
-    from matplotlib import font_manager
-
-    return set(map(chr, font_manager.get_font(path).get_charmap()))
-
-
-def _points(
+def _finite_points(
     steps: Sequence[int] | np.ndarray, values: Sequence[float] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Steps in order and their values, those that can be drawn, and how many cannot."""
+    """Steps in order and their values that can be drawn, and the number of those that cannot."""
     steps, values = np.asarray(steps, np.float64), np.asarray(values, np.float64)
     order = np.argsort(steps, kind="stable")
-    kept = order[np.abs(values[order]) <= _LARGEST_NUMBER]
+    kept = order[np.abs(values[order]) <= _MAX_VALUE]
     return steps[kept], values[kept], len(values) - len(kept)
 
 
-def _parts(length: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Where the parts of something begin and end."""
-    borders = np.linspace(0, length, min(length, parts) + 1).astype(int).tolist()
-    yield from itertools.pairwise(borders)
-
-
-def _extremes(values: np.ndarray) -> np.ndarray:
-    """Places of the least and the largest value of each part: few points, and the same curve."""
-    found = {len(values) - 1}
-    for begin, end in _parts(len(values), _MOST_POINTS):
-        found |= {begin + int(find(values[begin:end])) for find in (np.argmin, np.argmax)}
-    return np.array(sorted(found))
-
-
 def _running_mean(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Some of the steps, and the mean of the values around each of them."""
-    half = int(len(values) * _MEAN_OF / 2)
-    places = np.unique([0, *(end - 1 for _, end in _parts(len(values), _MOST_POINTS))])
-    # At its ends fewer: with as many before as after, a single value would be left there.
-    means = [values[max(0, at - half) : at + half + 1].mean() for at in places.tolist()]
-    return steps[places], np.array(means)
-
-
-def _limit_steps(axes: Any, steps: Sequence[float]) -> None:
-    """Makes room for some steps on the lower axis, whose numbers are whole."""
-    first, last = (min(steps), max(steps)) if steps else (0, 1)
-    margin = max(0.03 * (last - first), 0.5)
-    axes.set_xlim(first - margin, last + margin)
-    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-
-
-def _right_axis(axes: Any) -> Any:
-    """A second axis for figures of evaluations."""
-    other = axes.twinx()
-    other.set_ylabel("evaluation")
-    other.ticklabel_format(axis="y", useOffset=False, useMathText=False)
-    return other
-
-
-def _add_legend(axes: Any, curves: Sequence[Any], names: Sequence[str]) -> None:
-    """Names the curves below the axes, where nothing can be behind them."""
-    if not curves:
-        return
-    texts, font = _drawable(names, range(len(names)), _LONGEST_NAME)
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": min(len(curves), 4)}
-    legend = axes.legend(curves, ["-"] * len(curves), frameon=False, **place)
-    # matplotlib leaves out names that begin with "_", and takes what is between two "$" for TeX.
-    for written, text in zip(legend.get_texts(), texts, strict=True):
-        written.set(parse_math=False, usetex=False, family=font, text=text)
+    """At most about 1,000 of the steps, and the mean of the values around each of them."""
+    half = int(len(values) * _SMOOTHING / 2)
+    center = np.arange(0, len(values), math.ceil(len(values) / _MAX_POINTS))
+    # Fewer values at both ends.
+    start, end = np.maximum(center - half, 0), np.minimum(center + half + 1, len(values))
+    sums = np.cumsum([0, *values])
+    return steps[center], (sums[end] - sums[start]) / (end - start)

@@ -133,13 +133,13 @@ def test_whether_the_first_row_has_names_is_guessed_by_its_label(
 ):
     made = make(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
     assert len(made.read("train")) == len(rows) - is_header
-    guess = f"the first row is taken for names of columns: {rows[0].replace(chr(9), ', ')} (--has"
+    guess = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
     assert caplog.text.count(guess) == is_header
 
 
 def test_names_that_are_asked_for_are_no_news(make, caplog):
     make(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
-    assert "taken for" not in caplog.text
+    assert "column names" not in caplog.text
 
 
 NAMED = b"Label\tSMS\n" + TRAIN
@@ -199,7 +199,7 @@ def test_a_header_above_labels_of_which_none_comes_twice(make, caplog):
 )
 def test_quotes_around_all_cells_are_pointed_out(make, caplog, rows, flags, is_said):
     make(BY_NUMBER | ALL | flags, train_tsv=rows)
-    assert caplog.text.count("stands in quotes, which stay in it. --quoted=yes ta") == is_said
+    assert caplog.text.count("is in quotes, which stay in it. --quoted=yes removes") == is_said
 
 
 def test_names_that_are_said_to_be_there_are_left_out(make, caplog):
@@ -265,16 +265,16 @@ def test_json_that_is_no_number_beside_numbers(make):
         '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
     )
     assert make(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
-    for value, shown in (("null", "null"), ("NaN", "nan"), ("-Infinity", "-inf")):
-        with pytest.raises(UserError, match=rf"train\.jsonl:3: label '{shown}' is not a number"):
+    for value, shown in (("null", "missing"), ("NaN", "'NaN'"), ("-Infinity", "'-Infinity'")):
+        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label is {shown}"):
             make(BY_NAME, train_jsonl=rows.format(value))
 
 
 def test_decimal_commas(make):
     rows = "0,5\ta\n1,0\tb\n1,5\tc\n"
-    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write decimal points"):
+    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write a decimal point"):
         make(BY_NUMBER, train_tsv=rows)
-    with pytest.raises(UserError, match=r"train\.tsv:1: .* as 2 of 4 labels are\."):
+    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5' .* Write a decimal point"):
         make(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
     with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* Write a decimal point"):
         make(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
@@ -334,23 +334,23 @@ def test_what_is_found_is_logged(make, caplog):
     make(BY_NUMBER, train_tsv=rows)
     assert "2,400 rows; classification with 1200 labels: 0 (2), 1 (2), " in caplog.text
     assert "9 (2) and 1,190 more" in caplog.text
-    assert "occur once" not in caplog.text
+    assert "occur only once" not in caplog.text
     make(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
     assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5" in caplog.text
 
 
 def test_labels_that_are_hardly_classes(make, caplog):
     make(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
-    assert "59 of 60 labels occur once only. Is --label_column right" in caplog.text
+    assert "59 of 60 labels occur only once. Is --label_column right" in caplog.text
     # In a small file, too: text and label were swapped.
     make(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
-    assert "20 of 20 labels occur once only" in caplog.text
+    assert "20 of 20 labels occur only once" in caplog.text
 
 
 def test_texts_without_words_are_counted(make, caplog):
     make(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
-    assert caplog.text.count("2 rows without a word as text, the first one is ") == 1
-    assert "train.tsv:2. The model" in caplog.text
+    assert caplog.text.count("2 rows with an empty text, the first one is ") == 1
+    assert "train.tsv:2" in caplog.text
 
 
 # ---- Rows for evaluation -------------------------------------------------------------------
@@ -404,7 +404,9 @@ def test_sms_messages():
     train, held_out = made.read("train"), made.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
     assert sum(example.label == "spam" for example in train + held_out) == 747
-    by_name = CustomDataset({"train": path}, ColumnMapping(text="SMS", label="Label"), dev_fraction=0)
+    by_name = CustomDataset(
+        {"train": path}, ColumnMapping(text="SMS", label="Label"), dev_fraction=0
+    )
     assert len(by_name.read("train")) == 5574
 
 
@@ -486,12 +488,6 @@ def test_folders_that_are_none(tmp_path, monkeypatch, data_dir, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         find_files(data_dir)
-
-
-@pytest.mark.parametrize("flag", ["has_header", "quoted", "problem_type"])
-def test_choices_that_there_are_not(make, flag):
-    with pytest.raises(UserError, match=f"--{flag}=maybe: pass one of auto, "):
-        make(BY_NUMBER | {flag: "maybe"}, train_tsv=TRAIN)
 
 
 def test_splits_that_there_are_not(make):

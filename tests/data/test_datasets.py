@@ -49,13 +49,9 @@ def test_a_set_that_is_right(said):
 
 
 def test_one_label_only(said):
-    expected = [
-        ("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the column of the labels")
-    ]
+    expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the label column")]
     assert said(Set(["a", "b"]), "train", rows("a", "a", "a"), []) == expected
-    expected = [
-        ("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the column of the labels")
-    ]
+    expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the label column")]
     assert said(Set([], REGRESSION), "eval", rows("1.5", "1.5"), []) == expected
     assert said(Set(["a", "b"]), "eval", rows("a"), []) == []
 
@@ -87,7 +83,7 @@ def test_rows_that_are_also_in_the_training_set(said):
     others = rows(*["a", "b"] * 99, text="x")
     message = (
         "dev.tsv: 3 of 201 rows to evaluate on (1.5 %) have the text of a training row: the "
-        "figures are too good for new texts"
+        "metrics are too optimistic for new texts"
     )
     assert said(Set(["a", "b"]), "eval", others + rows("b", "b", "b"), training) == [
         ("WARNING", message)

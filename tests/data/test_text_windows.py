@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.text_windows import cut_into_windows, left_out, window_counts
+from bert_tf.data.text_windows import cut_into_windows, dropped_tokens, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Tokens are their own places, so that what is missing is seen.
@@ -22,7 +22,7 @@ def test_windows(pairs, max_seq_length, with_second):
     rows, first, second = cut_into_windows(a, b, max_seq_length)
     of_both = a.lengths, b.lengths if b else 0 * a.lengths
     counts = window_counts(*of_both, max_seq_length)
-    lost = left_out(*of_both, max_seq_length)
+    lost = dropped_tokens(*of_both, max_seq_length)
     assert rows.tolist() == np.repeat(np.arange(len(pairs)), counts).tolist()
     for number, lengths_of_pair in enumerate(pairs):
         length_a, length_b = lengths_of_pair[0], lengths_of_pair[1] if with_second else 0

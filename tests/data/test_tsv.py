@@ -132,13 +132,19 @@ NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text i
         (
             ["one, two; three"],
             f"f.tsv:7: {NEEDED}, found 1: 'one, two; three'. "
-            "Is this a CSV? ColumnMapping must be separated by tabs.",
+            "Is this a CSV? Columns must be separated by tabs.",
         ),
-        (["one;two"], f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV? ColumnMapping must be "),
-        (["one two"], f"f.tsv:7: {NEEDED}, found 1: 'one two'. ColumnMapping must be separated by tabs."),
+        (
+            ["one;two"],
+            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV? Columns must be ",
+        ),
+        (
+            ["one two"],
+            f"f.tsv:7: {NEEDED}, found 1: 'one two'. Columns must be separated by tabs.",
+        ),
         (
             ["a,b", "1"],
-            f"f.tsv:7: {NEEDED}, found 2: 'a,b\\t1'. ColumnMapping must be separated by tabs.",
+            f"f.tsv:7: {NEEDED}, found 2: 'a,b\\t1'. Columns must be separated by tabs.",
         ),
         (["x" * 60], f"found 1: '{'x' * 60}'. "),
         (["x" * 61], f"found 1: '{'x' * 60}...'. "),

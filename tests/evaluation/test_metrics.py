@@ -21,17 +21,16 @@ def _no_warning_escapes():
         yield
 
 
-def rows(right, predicted, labels, real=None):
+def rows(right, predicted, labels):
     """Outputs of a model that predicts these."""
     return {
         "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
         "label_ids": np.int32(right),
-        "is_real_example": np.int32(real or [1] * len(right)),
     }
 
 
-def figures(right, predicted, labels, real=None):
-    given = rows(right, predicted, labels, real)
+def figures(right, predicted, labels):
+    given = rows(right, predicted, labels)
     found = metrics.classification_metrics(
         per_example_loss=np.ones(len(right), np.float32), **given
     )
@@ -67,18 +66,6 @@ def test_three_labels_one_of_which_is_never_there():
     assert found["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert found["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
     assert found["eval_f1_micro"] == found["eval_accuracy"] == 0.75
-
-
-def test_rows_that_fill_up_a_batch_do_not_count():
-    given = rows([1, 0, 1, 0, 0], [1, 0, 0, 1, 1], 2, real=[1, 1, 1, 0, 0])
-    losses = np.float32([1, 2, 6, 100, 100])
-    found = metrics.classification_metrics(per_example_loss=losses, **given)
-    assert found["eval_loss"] == 3
-    assert found["eval_accuracy"] == pytest.approx(2 / 3)
-    assert found["eval_precision"] == 1
-    assert found["eval_recall"] == 0.5
-    report = metrics.classification_report(**given, labels=["no", "yes"])
-    assert report["confusion_matrix"] == [[1, 0], [1, 1]]
 
 
 @pytest.mark.parametrize(
@@ -134,15 +121,14 @@ def test_report():
 LABELS = st.integers(0, 4)
 
 
-@given(st.lists(st.tuples(LABELS, LABELS, st.booleans()), min_size=1), st.integers(5, 7))
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
 def test_any_classification(found, labels):
-    right, predicted, real = (list(column) for column in zip(*found, strict=True))
-    real[0] = True
-    scores = figures(right, predicted, labels, real)
+    right, predicted = (list(column) for column in zip(*found, strict=True))
+    scores = figures(right, predicted, labels)
     names = [str(label) for label in range(labels)]
-    report = metrics.classification_report(**rows(right, predicted, labels, real), labels=names)
+    report = metrics.classification_report(**rows(right, predicted, labels), labels=names)
     matrix = np.array(report["confusion_matrix"])
-    assert matrix.sum() == sum(real)
+    assert matrix.sum() == len(right)
     assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
     assert scores["eval_f1_micro"] == pytest.approx(scores["eval_accuracy"])
     both = matrix.sum(axis=0) + matrix.sum(axis=1)
@@ -197,19 +183,16 @@ def test_numbers_that_are_nearly_the_same_or_very_large():
     assert large["eval_pearson"] == pytest.approx(-1)
 
 
-def sets(right, predicted, real=None):
+def sets(right, predicted):
     return {
         "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
         "label_ids": np.int32(right),
-        "is_real_example": np.int32(real or [1] * len(right)),
     }
 
 
 def test_several_labels():
-    right = [[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]]
-    predicted = [[1, 0, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
-    given = sets(right, predicted, real=[1, 1, 1, 0])
-    losses = np.float32([1, 2, 6, 100])
+    given = sets([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
+    losses = np.float32([1, 2, 6])
     found = metrics.multilabel_metrics(per_example_loss=losses, **given)
     # Three of four that were found are right, and none of three is missing.
     assert found == pytest.approx(
@@ -284,7 +267,7 @@ def test_one_line():
     assert metrics.one_line("01234 6789", 7) == "01234…"
 
 
-@pytest.mark.parametrize("module", ["metrics", "pictures"])
+@pytest.mark.parametrize("module", ["metrics", "plots"])
 def test_libraries_are_imported_where_they_are_needed(module):
     code = f"import sys, bert_tf.evaluation.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -26,7 +26,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     reads_data = options.do_train or options.evaluates or options.do_predict
     if options.task_module and not reads_data:
         return _module_of_checkpoint(options)
-    data = _own_set(options, _paths(options)) if options.is_own_tables else _other(options)
+    data = _custom_dataset(options, _paths(options)) if options.is_own_tables else _other(options)
     if not data.is_published and reads_data:
         label_map.require_same(data.labels, _source_of_labels(options, data), options)
     elif not options.do_train:
@@ -84,7 +84,7 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
 _EXPECTED = {"train": "train.tsv (or .csv, .jsonl)", "predict": "test.tsv (or .csv, .jsonl)"}
 
 
-def _own_set(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
+def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
     problem_type = options.problem_type
     names = options.labels.split(",") if options.labels else None
     if not options.do_train:

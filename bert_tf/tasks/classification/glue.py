@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """One file of a set: which of its columns mean what. ColumnMapping count from 0.
+    """One file of a set: which of its columns mean what. Columns count from 0.
 
     Attributes:
         file: path of the file inside `data_dir`.
@@ -103,7 +103,7 @@ def _glue(trained: tuple[int, ...], tested: tuple[int, ...], with_ids: bool) -> 
     return splits
 
 
-# ColumnMapping, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. CoLA has
+# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. CoLA has
 # a header only in its test set. Labels of QNLI and RTE are in the order of the alphabet, as MNLI's.
 TASKS: dict[str, TsvTask] = {
     task.name: task

@@ -155,10 +155,10 @@ class _SingleLabel(ProblemType):
     def metrics(
         self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
     ) -> Mapping[str, Any]:
-        return metrics.classification_metrics(values, label_ids, losses, np.ones(len(values)))
+        return metrics.classification_metrics(values, label_ids, losses)
 
     def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        return metrics.classification_report(values, label_ids, np.ones(len(values)), self.labels)
+        return metrics.classification_report(values, label_ids, self.labels)
 
 
 class _MultiLabel(ProblemType):
@@ -206,10 +206,10 @@ class _MultiLabel(ProblemType):
     def metrics(
         self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
     ) -> Mapping[str, Any]:
-        return metrics.multilabel_metrics(values, label_ids, losses, np.ones(len(values)))
+        return metrics.multilabel_metrics(values, label_ids, losses)
 
     def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        return metrics.multilabel_report(values, label_ids, np.ones(len(values)), self.labels)
+        return metrics.multilabel_report(values, label_ids, self.labels)
 
 
 class _Regression(ProblemType):

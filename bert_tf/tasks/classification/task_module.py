@@ -16,7 +16,7 @@ from typing import Any
 from bert_tf import files
 from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.label_inference import number_of
+from bert_tf.data.label_inference import parse_number
 from bert_tf.errors import UserError
 
 _METHODS = {
@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 200
 _SHOWN_LABELS = 10
 
 
-class ModuleSet(TextDataset):
+class ModuleDataset(TextDataset):
     """Texts that a user's class gives.
 
     Args:
@@ -102,7 +102,7 @@ class ModuleSet(TextDataset):
         if self.problem_type == REGRESSION:
             # NumPy's numbers, too.
             text = label.strip() if isinstance(label, str) else str(label)
-            if number_of(text) is None:
+            if parse_number(text) is None:
                 raise UserError(f"{place}: its label {_short(label)} is not a finite number")
             return text
         several = self.problem_type == MULTILABEL
@@ -121,7 +121,7 @@ class ModuleSet(TextDataset):
         return tuple(each for each in self.labels if each in labels) if several else label
 
 
-def load_task_module(path: str, data_dir: str) -> ModuleSet:
+def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     """Loads the class of a user's Python file.
 
     Args:
@@ -152,7 +152,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleSet:
     cls = _class_of(module, path)
     with _user_code(path):
         task = cls()
-    return ModuleSet(task, path, data_dir)
+    return ModuleDataset(task, path, data_dir)
 
 
 def _class_of(module: types.ModuleType, path: str) -> type:

@@ -35,7 +35,7 @@ class MultipleChoiceOptions(FineTuningOptions):
     )
     ending_columns: str = option(
         "ending0,ending1,ending2,ending3",
-        "ColumnMapping of the endings, separated by commas; in JSON lines it may be one key with a list.",
+        "Columns of the endings, separated by commas; in JSON lines it may be one key with a list.",
         new=True,
     )
     label_column: str = option(

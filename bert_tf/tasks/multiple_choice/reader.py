@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.data.split_files import find_files
-from bert_tf.data.tables import Table, read_table
+from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
@@ -39,9 +39,8 @@ def read_questions(
         raise UserError(
             f"There is no file to {split} on in {options.data_dir}: pass --{split}_file"
         )
-    table = read_table(paths[split])
     questions = []
-    for place, row in _rows(table):
+    for place, row in _rows(paths[split]):
         question = _question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
         if len(question.endings) != num_endings:
@@ -54,14 +53,16 @@ def read_questions(
     return questions
 
 
-def _rows(table: Table) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields where each row is and its cells by the names of the columns."""
-    if table.is_json:
-        yield from ((table.place(row), row.cells) for row in table.rows)
-        return
-    header = [name.strip() for name in table.rows[0].cells] if table.rows else []
-    for row in table.rows[1:]:
-        yield table.place(row), dict(zip(header, row.cells, strict=True))
+def _rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the place of each row, and its cells by the names of the columns."""
+    header: list[str] | None = None
+    for row in read_table(path):
+        if isinstance(row.cells, dict):
+            yield row.place, row.cells
+        elif header is None:
+            header = [name.strip() for name in row.cells]
+        else:
+            yield row.place, dict(zip(header, row.cells, strict=True))
 
 
 def _question(

@@ -91,7 +91,7 @@ def read_conll(
 ) -> ConllFile:
     """Reads a file in UTF-8 whose columns are separated by spaces or tabs.
 
-    ColumnMapping count from 1. Drops a byte order mark at the beginning.
+    Columns count from 1. Drops a byte order mark at the beginning.
 
     Raises:
         UserError: the file cannot be read or has no words, it has no labels and `need_labels`, a
