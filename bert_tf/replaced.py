@@ -18,7 +18,7 @@ _REPLACEMENTS = {
     "extract_features.model_fn_builder": "bert_tf.predictor.Predictor(ExtractionOptions(...))",
     "extract_features.input_fn_builder": _DATASET,
     "modeling.BertModel(config, is_training, ...)": "BertModel(config), then model(inputs)",
-    "modeling.get_assignment_map_from_checkpoint": "bert_tf.checkpoint.restore(model, prefix)",
+    "modeling.get_assignment_map_from_checkpoint": "bert_tf.checkpoints.restore(model, prefix)",
     "modeling.get_shape_list": "tensor.shape",
     "BertModel.get_pooled_output": 'model(inputs)["pooled_output"]',
     "BertModel.get_sequence_output": 'model(inputs)["sequence_output"]',

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoint, files
+from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, temporary_folder
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.hub_parity import require_same_outputs
@@ -37,7 +37,7 @@ def find_model_files(options: Any) -> Any:
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "not needed")]
     folders = _folders_of_runs(options)
-    own = [newest for newest in map(checkpoint.latest, folders) if newest]
+    own = [newest for newest in map(checkpoints.latest, folders) if newest]
     for newest in own:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
     resumes = folders and len(own) == len(folders)
@@ -76,7 +76,7 @@ def _folders_of_runs(options: Any) -> list[str]:
 def _sources(options: Any) -> list[Source]:
     """Returns the checkpoints to read: the run's own, otherwise `init_checkpoint`."""
     folders = _folders_of_runs(options)
-    paths = [*filter(None, map(checkpoint.latest, folders))]
+    paths = [*filter(None, map(checkpoints.latest, folders))]
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
         paths.append(options.init_checkpoint)
     return [find_source(path) for path in paths]
@@ -154,7 +154,7 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
         )
 
 
-def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
+def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
     """Loads weights in any format that `find_source` reads.
 
     Raises:
@@ -165,14 +165,14 @@ def restore_from(model: keras.Model, path: str) -> checkpoint.Restored:
         log.warning("%s", note)
     # Reading the original's files directly is faster.
     tensors = None if isinstance(source, OriginalSource) else source
-    restored = checkpoint.restore(model, source.path, tensors)
+    restored = checkpoints.restore(model, source.path, tensors)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
     deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
     if deeper:
         log.warning(
             "The checkpoint has more layers than the configuration asks for; not used: %s",
-            checkpoint.summarize(deeper),
+            checkpoints.summarize(deeper),
         )
     return restored
 
@@ -235,7 +235,7 @@ def restore_weights(
             "Random, because not in %s: %s. Without --do_train=true the results are those of "
             "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
-            checkpoint.summarize(restored.new),
+            checkpoints.summarize(restored.new),
         )
     return None
 
@@ -249,7 +249,7 @@ def _is_same_checkpoint(one: str, other: str) -> bool:
     if _is_same_path(one, other):
         return True
     try:
-        return _is_same_path(checkpoint.resolve(one), checkpoint.resolve(other))
+        return _is_same_path(checkpoints.resolve(one), checkpoints.resolve(other))
     except UserError:
         return False
 
@@ -262,7 +262,7 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
     newest, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
-        newest, damaged = (best, []) if best else checkpoint.newest_readable(output_dir)
+        newest, damaged = (best, []) if best else checkpoints.newest_readable(output_dir)
     for prefix in damaged:
         log.warning("%s is damaged; skipping it", prefix)
     if newest and resume == "never":
@@ -281,7 +281,7 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
 def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
     advice = "Choose another --output_dir, or empty this one to start anew"
     try:
-        restored = checkpoint.restore(model, newest)
+        restored = checkpoints.restore(model, newest)
     except UserError as error:
         raise UserError(
             f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "
@@ -290,7 +290,7 @@ def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
     if restored.new or restored.unused:
         raise UserError(
             f"--output_dir={output_dir} holds the checkpoint of another model: {newest} lacks "
-            f"{checkpoint.summarize(restored.new)}, and has beyond this model "
-            f"{checkpoint.summarize(restored.unused)}. {advice}"
+            f"{checkpoints.summarize(restored.new)}, and has beyond this model "
+            f"{checkpoints.summarize(restored.unused)}. {advice}"
         )
     log.info("Going on from %s (%d variables)", newest, len(restored.restored))

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from bert_tf import checkpoint, files
+from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
 from bert_tf.checkpoints.label_map import read
@@ -32,7 +32,7 @@ def require_same(
     Raises:
         UserError: they differ.
     """
-    resumes = bool(checkpoint.latest(options.output_dir or "")) and options.resume != "never"
+    resumes = bool(checkpoints.latest(options.output_dir or "")) and options.resume != "never"
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS)
     if (options.do_train and not resumes) or not files.exists(path):
@@ -54,7 +54,7 @@ def folder_of_checkpoint(options: FineTuningOptions) -> str:
     """Returns the folder of the checkpoint that an evaluation or a prediction reads."""
     folder, start = options.output_dir or "", options.init_checkpoint or ""
     # A converted folder has a checkpoint with another name.
-    if start and (options.resume == "never" or not checkpoint.latest(folder)):
+    if start and (options.resume == "never" or not checkpoints.latest(folder)):
         folder = start if files.is_dir(start) else os.path.dirname(start)
     return folder
 
@@ -85,7 +85,7 @@ def of_checkpoint(
 def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
     """Returns the labels in the configuration of another program's model, such as transformers'."""
     start = options.init_checkpoint
-    resumes = options.resume != "never" and checkpoint.latest(options.output_dir or "")
+    resumes = options.resume != "never" and checkpoints.latest(options.output_dir or "")
     if not start or resumes:
         return None
     labels = find_source(start).labels

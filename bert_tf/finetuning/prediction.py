@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import find_model_files, load_config_and_tokenizer
@@ -56,15 +56,15 @@ def restore_trained(model: keras.Model, folder: str) -> None:
     Raises:
         UserError: there is no checkpoint, or it is of another model.
     """
-    prefix = run_metadata.best_prefix(folder) or checkpoint.newest_readable(folder)[0]
+    prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # A checkpoint that was moved or stripped is in no list.
-    prefix = prefix or checkpoint.resolve(folder)
-    restored = checkpoint.restore(model, prefix)
+    prefix = prefix or checkpoints.resolve(folder)
+    restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         raise UserError(
             f"{prefix} is the checkpoint of another model: it lacks "
-            f"{checkpoint.summarize(restored.new) or 'nothing'}, and has beyond this model "
-            f"{checkpoint.summarize(restored.unused) or 'nothing'}"
+            f"{checkpoints.summarize(restored.new) or 'nothing'}, and has beyond this model "
+            f"{checkpoints.summarize(restored.unused) or 'nothing'}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoints, training
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -167,7 +167,7 @@ class FineTuningRun:
         restored = restore_weights(
             self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
         )
-        step = checkpoint.step_of(restored) if restored else 0
+        step = checkpoints.step_of(restored) if restored else 0
         num_train_steps = self._num_train_steps() if options.do_train else 0
         kept: dict[str, str] = {}
         evaluation = None
@@ -340,8 +340,8 @@ class FineTuningRun:
         prefix = run_metadata.best_prefix(self.output_dir)
         if not prefix:
             return step
-        checkpoint.restore(self.model, prefix)
-        step = checkpoint.step_of(prefix)
+        checkpoints.restore(self.model, prefix)
+        step = checkpoints.step_of(prefix)
         log.info("Restored the best weights, those of step %d: %s", step, prefix)
         return step
 

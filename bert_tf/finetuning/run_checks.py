@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-from bert_tf import checkpoint, registry
+from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
@@ -44,7 +44,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
         script, before = read_run(folder)
     except UserError:
         script, before = None, {}
-    if not script or options.resume == "never" or not checkpoint.latest(folder):
+    if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
     now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
     now["script"], before["script"] = registry.script_of(type(options)), script

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
@@ -22,14 +22,14 @@ class AsyncSaver:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._writing: concurrent.futures.Future[str] | None = None
 
-    def save(self, snapshot: checkpoint.Snapshot) -> None:
+    def save(self, snapshot: checkpoints.Snapshot) -> None:
         """Starts to write a checkpoint, after the one before is finished.
 
         Raises:
             UserError: neither of the two could be written.
         """
         earlier = self._finish()
-        self._writing = self._thread.submit(checkpoint.save_snapshot, self._folder, snapshot)
+        self._writing = self._thread.submit(checkpoints.save_snapshot, self._folder, snapshot)
         if earlier:
             # The disk may have space again.
             self.wait()

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
@@ -126,7 +126,7 @@ def create_train_state(
         )
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
-    if restore_from and not checkpoint.restore_optimizer(optimizer, restore_from):
+    if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from):
         log.warning(
             "%s lacks Adam slots: their moments start from zero. To begin a new training from "
             "it, pass it as --init_checkpoint with an empty --output_dir",
@@ -134,7 +134,7 @@ def create_train_state(
         )
     state = TrainState(model, optimizer, loss_scale)
     if restore_from and loss_scale:
-        checkpoint.restore_extra(state.extra_variables, restore_from)
+        checkpoints.restore_extra(state.extra_variables, restore_from)
     log.info("%d steps in all, %d of them warm-up", num_train_steps, num_warmup_steps)
     return state
 
@@ -195,5 +195,5 @@ def training_batches(
 
 
 def _num_parameters(model: keras.Model) -> int:
-    variables = checkpoint.named_variables(model).values()
+    variables = checkpoints.named_variables(model).values()
     return sum(int(np.prod(variable.shape)) for variable in variables)

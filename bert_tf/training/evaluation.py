@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoint, files
+from bert_tf import checkpoints, files
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
 from bert_tf.training.callbacks import Callback
@@ -176,10 +176,10 @@ class EvalCallback(Callback):
     def _keep_best(self, step: int) -> None:
         folder = os.path.join(self._output_dir, BEST_FOLDER)
         files.make_dirs(folder)
-        variables = checkpoint.named_variables(self._model)
+        variables = checkpoints.named_variables(self._model)
         values = {name: variable.value for name, variable in variables.items()}
-        checkpoint.write(self.best_prefix, {**values, checkpoint.GLOBAL_STEP: np.int64(step)})
-        checkpoint.add_newest(folder, BEST_NAME)
+        checkpoints.write(self.best_prefix, {**values, checkpoints.GLOBAL_STEP: np.int64(step)})
+        checkpoints.add_newest(folder, BEST_NAME)
         for name, text in self._extra_files.items():
             files.write_text(os.path.join(folder, name), text)
 
@@ -201,7 +201,7 @@ class EvalCallback(Callback):
         try:
             content = json.loads(files.read_text(path))
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= first_step]
-            best = checkpoint.latest(os.path.join(self._output_dir, BEST_FOLDER))
+            best = checkpoints.latest(os.path.join(self._output_dir, BEST_FOLDER))
             reasons = {
                 f"they were judged by {content['figure']}": content["figure"] != self._monitor.name,
                 "they were of other examples": content["examples"] != self._examples_key,

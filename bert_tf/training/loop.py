@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, TrainingProgress, log
 from bert_tf.training.async_checkpoint import AsyncSaver
@@ -90,7 +90,7 @@ def train(
                 results = [callback.evaluate(step) for callback in evaluating]
                 return any(results)
 
-        if options.is_chief and checkpoint.latest(options.output_dir) is None:
+        if options.is_chief and checkpoints.latest(options.output_dir) is None:
             saver.save(wait=True)
         # A run that was killed between a checkpoint and its evaluation left that out.
         ended, stopping = bool(step) and evaluate(due(last=False)), False
@@ -139,7 +139,7 @@ class _Saver:
         if self._is_chief:
             state = self._state
             self._saver.save(
-                checkpoint.snapshot(state.model, state.optimizer, state.extra_variables)
+                checkpoints.snapshot(state.model, state.optimizer, state.extra_variables)
             )
             if wait:
                 self._saver.wait()
@@ -181,7 +181,7 @@ class _StepLog:
             step,
             self.progress.seconds,
             self.progress.describe(),
-            checkpoint.latest(self._options.output_dir),
+            checkpoints.latest(self._options.output_dir),
         )
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class _StepLog:
         wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
             self._saver.close()
-            newest = checkpoint.latest(self._options.output_dir)
+            newest = checkpoints.latest(self._options.output_dir)
             scaled = values["loss_scale"] != 1.0
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "

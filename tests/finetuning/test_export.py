@@ -16,7 +16,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tasks.export_model import export_model
-from tests.tasks.classification.test_custom_datasets import own, sentences, write
+from tests.tasks.classification.test_custom_runs import own, sentences, write
 from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner

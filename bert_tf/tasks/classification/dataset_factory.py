@@ -3,14 +3,14 @@
 import os
 
 from bert_tf import files
-from bert_tf.data.column_mapping import ColumnMapping
-from bert_tf.data.custom_dataset import CustomDataset
-from bert_tf.data.datasets import REGRESSION, GlueDataset, TextDataset
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification import glue
+from bert_tf.tasks.classification.column_mapping import ColumnMapping
+from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.datasets import REGRESSION, GlueDataset, TextDataset
 from bert_tf.tasks.classification.task_module import load_task_module
 
 

@@ -11,14 +11,19 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
-from bert_tf.evaluation import metrics
 from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
+from bert_tf.tasks.classification import metrics
 from bert_tf.tasks.classification.class_weights import label_weights
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TextDataset,
+)
 from bert_tf.tasks.classification.options import ClassifierOptions
 
 

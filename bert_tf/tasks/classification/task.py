@@ -13,20 +13,20 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.data.datasets import CLASSIFICATION, TextDataset, check_split
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
 from bert_tf.data.records import Feature
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
-from bert_tf.evaluation.metrics import describe_report
-from bert_tf.evaluation.plots import plot_confusion_matrix
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, TextDataset, check_split
+from bert_tf.tasks.classification.metrics import describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.plots import plot_confusion_matrix
 from bert_tf.tasks.classification.prediction_files import (
     TEST_PREDICTIONS,
     TEST_RESULTS,

@@ -14,10 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.label_inference import parse_number
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TextDataset,
+)
+from bert_tf.tasks.classification.label_inference import parse_number
 
 _METHODS = {
     "train": "get_train_examples",

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoint, files, registry
+from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -83,8 +83,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             modules.save(module, path, {"serving_default": module.__call__})
         else:
             model = BertModel(config)
-            prefix = run_metadata.best_prefix(folder) or checkpoint.resolve(folder)
-            restored = checkpoint.restore(model, prefix)
+            prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
+            restored = checkpoints.restore(model, prefix)
             heads = [name for name in restored.unused if name.endswith("output_weights")]
             heads = [name for name in heads if not name.startswith("cls/seq_relationship/")]
             if heads and options.form == "auto":

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, file_names, files, training
+from bert_tf import checkpoints, file_names, files, training
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.data.texts import STDIN
 from bert_tf.errors import UserError
@@ -214,11 +214,11 @@ def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[s
     return {"ids": ids, "probabilities": tf.exp(values)}
 
 
-def _require_head(restored: checkpoint.Restored) -> None:
+def _require_head(restored: checkpoints.Restored) -> None:
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         raise UserError(
             f"The checkpoint {restored.prefix} has no masked-LM head: it was fine-tuned, or saved "
-            f"without {checkpoint.summarize(missing)}. Pass bert_model.ckpt as published, or a "
+            f"without {checkpoints.summarize(missing)}. Pass bert_model.ckpt as published, or a "
             "model.ckpt-N of run_pretraining.py"
         )

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoint, file_names, files, training
+from bert_tf import checkpoints, file_names, files, training
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, count_records
 from bert_tf.errors import UserError
@@ -87,7 +87,7 @@ def _train_and_evaluate(
     restored = restore_weights(
         model, output_dir, options.init_checkpoint, options.do_train, options.resume
     )
-    step = checkpoint.step_of(restored) if restored else 0
+    step = checkpoints.step_of(restored) if restored else 0
     state, kept = None, {}
     if options.do_train:
         kept = run_metadata.training_files(options, bool(restored), data)

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, training
 from bert_tf.data import records
-from bert_tf.evaluation.metrics import classification_metrics
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ClassifierOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
+from bert_tf.tasks.classification.metrics import classification_metrics
 from bert_tf.training import build
 from tests.conftest import WORDS
 from tests.modeling.helpers import config, load, set_head

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.evaluation import metrics
+from bert_tf.tasks.classification import metrics
 from tests.oracle import ROOT
 
 
@@ -269,7 +269,7 @@ def test_one_line():
 
 @pytest.mark.parametrize("module", ["metrics", "plots"])
 def test_libraries_are_imported_where_they_are_needed(module):
-    code = f"import sys, bert_tf.evaluation.{module}; print(*sys.modules)"
+    code = f"import sys, bert_tf.tasks.classification.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert f"bert_tf.evaluation.{module}" in done.stdout.split(), done.stderr
+    assert f"bert_tf.tasks.classification.{module}" in done.stdout.split(), done.stderr
     assert not {"sklearn", "scipy", "matplotlib"} & set(done.stdout.split())

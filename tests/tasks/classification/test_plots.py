@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.evaluation import plots
+from bert_tf.tasks.classification import plots
 from tests.oracle import ROOT
 
 ODD_LABELS = [
@@ -164,7 +164,7 @@ def test_threads_draw_the_same():
 
 def test_nothing_is_left_in_the_process():
     code = (
-        "from bert_tf.evaluation import plots; import matplotlib;"
+        "from bert_tf.tasks.classification import plots; import matplotlib;"
         # Not by its own items(), which looks for a screen.
         "before = list(dict.items(matplotlib.rcParams));"
         "plots.plot_confusion_matrix([[1]], ['a']);"
@@ -179,7 +179,7 @@ def test_nothing_is_left_in_the_process():
 def test_missing_characters_are_no_news():
     code = (
         "import logging; logging.basicConfig(level=logging.WARNING);"
-        "from bert_tf.evaluation import plots;"
+        "from bert_tf.tasks.classification import plots;"
         "plots.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.data.cell_values import count_rows, excerpt, to_text
-from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
 _logger = logging.getLogger(__name__)
 

@@ -4,8 +4,14 @@ import logging
 
 import pytest
 
-from bert_tf.data.datasets import CLASSIFICATION, MULTILABEL, REGRESSION, TextDataset, check_split
 from bert_tf.data.features import InputExample
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TextDataset,
+    check_split,
+)
 
 
 class Set(TextDataset):

@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.data.cell_values import count_rows, excerpt, to_text
-from bert_tf.data.column_mapping import ColumnMapping, cell, find_header, find_positions
-from bert_tf.data.datasets import CLASSIFICATION, REGRESSION, TextDataset
 from bert_tf.data.features import InputExample
-from bert_tf.data.label_inference import AUTO, LabelParser, infer_labels
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.column_mapping import (
+    ColumnMapping,
+    cell,
+    find_header,
+    find_positions,
+)
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
+from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
 
 _logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
 from bert_tf.tasks.classification.class_weights import label_weights
 from tests.conftest import WORDS
-from tests.data.bad_tables import BAD_FILES, write_files
 from tests.oracle import ROOT
+from tests.tasks.classification.bad_tables import BAD_FILES, write_files
 from tests.tasks.classification.test_task import options
 
 STEPS = {"do_train": True, "do_eval": True, "do_predict": True}

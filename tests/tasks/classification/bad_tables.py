@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bert_tf.data.column_mapping import ColumnMapping
-from bert_tf.data.custom_dataset import CustomDataset
 from bert_tf.data.split_files import find_files
+from bert_tf.tasks.classification.column_mapping import ColumnMapping
+from bert_tf.tasks.classification.custom_dataset import CustomDataset
 
 BY_NUMBER = {"label_column": "1", "text_column": "2"}
 BY_NAME = {"label_column": "label", "text_column": "text"}

@@ -10,8 +10,13 @@ from typing import Any
 
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.csv_reader import Row
-from bert_tf.data.label_inference import AUTO, LabelParser, is_missing_number, parse_number
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.label_inference import (
+    AUTO,
+    LabelParser,
+    is_missing_number,
+    parse_number,
+)
 
 _logger = logging.getLogger(__name__)
 

@@ -7,13 +7,20 @@ import os
 
 import pytest
 
-from bert_tf.data.column_mapping import ColumnMapping
-from bert_tf.data.custom_dataset import CustomDataset
 from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
-from tests.data.bad_tables import BAD_FILES, BY_NAME, BY_NUMBER, TRAIN, set_of_flags, write_files
+from bert_tf.tasks.classification.column_mapping import ColumnMapping
+from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from tests.oracle import data
+from tests.tasks.classification.bad_tables import (
+    BAD_FILES,
+    BY_NAME,
+    BY_NUMBER,
+    TRAIN,
+    set_of_flags,
+    write_files,
+)
 
 ALL = {"dev_fraction": "0"}
 

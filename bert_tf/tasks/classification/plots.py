@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.evaluation.metrics import one_line
+from bert_tf.tasks.classification.metrics import one_line
 
 _DPI = 120
 _MAX_LABEL_LENGTH = 20

@@ -1,1 +1,0 @@
-"""From outputs of a model to figures."""
