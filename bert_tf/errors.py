@@ -1,4 +1,6 @@
-"""The exceptions that end a script without a traceback."""
+"""The exceptions that end a script without a traceback, and parts of their messages."""
+
+from collections.abc import Sequence
 
 
 class UserError(ValueError):
@@ -15,6 +17,12 @@ class UserError(ValueError):
 def reason(error: BaseException) -> str:
     """Returns the message of another library's error on one line, shortened; else its type."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def shortened(items: Sequence[str], limit: int) -> str:
+    """Joins items for a message: at most `limit`, and the number of others."""
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
 
 
 class WorkerLost(UserError):

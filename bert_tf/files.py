@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from bert_tf import text_lines
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, reason, shortened
 
 # Limit of small files, such as configurations and vocabularies.
 _MAX_BYTES = 1 << 27
@@ -177,9 +177,8 @@ def describe_absence(path: str) -> str:
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
     names = [name for name in list_dir(folder) if not name.startswith(".")]
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     absent = "" if folder == parent else f"there is no folder {parent}; "
-    return f"{absent}the folder {folder} has: {shown or 'nothing'}"
+    return f"{absent}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
 
 
 def open_binary(path: str, regular: bool = True) -> IO[bytes]:

@@ -19,7 +19,7 @@ from bert_tf.checkpoints.tensors import (
     step_of,
     write,
 )
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
 
 SLOT_NAMES = ("adam_m", "adam_v")
@@ -91,7 +91,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
     stored = {
         name: shape
         for name, shape in (tensors.shapes() if tensors else shapes(prefix)).items()
-        if name != GLOBAL_STEP and not name.endswith(SLOT_NAMES) and not _is_extra(name)
+        if not is_training_state(name)
     }
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
@@ -140,14 +140,10 @@ class Snapshot:
 
     On a CPU the values share the model's memory until its next update; from then on, and until the
     snapshot is dropped, both take memory.
-
-    Attributes:
-        step: of the training.
-        values: tensors on the CPU by name.
     """
 
     step: int
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # tensors on the CPU by name
 
 
 def snapshot(
@@ -196,6 +192,12 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     }
 
 
+def is_training_state(name: str) -> bool:
+    """Whether a variable is training state (Adam slots, step, loss scale) and not a weight."""
+    first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
+    return name == GLOBAL_STEP or last in SLOT_NAMES or first in EXTRA_NAMES
+
+
 def summarize(names: Iterable[str]) -> str:
     """Lists variables, with encoder layers and scopes merged.
 
@@ -228,11 +230,8 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
         return
     parts = []
     if reshaped:
-        shown = [
-            f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped[:4]
-        ]
-        more = f" and {len(reshaped) - 4} more" if len(reshaped) > 4 else ""
-        parts.append(f"other shapes: {', '.join(shown)}{more}")
+        both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+        parts.append(f"other shapes: {shortened(both, 4)}")
     unused = stored.keys() - model.keys()
     if missing:
         parts.append(f"in the model but not in the checkpoint: {summarize(missing)}")
@@ -270,10 +269,6 @@ def _assign(
                 f"({array.dtype}): the checkpoint cannot be used"
             )
         variables[name].assign(value)
-
-
-def _is_extra(name: str) -> bool:
-    return name.split("/")[0] in EXTRA_NAMES
 
 
 def _named_slots(optimizer: Any) -> dict[str, keras.Variable]:

@@ -46,21 +46,13 @@ _TIME_PER_CHAR, _TIME_PER_CHAR_WITH_SPANS = 200, 2000
 
 @dataclass(frozen=True)
 class _Cleaned:
-    """Normalized texts.
-
-    Attributes:
-        strings: the texts.
-        is_odd: bool [B]; whether only the reference can tokenize a text.
-        codes: uint32 [M]; the code points of all texts, concatenated.
-        counts: uint8 [N]; how many of them each character of the original texts became.
-        borders: int64 [B + 1]; start and end of each original text in `counts`.
-    """
+    """Normalized texts: B texts, M characters, N characters of the original texts."""
 
     strings: list[Any]
-    is_odd: np.ndarray
-    codes: np.ndarray
-    counts: np.ndarray
-    borders: np.ndarray
+    is_odd: np.ndarray  # bool [B]; whether only the reference can tokenize a text
+    codes: np.ndarray  # uint32 [M]; code points of all texts
+    counts: np.ndarray  # uint8 [N]; how many of them each original character became
+    borders: np.ndarray  # int64 [B + 1]; start and end of each original text in `counts`
 
 
 class BatchTokenizer:
@@ -177,7 +169,10 @@ class BatchTokenizer:
         rows = np.flatnonzero(is_odd).tolist()
         if not rows:
             return ids
-        return _put(ids, rows, self._by_reference([texts[r] for r in rows], ids.spans is not None))
+        others = self._by_reference([texts[row] for row in rows], ids.spans is not None)
+        order = np.arange(len(texts))
+        order[rows] = len(texts) + np.arange(len(rows))
+        return RaggedIds.concatenate([ids, others]).take(order)
 
     def _by_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         with self._lock:
@@ -211,26 +206,6 @@ class BatchTokenizer:
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > MAX_WORD_CHARS
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
         return _Cleaned(strings, is_odd, codes, counts, borders)
-
-
-def _put(ids: RaggedIds, rows: list[int], others: RaggedIds) -> RaggedIds:
-    """Replaces empty texts in ascending rows by others."""
-    cuts = ids.row_splits[rows].tolist()
-    bounds = list(zip([0, *cuts], [*cuts, len(ids.ids)], strict=True))
-    ends = others.row_splits.tolist()
-
-    def merged(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        parts = [ours[begin:end] for begin, end in bounds]
-        put = [theirs[begin:end] for begin, end in itertools.pairwise(ends)]
-        return np.concatenate([*itertools.chain(*zip(parts, put, strict=False)), parts[-1]])
-
-    lengths = ids.lengths
-    lengths[rows] = others.lengths
-    return RaggedIds(
-        merged(ids.ids, others.ids),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        None if ids.spans is None or others.spans is None else merged(ids.spans, others.spans),
-    )
 
 
 def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:

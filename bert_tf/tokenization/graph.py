@@ -180,23 +180,14 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
 
 
 class _Tables(NamedTuple):
-    """Tables of all code points.
+    """Tables of all code points."""
 
-    Attributes:
-        given: flags before decomposition.
-        counts: number of characters in the decomposition.
-        starts: index of the first of them in `forms`.
-        forms: all decompositions, concatenated.
-        flags: flags after decomposition.
-        classes: canonical combining class; 0 for others.
-    """
-
-    given: np.ndarray
-    counts: np.ndarray
-    starts: np.ndarray
-    forms: np.ndarray
-    flags: np.ndarray
-    classes: np.ndarray
+    given: np.ndarray  # flags before decomposition
+    counts: np.ndarray  # number of characters in the decomposition
+    starts: np.ndarray  # index of the first of them in `forms`
+    forms: np.ndarray  # all decompositions, concatenated
+    flags: np.ndarray  # flags after decomposition
+    classes: np.ndarray  # canonical combining class; 0 for others
 
 
 @functools.lru_cache(maxsize=2)

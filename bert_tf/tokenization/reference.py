@@ -19,6 +19,29 @@ from typing import TypeVar
 from bert_tf import files, releases
 from bert_tf.errors import UserError
 
+__all__ = [
+    "BasicTokenizer",
+    "FullTokenizer",
+    "WordpieceTokenizer",
+    "_is_control",
+    "_is_punctuation",
+    "_is_whitespace",
+    "convert_by_vocab",
+    "convert_ids_to_tokens",
+    "convert_to_unicode",
+    "convert_tokens_to_ids",
+    "count_capitals",
+    "is_cased",
+    "is_cjk",
+    "is_control",
+    "is_punctuation",
+    "is_whitespace",
+    "load_vocab",
+    "printable_text",
+    "validate_case_matches_checkpoint",
+    "whitespace_tokenize",
+]
+
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 

@@ -6,7 +6,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import names
 from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 # The width of attention heads in all published models. Weights do not tell it.
 USUAL_HEAD_SIZE = 64
@@ -80,9 +80,8 @@ def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
     needed = expected_shapes(head, sizes, labels)
     wrong = [name for name, shape in needed.items() if list(shapes[name]) != shape]
     if wrong:
-        shown = ", ".join(f"{name} {shapes[name]} (needed: {needed[name]})" for name in wrong[:4])
-        more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
-        raise UserError(f"Weights of {weights} do not fit each other: {shown}{more}")
+        shown = [f"{name} {shapes[name]} (needed: {needed[name]})" for name in wrong]
+        raise UserError(f"Weights of {weights} do not fit each other: {shortened(shown, 4)}")
 
 
 def _cut(text: str) -> str:
@@ -92,23 +91,24 @@ def _cut(text: str) -> str:
 def expected_shapes(head: Head, sizes: Mapping[str, int], labels: int) -> dict[str, list[int]]:
     """Returns the shapes of all variables; `labels` counts the outputs of a head with labels."""
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    rows = {name: sizes[key] for key, (name, axis) in _AXES.items() if axis == 0}
     outputs = labels if head.has_labels else 2
+    # By the ending of the name: the first that fits counts.
+    by_ending = {
+        "word_embeddings": [sizes["vocab_size"], hidden],
+        "position_embeddings": [sizes["max_position_embeddings"], hidden],
+        "token_type_embeddings": [sizes["type_vocab_size"], hidden],
+        "cls/predictions/output_bias": [sizes["vocab_size"]],
+        "output_weights": [outputs, hidden],
+        "output_bias": [outputs],
+        "intermediate/dense/kernel": [hidden, inner],
+        "intermediate/dense/bias": [inner],
+        "attention/output/dense/kernel": [hidden, hidden],
+        "output/dense/kernel": [inner, hidden],
+        "kernel": [hidden, hidden],
+        "": [hidden],
+    }
 
     def shape(name: str) -> list[int]:
-        if name.endswith("_embeddings"):
-            return [rows[name], hidden]
-        if name == "cls/predictions/output_bias":
-            return [sizes["vocab_size"]]
-        if name.endswith("output_weights"):
-            return [outputs, hidden]
-        if name.endswith("output_bias"):
-            return [outputs]
-        inside = "/intermediate/" in name
-        if name.endswith("kernel"):
-            widened = hidden if not inside else inner
-            narrowed = "/output/dense/" in name and "/attention/" not in name
-            return [inner if narrowed else hidden, widened]
-        return [inner if inside else hidden]
+        return next(shape for ending, shape in by_ending.items() if name.endswith(ending))
 
     return {name: shape(name) for name in head.expected(sizes["num_hidden_layers"])}

@@ -9,7 +9,6 @@ import numpy as np
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files, names
-from bert_tf.checkpoints.formats.original import is_training_state
 from bert_tf.checkpoints.formats.output_target import OutputTarget
 from bert_tf.checkpoints.formats.source import (
     CONFIG_FILE,
@@ -18,37 +17,25 @@ from bert_tf.checkpoints.formats.source import (
     Source,
     existing,
 )
+from bert_tf.checkpoints.model import is_training_state
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased, load_vocab
-
-_SHOWN_NAMES = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to convert a model to.
+    """What to convert a model to. By default, its files and labels are the source's."""
 
-    Attributes:
-        output: see `OutputTarget`.
-        to: one of `output_target.FORMATS`; None to take it from the ending of `output`.
-        head: one of `heads.CHOICES`.
-        bert_config_file: configuration, instead of the source's.
-        vocab_file: vocabulary, instead of the source's.
-        do_lower_case: of the tokenizer; None for what the source or its vocabulary says.
-        labels: names of the head's outputs; None for the source's.
-        strip_optimizer: drop Adam slots and step.
-    """
-
-    output: str
-    to: str | None = None
-    head: str = "auto"
+    output: str  # see `OutputTarget`
+    to: str | None = None  # one of `output_target.FORMATS`; None to take it from `output`
+    head: str = "auto"  # one of `heads.CHOICES`
     bert_config_file: str | None = None
     vocab_file: str | None = None
-    do_lower_case: bool | None = None
+    do_lower_case: bool | None = None  # None for what the source or its vocabulary says
     labels: Sequence[str] | None = None
-    strip_optimizer: bool = False
+    strip_optimizer: bool = False  # drop Adam slots and step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +151,7 @@ def _choose(
     training = [name for name in shapes if is_training_state(name)]
     other = sorted(shapes.keys() - set(expected) - set(training)) + source.unknown
     if other:
-        more = f" and {len(other) - _SHOWN_NAMES} more" if len(other) > _SHOWN_NAMES else ""
-        shown = f"{', '.join(other[:_SHOWN_NAMES])}{more}"
+        shown = shortened(other, 8)
         if request.head == "auto":
             raise UserError(
                 f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. To "

@@ -28,21 +28,13 @@ _ROOT = ("output_bias", "output_weights")
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A head and the encoder below it.
+    """A head and the encoder below it."""
 
-    Attributes:
-        name: as in `--head`.
-        variables: the original's names.
-        architecture: the class in transformers.
-        has_pooler: whether that class has a pooler.
-        model: the class here; None if it only comes with another head.
-    """
-
-    name: str
-    variables: tuple[str, ...]
-    architecture: str
-    has_pooler: bool
-    model: Any
+    name: str  # as in `--head`
+    variables: tuple[str, ...]  # the original's names
+    architecture: str  # the class in transformers
+    has_pooler: bool  # whether that class has a pooler
+    model: Any  # the class here; None if it only comes with another head
 
     @property
     def has_labels(self) -> bool:
@@ -52,10 +44,6 @@ class Head:
     def expected(self, num_layers: int) -> list[str]:
         """Returns the original's names of all variables of encoder and head."""
         return [*names.encoder(num_layers), *self.variables]
-
-    def prefix(self) -> str:
-        """Returns the prefix of the encoder's names in transformers."""
-        return "" if self.name == "encoder" else "bert."
 
 
 HEADS = {

@@ -167,7 +167,8 @@ def write(
         if name in names.POOLER and not head.has_pooler:
             pooler[key] = _transposed(name, value)
             continue
-        key = key.removeprefix("bert.") if not head.prefix() else key
+        if head.name == "encoder":
+            key = key.removeprefix("bert.")
         tensors[key] = _transposed(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.SINGLE), tensors)
     # A model without a pooler gets zeros when it is read.

@@ -4,8 +4,8 @@ import math
 
 from bert_tf import releases
 from bert_tf.checkpoints.formats import configs, heads, names
-from bert_tf.checkpoints.formats.original import is_training_state
 from bert_tf.checkpoints.formats.source import Source
+from bert_tf.checkpoints.model import is_training_state
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 

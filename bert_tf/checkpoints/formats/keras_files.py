@@ -21,7 +21,6 @@ WEIGHTS = ".weights.h5"
 
 _CONFIG = "config.json"
 _MODELS = {f"bert_tf>{head.model.__name__}": name for name, head in HEADS.items() if head.model}
-_MODULES = ("bert_tf.modeling.bert", "bert_tf.modeling.heads")
 # The only other class that a file may name.
 _PART = ("keras", "DTypePolicy")
 # Limit of config.json, which has a few thousand characters.
@@ -106,10 +105,11 @@ def _head_of_whole(path: str) -> str:
             raise
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
     kind = description.get("registered_name") if isinstance(description, dict) else None
-    others = [name for name in _classes(description) if name != _PART]
-    own = [(module, str(kind).split(">")[-1]) for module in _MODULES]
-    if kind not in _MODELS or len(others) != 1 or others[0] not in own:
-        shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in others[:8]))
+    classes = [name for name in _classes(description) if name != _PART]
+    # Keras finds our classes by their registered names, so a file may name a module that has moved.
+    is_own = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
+    if kind not in _MODELS or not is_own or classes[0][1] != kind.removeprefix("bert_tf>"):
+        shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
         raise UserError(
             f"{path} is not a model of bert_tf.modeling by itself, without other layers around it. "
             f"It has: {shown or 'nothing that can be read'}"

@@ -18,7 +18,7 @@ import tensorflow as tf
 from bert_tf.checkpoints.formats import configs, names
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, reason, shortened
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -109,7 +109,7 @@ class ModelGardenSource(Source):
                 f"It has {shown}"
             )
         if unread:
-            shown = ", ".join(sorted(unread)[:4]) + (" ..." if len(unread) > 4 else "")
+            shown = shortened(sorted(unread), 4)
             self.notes.append(f"Not read from {path}, as no part of BERT: {shown}")
 
     def original_name(self, variable: str) -> str | None:

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, releases
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.model import EXTRA_NAMES, SLOT_NAMES
 
 
 class OriginalSource(Source):
@@ -36,9 +35,3 @@ class OriginalSource(Source):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields names and values in their stored types."""
         return checkpoints.read(self.path, names)
-
-
-def is_training_state(name: str) -> bool:
-    """Whether a variable is training state (Adam slots, step, loss scale) and not a weight."""
-    first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
-    return name == checkpoints.GLOBAL_STEP or last in SLOT_NAMES or first in EXTRA_NAMES

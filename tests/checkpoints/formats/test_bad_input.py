@@ -235,6 +235,11 @@ def test_keras_files_name_nothing_but_our_models(keras_file, tmp_path, change):
     _refused(keras_file, tmp_path, message)
 
 
+def test_a_keras_file_may_name_a_module_that_has_moved(keras_file):
+    _with_config(keras_file, lambda settings: settings.update(module="bert_tf.modeling.moved"))
+    assert find_source(str(keras_file)).config().hidden_size == 16
+
+
 def test_another_keras_model_is_refused(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / "x.keras")
