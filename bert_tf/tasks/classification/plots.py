@@ -19,20 +19,11 @@ _DPI = 120
 _MAX_LABEL_LENGTH = 20
 # Of more labels, cells are too small for numbers.
 _MAX_LABELS_WITH_NUMBERS = 20
-# Of more labels, only every second one is named, or every third.
-_MAX_TICKS = 60
 _MAX_INCHES = 14.0
 # Tried for characters that matplotlib's own font lacks, where installed.
-_CJK_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "WenQuanYi Zen Hei",
-    "Microsoft YaHei",
-    "PingFang SC",
-    "Arial Unicode MS",
-)
+_CJK_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC")
 # DejaVu Sans, matplotlib's own font, has Latin, Greek, Cyrillic and Armenian, which precede this.
-_FIRST_UNSURE_CHARACTER = "\N{HEBREW ACCENT ETNAHTA}"
+_FIRST_UNCERTAIN_CHARACTER = "\N{HEBREW ACCENT ETNAHTA}"
 
 _LOSS_COLOR = "#1f77b4"
 # The running mean of the loss spans this part of a training.
@@ -66,11 +57,11 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
         # Most errors are a few percent of a row: the scale spreads small shares.
         style = {"cmap": "Blues", "im_kw": {"norm": PowerNorm(0.5, 0, 1)}}
         display.plot(ax=axes, include_values=with_numbers, colorbar=not with_numbers, **style)
-        for place, text in np.ndenumerate(display.text_ if with_numbers else ()):
-            number = f"{counts[place]:,}"
-            text.set(text=f"{number}\n{shares[place]:.1%}", size=min(10, 60 / len(number)))
-        ticks = range(0, len(labels), math.ceil(len(labels) / _MAX_TICKS))
-        names = [_tick_label(number, labels[number]) for number in ticks]
+        for index, text in np.ndenumerate(display.text_ if with_numbers else ()):
+            count = f"{counts[index]:,}"
+            text.set(text=f"{count}\n{shares[index]:.1%}", size=min(10, 60 / len(count)))
+        ticks = range(len(labels))
+        names = [_tick_label(number, label) for number, label in enumerate(labels)]
         style = {"parse_math": False, "family": _fonts(), "fontsize": 9}
         axes.set_yticks(ticks, names, **style)
         axes.set_xticks(ticks, names, rotation=45, ha="right", rotation_mode="anchor", **style)
@@ -121,19 +112,19 @@ def plot_training_curve(
             each.ticklabel_format(axis="y", useOffset=False, useMathText=False)
         curves = [*axes.get_lines(), *(other.get_lines() if other else ())]
         if curves:
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
-            axes.legend(handles=curves, frameon=False, ncols=min(len(curves), 4), **place)
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+            axes.legend(handles=curves, frameon=False, ncols=min(len(curves), 4), **below)
     return png.getvalue()
 
 
 @contextlib.contextmanager
 def _png(width: float, height: float) -> Iterator[tuple[Any, io.BytesIO]]:
-    """Gives a figure of that size in inches, and a file that receives it at the end."""
+    """Yields a figure of that size in inches, and a file that it is written to on exit."""
     from matplotlib.figure import Figure
 
     figure, png = Figure(figsize=(width, height), dpi=_DPI, facecolor="white"), io.BytesIO()
     with warnings.catch_warnings():
-        # About characters that no font has.
+        # Characters that no font has.
         warnings.simplefilter("ignore")
         yield figure, png
         figure.savefig(
@@ -142,10 +133,10 @@ def _png(width: float, height: float) -> Iterator[tuple[Any, io.BytesIO]]:
 
 
 def _tick_label(number: int, label: str) -> str:
-    """Shortens a label; numbers it if characters may lack in the font, and are drawn as boxes."""
+    """Shortens a label, and numbers it if the font may draw some of its characters as boxes."""
     printable = "".join(char if char.isprintable() else " " for char in label)
     name = one_line(printable, _MAX_LABEL_LENGTH)
-    return name if max(name, default="\uffff") < _FIRST_UNSURE_CHARACTER else f"{number}: {name}"
+    return name if max(name, default="\uffff") < _FIRST_UNCERTAIN_CHARACTER else f"{number}: {name}"
 
 
 def _fonts() -> list[str]:
