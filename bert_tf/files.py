@@ -182,12 +182,7 @@ def describe_absence(path: str) -> str:
 
 
 def open_binary(path: str, regular: bool = True) -> IO[bytes]:
-    """Opens a file for reading bytes.
-
-    Args:
-        path: of the file.
-        regular: refuse pipes and devices, which may be endless.
-    """
+    """Opens a file for reading bytes; `regular` refuses pipes and devices, which may be endless."""
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):

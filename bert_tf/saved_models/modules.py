@@ -21,12 +21,7 @@ Compute = Callable[[Inputs], dict[str, Any]]
 
 
 class TextInputs(tf.Module):
-    """Converts texts to the inputs of a model.
-
-    Args:
-        tokenizer: of the model's vocabulary.
-        max_seq_length: longer texts and pairs are truncated.
-    """
+    """Converts texts to the inputs of a model, truncated to `max_seq_length`."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
         super().__init__()
@@ -130,12 +125,7 @@ class EncoderModule(_Saved):
 
     Called with a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], it
     returns `pooled_output`, the same as `default`, `sequence_output`, and `encoder_outputs`, a list
-    with the output of each layer.
-
-    Args:
-        model: a `BertModel`.
-        vocab_path: the vocabulary, which becomes an asset.
-        do_lower_case: of the tokenizer.
+    with the output of each layer. Vocabulary and casing are stored with it.
     """
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:

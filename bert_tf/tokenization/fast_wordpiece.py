@@ -57,20 +57,30 @@ def tensorflow_text() -> Any:
     return tensorflow_text
 
 
+def build(lines: Sequence[str], no_pretokenization: bool = False) -> Any:
+    """Builds a tokenizer of normalized texts, or of words.
+
+    Raises:
+        RuntimeError: the vocabulary has a piece of more than 256 bytes, or none at all.
+    """
+    import tensorflow as tf
+
+    return tensorflow_text().FastWordpieceTokenizer(
+        vocab=list(lines),
+        token_out_type=tf.int32,
+        unknown_token=UNKNOWN,
+        max_bytes_per_word=MAX_WORD_BYTES,
+        no_pretokenization=no_pretokenization,
+    )
+
+
 def fast_wordpiece(lines: Sequence[str]) -> Any:
     """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
     if not tensorflow_text():
         return None
-    import tensorflow as tf
-
     try:
-        return tensorflow_text().FastWordpieceTokenizer(
-            vocab=list(lines),
-            token_out_type=tf.int32,
-            unknown_token=UNKNOWN,
-            max_bytes_per_word=MAX_WORD_BYTES,
-        )
-    except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
+        return build(lines)
+    except RuntimeError as error:
         _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
         return None
 

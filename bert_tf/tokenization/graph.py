@@ -15,10 +15,9 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast_wordpiece import (
-    MAX_WORD_BYTES,
     MAX_WORD_CHARS,
     TOO_LONG,
-    UNKNOWN,
+    build,
     lines_of,
     tensorflow_text,
 )
@@ -42,10 +41,10 @@ _ACCENT, _SPACE, _ALONE = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph.
+    """Tokenizes texts in a graph, exactly as a `FullTokenizer` does.
 
-    Args:
-        tokenizer: the reference.
+    Raises:
+        UserError: TensorFlow Text is not installed, or does not accept the vocabulary.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -168,13 +167,7 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
             "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
         )
     try:
-        return tensorflow_text().FastWordpieceTokenizer(
-            vocab=lines_of(vocab),
-            token_out_type=tf.int32,
-            unknown_token=UNKNOWN,
-            max_bytes_per_word=MAX_WORD_BYTES,
-            no_pretokenization=True,
-        )
+        return build(lines_of(vocab), no_pretokenization=True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
 

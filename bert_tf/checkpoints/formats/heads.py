@@ -73,12 +73,9 @@ def by_architecture(architecture: str) -> Head | None:
 
 
 def find(stored: Collection[str], wanted: str = "auto", hint: str | None = None) -> Head:
-    """Returns the head to convert.
+    """Returns the head to convert: `wanted` (one of `CHOICES`), or the one that is stored.
 
-    Args:
-        stored: the original's names of all variables.
-        wanted: one of `CHOICES`.
-        hint: the head that the source declares.
+    `hint` is the head that the source declares.
     """
     if wanted != "auto":
         return HEADS[wanted]

@@ -23,11 +23,7 @@ POOLER_FILE = "pooler.safetensors"
 
 
 class HuggingFaceSource(Source):
-    """A model in one or more safetensors files.
-
-    Args:
-        path: the file, or the index of several.
-    """
+    """A model in a safetensors file, or in the files of an index."""
 
     kind = "hugging_face"
 

@@ -30,11 +30,7 @@ _H5_OVERHEAD = 1 << 22
 
 
 class KerasSource(Source):
-    """A model in a Keras file.
-
-    Args:
-        path: `.keras` or `.weights.h5`.
-    """
+    """A model in a Keras file, `.keras` or `.weights.h5`."""
 
     kind = "keras"
 

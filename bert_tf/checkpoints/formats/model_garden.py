@@ -74,9 +74,7 @@ def is_object_based(prefix: str) -> bool:
 class ModelGardenSource(Source):
     """A BERT encoder of the Model Garden, and its masked language model head if there is one.
 
-    Args:
-        prefix: of the checkpoint.
-        path: for messages, if that is not the prefix.
+    `path` is what messages show instead of the checkpoint's prefix.
     """
 
     kind = "model_garden"

@@ -18,17 +18,11 @@ TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class Tensors:
-    """The tensors of a model, in one file or in the files of an index.
-
-    Args:
-        path: a `.safetensors` file, or an index.
-
-    Attributes:
-        entries: file, type, shape and offset of each tensor.
-    """
+    """The tensors of a model, in a `.safetensors` file or in the files of an index."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        # File, type, shape and offset of each tensor.
         self.entries: dict[str, tuple[str, str, list[int], int]] = {}
         if not path.endswith(".json"):
             self._open(path)

@@ -26,14 +26,7 @@ _OWN_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel.
-
-    Args:
-        folder: contains `saved_model.pb`.
-
-    Attributes:
-        is_encoder: whether it can be called like an encoder of TensorFlow Hub.
-    """
+    """The weights of a SavedModel."""
 
     kind = "saved_model"
 
@@ -64,6 +57,7 @@ class SavedModelSource(ModelGardenSource):
         assets = os.path.join(folder, "assets")
         self.labels = read_labels(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
+        # Whether it can be called, like an encoder of TensorFlow Hub.
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY:
             if name in children and children[name].HasField("asset"):

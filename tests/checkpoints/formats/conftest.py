@@ -1,4 +1,4 @@
-"""A tiny model with each head, as an original checkpoint with all that lies beside it."""
+"""A tiny model with each head, as an original checkpoint with configuration and vocabulary."""
 
 import shutil
 
