@@ -41,7 +41,7 @@ def classification_metrics(
     """
     accuracy = _mean(np.argmax(probabilities, axis=-1) == label_ids, is_real_example)
     metrics = {"eval_accuracy": accuracy, "eval_loss": _mean(per_example_loss, is_real_example)}
-    true, predicted = _classes(probabilities, label_ids, is_real_example)
+    true, predicted = _true_and_predicted(probabilities, label_ids, is_real_example)
     num_labels = probabilities.shape[-1]
     report = _report(true, predicted, num_labels)
     if num_labels == 2:
@@ -80,7 +80,7 @@ def classification_report(
         the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
         (row) and predicted label (column).
     """
-    true, predicted = _classes(probabilities, label_ids, is_real_example)
+    true, predicted = _true_and_predicted(probabilities, label_ids, is_real_example)
     with _warnings_ignored():
         from sklearn.metrics import confusion_matrix
 
@@ -134,8 +134,8 @@ def multilabel_metrics(
         a label; `eval_f1_macro`, the mean over labels.
     """
     exact = ((probabilities >= THRESHOLD) == (label_ids != 0)).all(axis=-1)
-    label_sets = _label_sets(probabilities, label_ids, is_real_example)
-    report = _report(*label_sets, probabilities.shape[-1])
+    true, predicted = _true_and_predicted(probabilities, label_ids, is_real_example)
+    report = _report(true, predicted, probabilities.shape[-1])
     return _to_float32(
         {
             "eval_accuracy": _mean(exact, is_real_example),
@@ -155,8 +155,8 @@ def multilabel_report(
     labels: Sequence[str],
 ) -> dict[str, Any]:
     """Computes the metrics of each label; returns `labels` as `classification_report` does."""
-    label_sets = _label_sets(probabilities, label_ids, is_real_example)
-    return {"labels": _label_scores(*label_sets, labels)}
+    true, predicted = _true_and_predicted(probabilities, label_ids, is_real_example)
+    return {"labels": _label_scores(true, predicted, labels)}
 
 
 def describe_report(report: Mapping[str, Any]) -> str:
@@ -193,24 +193,22 @@ def _mean(values: np.ndarray, is_real_example: np.ndarray) -> Any:
     return np.average(values, weights=is_real_example.astype(np.float64))
 
 
-def _classes(
+def _true_and_predicted(
     probabilities: np.ndarray, label_ids: np.ndarray, is_real_example: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """True and predicted labels of the real rows."""
-    real = is_real_example.astype(bool)
-    return label_ids[real].astype(np.int64), np.argmax(probabilities[real], axis=-1)
+    """Labels of the real rows: [N], or for several labels [N, L + 1] of 0 and 1.
 
-
-def _label_sets(
-    probabilities: np.ndarray, label_ids: np.ndarray, is_real_example: np.ndarray
-) -> list[np.ndarray]:
-    """True and predicted labels of the real rows, each [N, L + 1] of 0 and 1.
-
-    The last column is zero: scikit-learn would take a single column for classes.
+    The additional column is zero: scikit-learn would take a single column for classes.
     """
     real = is_real_example.astype(bool)
-    both = (label_ids[real] != 0, probabilities[real] >= THRESHOLD)
-    return [np.pad(labels.astype(np.int8), ((0, 0), (0, 1))) for labels in both]
+    true, probabilities = label_ids[real], probabilities[real]
+    if true.ndim == 1:
+        return true.astype(np.int64), np.argmax(probabilities, axis=-1)
+    true, predicted = (
+        np.pad(labels.astype(np.int8), ((0, 0), (0, 1)))
+        for labels in (true != 0, probabilities >= THRESHOLD)
+    )
+    return true, predicted
 
 
 def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
