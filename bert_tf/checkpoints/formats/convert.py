@@ -174,6 +174,7 @@ def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> Be
     if config:
         file = given or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
+        configs.warn_of_other_config(config, file, source)
     return config
 
 
