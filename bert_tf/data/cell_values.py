@@ -2,11 +2,17 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from bert_tf.errors import UserError
 
 _EXCERPT_LENGTH = 60
+_NAME = (
+    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
+    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
+)
+_COMMON_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
 def to_text(value: Any, what: str, place: str) -> str:
@@ -38,6 +44,11 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
+
+
+def is_column_name(text: str) -> bool:
+    """Whether a cell has a common name of a column."""
+    return bool(_COMMON_NAME.fullmatch(text.strip().lower()))
 
 
 def excerpt(text: str) -> str:

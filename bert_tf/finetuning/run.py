@@ -224,10 +224,7 @@ class FineTuningRun:
         for split in [*splits, *[self.task.predict_split] * options.do_predict]:
             self.splits[split]
         if splits == ["train", "eval"] and len(set(map(self.splits.digest, splits))) == 1:
-            log.warning(
-                "The data to evaluate on are the training data: the metrics do not tell how good "
-                "the model is for new texts"
-            )
+            log.warning("The data to evaluate on are the training data: check --data_dir or files")
 
     def _num_train_steps(self) -> int:
         options, rows = self.options, self.task.epoch_size(self.splits["train"])
