@@ -132,7 +132,9 @@ def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     # Another file may have other names for its columns.
     first_lines = [next(iter(files.read_lines(path)), "") for path in paths.values()]
     names = {*filter(None, before)}
-    known = any(names <= {*map(str.strip, re.split(r'[\t,;"]', line))} for line in first_lines)
+    known = not (options.text_column or "").isdecimal() and any(
+        names <= {*map(str.strip, re.split(r'[\t,;"]', line))} for line in first_lines
+    )
     if paths and before[0] and before != now and (known or bool(before[1]) != bool(now[1])):
         shown = [" and ".join(filter(None, columns)) for columns in (before, now)]
         message = "%s: trained on column %s, asked with %s. Check --text_column, --text_pair_column"
