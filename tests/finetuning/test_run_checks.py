@@ -232,7 +232,7 @@ def test_a_model_of_another_script_is_refused(tmp_path):
     for script in (None, "run_ner", "extract_features"):
         run_metadata.read_options(folder, script)
     for script in ("run_classifier", "run_squad"):
-        with pytest.raises(UserError, match="was trained by run_ner.py: use that script"):
+        with pytest.raises(UserError, match=r"was trained by run_ner.py: use that script"):
             run_metadata.read_options(folder, script)
     write_run(tmp_path, "run_pretraining")
     run_metadata.require_script(folder, "run_classifier")

@@ -129,13 +129,12 @@ def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
     before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]
-    # Another file may have other names for its columns.
-    first_lines = [next(iter(files.read_lines(path)), "") for path in paths.values()]
-    names = {*filter(None, before)}
-    known = not (options.text_column or "").isdecimal() and any(
-        names <= {*map(str.strip, re.split(r'[\t,;"]', line))} for line in first_lines
-    )
-    if paths and before[0] and before != now and (known or bool(before[1]) != bool(now[1])):
+    is_other = bool(before[1]) != bool(now[1])
+    # Another file may have other names for its columns, or none.
+    for path in paths.values() if not (now[0] or "").isdecimal() else ():
+        cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
+        is_other |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
+    if paths and before[0] and is_other:
         shown = [" and ".join(filter(None, columns)) for columns in (before, now)]
         message = "%s: trained on column %s, asked with %s. Check --text_column, --text_pair_column"
         log.warning(message, folder, *shown)

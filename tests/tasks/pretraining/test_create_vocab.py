@@ -99,7 +99,7 @@ def test_missing_characters_take_the_places_that_are_left(text):
 def test_the_vocabulary_of_a_model_is_not_replaced(text):
     (text / "vocab.txt").write_text("[PAD]\n")
     (text / "run.json").write_text("{}")
-    with pytest.raises(UserError, match="vocab.txt is the vocabulary of a model: choose another"):
+    with pytest.raises(UserError, match=r"vocab.txt is the vocabulary of a model: choose another"):
         create_vocab.run(options(text))
     assert (text / "vocab.txt").read_text() == "[PAD]\n"
 
