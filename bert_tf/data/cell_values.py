@@ -12,7 +12,8 @@ _NAME = (
     "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
     "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
 )
-_COMMON_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
+# A common name of a column.
+COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
 
 
 def to_text(value: Any, what: str, place: str) -> str:
@@ -44,11 +45,6 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
-
-
-def is_column_name(text: str) -> bool:
-    """Whether a cell has a common name of a column."""
-    return bool(_COMMON_NAME.fullmatch(text.strip().lower()))
 
 
 def excerpt(text: str) -> str:

@@ -209,7 +209,7 @@ def restore_weights(
     newest = _own_checkpoint(output_dir, do_train, resume)
     if newest:
         _restore_own(model, newest, output_dir)
-        warn_if_untrained(newest, do_train)
+        run_metadata.warn_if_untrained(newest, do_train)
         if init_checkpoint and not _is_same_path(init_checkpoint, newest):
             begun = run_metadata.hint(output_dir, "begun_from")
             another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
@@ -234,7 +234,7 @@ def restore_weights(
             output_dir,
         )
     log.info("%s", restored.describe())
-    warn_if_untrained(restored.prefix, do_train)
+    run_metadata.warn_if_untrained(restored.prefix, do_train)
     if restored.new and not do_train:
         log.warning(
             "Random, because not in %s: %s. Without --do_train=true the results are those of "
@@ -243,13 +243,6 @@ def restore_weights(
             checkpoints.summarize(restored.new),
         )
     return None
-
-
-def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
-    """Warns of results of the checkpoint that a training writes before its first step."""
-    if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
-        message = "%s is the model before the first step of its training. Pass a later checkpoint"
-        log.warning(message, prefix)
 
 
 def _is_same_path(one: str, other: str) -> bool:

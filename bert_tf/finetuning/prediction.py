@@ -9,11 +9,7 @@ import keras
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    warn_if_untrained,
-)
+from bert_tf.finetuning.initialization import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.run import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
@@ -63,7 +59,7 @@ def restore_trained(model: keras.Model, folder: str) -> None:
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # A checkpoint that was moved or stripped is in no list.
     prefix = prefix or checkpoints.resolve(folder)
-    warn_if_untrained(prefix)
+    run_metadata.warn_if_untrained(prefix)
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         raise UserError(

@@ -189,6 +189,13 @@ def require_script(folder: str, script: str) -> None:
         )
 
 
+def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
+    """Warns of results of the checkpoint that a training writes before its first step."""
+    if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
+        message = "%s is the model before the first step of its training. Pass a later checkpoint"
+        log.warning(message, prefix)
+
+
 def other_task(folder: str, asked: str) -> str | None:
     """Returns the task of the training in a folder, if it is known and not the one asked for."""
     trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked

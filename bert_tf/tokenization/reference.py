@@ -306,7 +306,6 @@ class FullTokenizer:
 
     Raises:
         UserError: the vocabulary cannot be read.
-        ValueError: `do_lower_case` is a text.
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:

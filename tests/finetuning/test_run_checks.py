@@ -7,7 +7,7 @@ import pytest
 
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_checks, run_metadata
-from bert_tf.finetuning.initialization import load_config_and_tokenizer, warn_if_untrained
+from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import Results
 from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions, SquadOptions
@@ -256,9 +256,9 @@ def test_questions_without_answers_for_a_model_that_has_seen_none(tmp_path, said
 
 def test_the_checkpoint_before_the_first_step(said):
     for prefix, do_train in (("out/model.ckpt-0", True), ("out/model.ckpt-10", False)):
-        warn_if_untrained(prefix, do_train)
+        run_metadata.warn_if_untrained(prefix, do_train)
     assert warnings(said) == []
-    warn_if_untrained("out/model.ckpt-0")
+    run_metadata.warn_if_untrained("out/model.ckpt-0")
     assert "out/model.ckpt-0 is the model before the first step" in said.text
 
 

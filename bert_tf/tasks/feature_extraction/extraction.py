@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import backend, file_names, files, training
-from bert_tf.data.cell_values import is_column_name
+from bert_tf.data.cell_values import COLUMN_NAME
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
@@ -126,7 +126,7 @@ def _check_first(options: ExtractionOptions, first: Text) -> None:
             path,
         )
     is_number = (column or "").isdecimal() and options.has_header == "auto"
-    if is_number and is_column_name(first.text_a):
+    if is_number and COLUMN_NAME.fullmatch(first.text_a):
         message = "%s: the first text is %r. If that is a header, pass --has_header=yes"
         log.warning(message, display_name(path), first.text_a)
 
