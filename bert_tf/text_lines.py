@@ -46,6 +46,8 @@ def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeErr
     """Explains to a user that a line (`raw`, counted from 1) is not UTF-8."""
     if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         sign, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
+    elif b"\0" in raw or raw.startswith(b"%PDF"):
+        return f"{path}:{number}: this is not a text file: {raw[:20]!r}"
     else:
         sign = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
         encoding = "latin-1"

@@ -231,3 +231,10 @@ def test_devices_are_written_to(tmp_path):
         assert file.read() == "text"
     assert os.listdir(tmp_path) == ["link"]
     assert files.is_stream("/dev/null")
+
+
+def test_what_is_no_text_at_all(tmp_path):
+    path = tmp_path / "paper.pdf"
+    path.write_bytes(b"%PDF-1.7 \xe2\xe3\n")
+    with pytest.raises(UserError, match=r"paper.pdf:1: this is not a text file"):
+        list(files.read_lines(str(path)))

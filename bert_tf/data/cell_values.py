@@ -2,11 +2,18 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from bert_tf.errors import UserError
 
 _EXCERPT_LENGTH = 60
+_NAME = (
+    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
+    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
+)
+# A common name of a column.
+COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
 
 
 def to_text(value: Any, what: str, place: str) -> str:

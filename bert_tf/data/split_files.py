@@ -62,7 +62,8 @@ def find_files(
         return found
     if not files.is_dir(data_dir):
         if files.exists(data_dir):
-            raise UserError(f"--data_dir={data_dir} is a file. Pass it as --train_file")
+            flags = ", ".join(FLAGS.values())
+            raise UserError(f"--data_dir={data_dir} is a file. Pass it as one of {flags}")
         raise UserError(
             f"There is no folder --data_dir={data_dir} ({files.describe_absence(data_dir)})"
         )

@@ -1,13 +1,16 @@
 """Unlabeled texts and text pairs from lines or columns of a file, read one by one."""
 
+import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bert_tf import files, text_lines
 from bert_tf.data.tsv import TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 STDIN = "-"
 # The last separator of a line counts.
@@ -85,6 +88,13 @@ def lines(path: str) -> Iterator[str]:
         raise UserError("There is no standard input: pass the name of a file")
     name = display_name(path)
     return text_lines.decode(name, text_lines.split(name, sys.stdin.buffer))
+
+
+def warn_of_columns(path: str, lines: Sequence[str]) -> None:
+    """Warns of the lines of a corpus if most of them have JSON or columns."""
+    odd = sum("\t" in line.strip() or bool(re.fullmatch(r"\s*\{.*\}\s*", line)) for line in lines)
+    if 2 * odd > sum(map(bool, map(str.strip, lines))):
+        _logger.warning("%s: %d lines are JSON or have tabs. Write the texts only", path, odd)
 
 
 def display_name(path: str) -> str:

@@ -9,6 +9,7 @@ import keras
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, temporary_folder
+from bert_tf.checkpoints.formats.configs import warn_of_other_config
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.config import BertConfig
@@ -136,6 +137,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
         )
     lower_case, sources = options.do_lower_case, _sources(options)
     check_vocabulary(options.vocab_file or "", lower_case, config.vocab_size, sources)
+    for source in sources:
+        warn_of_other_config(config, options.bert_config_file or "", source)
     return config, tokenizer
 
 
@@ -206,6 +209,7 @@ def restore_weights(
     newest = _own_checkpoint(output_dir, do_train, resume)
     if newest:
         _restore_own(model, newest, output_dir)
+        run_metadata.warn_if_untrained(newest, do_train)
         if init_checkpoint and not _is_same_path(init_checkpoint, newest):
             begun = run_metadata.hint(output_dir, "begun_from")
             another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
@@ -230,6 +234,7 @@ def restore_weights(
             output_dir,
         )
     log.info("%s", restored.describe())
+    run_metadata.warn_if_untrained(restored.prefix, do_train)
     if restored.new and not do_train:
         log.warning(
             "Random, because not in %s: %s. Without --do_train=true the results are those of "

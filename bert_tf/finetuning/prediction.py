@@ -59,6 +59,7 @@ def restore_trained(model: keras.Model, folder: str) -> None:
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # A checkpoint that was moved or stripped is in no list.
     prefix = prefix or checkpoints.resolve(folder)
+    run_metadata.warn_if_untrained(prefix)
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         raise UserError(

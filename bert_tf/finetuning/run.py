@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints, training
+from bert_tf import checkpoints, registry, training
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.export import export_task, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
@@ -62,6 +62,9 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     """
     options.check()
     options = find_model_files(options)
+    if not options.do_train:
+        folder = label_map.folder_of_checkpoint(options)
+        run_metadata.require_script(folder, registry.script_of(type(options)))
     # The small files of the model come first; a data set may be large.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
@@ -220,6 +223,8 @@ class FineTuningRun:
         splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         for split in [*splits, *[self.task.predict_split] * options.do_predict]:
             self.splits[split]
+        if splits == ["train", "eval"] and len(set(map(self.splits.digest, splits))) == 1:
+            log.warning("The data to evaluate on are the training data: check --data_dir or files")
 
     def _num_train_steps(self) -> int:
         options, rows = self.options, self.task.epoch_size(self.splits["train"])

@@ -10,7 +10,7 @@ from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import hint, read_run
+from bert_tf.finetuning.run_metadata import hint, other_task, read_run
 from bert_tf.progress import log
 
 _DATA = "training data changed:"
@@ -22,8 +22,6 @@ _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias
 _COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
 _COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
 _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
-# A model of one of these tasks may be evaluated on the others.
-_LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
@@ -40,10 +38,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
         UserError: the training is of another task or has another kind of output.
     """
     folder, asked = options.output_dir or "", _task_of(options)
-    try:
-        script, before = read_run(folder)
-    except UserError:
-        script, before = None, {}
+    script, before = _run_of(folder)
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
     now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
@@ -66,12 +61,11 @@ def check_resumed(options: Any, training_data: str) -> bool:
     return not changed
 
 
-def other_task(folder: str, asked: str) -> str | None:
-    """Returns the task of the training in a folder, if it is known and not the one asked for."""
-    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked
-    one, other = (os.path.basename(task).lower() for task in (trained, asked))
-    same = one == other or (one in _LIKE_MNLI and other in _LIKE_MNLI)
-    return None if same else trained
+def _run_of(folder: str) -> tuple[str | None, dict[str, Any]]:
+    try:
+        return read_run(folder)
+    except UserError:
+        return None, {}
 
 
 def check_evaluated(options: Any) -> str:
@@ -84,6 +78,13 @@ def check_evaluated(options: Any) -> str:
     trained = other_task(folder, asked)
     if trained:
         log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
+    has_negative = _run_of(folder)[1].get("version_2_with_negative", True)
+    if getattr(options, "version_2_with_negative", False) and not has_negative:
+        log.warning(
+            "%s was trained without --version_2_with_negative: it has never seen a question "
+            "without an answer. Train with the flag, or leave it out",
+            folder,
+        )
     name = os.path.splitext(os.path.basename(asked))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", asked) else ""
 

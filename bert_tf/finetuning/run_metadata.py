@@ -20,12 +20,16 @@ from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
+from bert_tf.options.fields import checked
 from bert_tf.options.shared import DeviceOptions
+from bert_tf.progress import log
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags that a loaded model does not have.
 _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
 _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
+# A model of one of these tasks may be evaluated on the others.
+_LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def training_files(
@@ -143,6 +147,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         )
     if script not in scripts:
         raise UserError(f"script must be one of {', '.join(scripts)}. Received: {script!r}")
+    require_script(folder, script)
     entry = registry.SCRIPTS[script]
     options_class = entry.options_class
     names = {field.name for field in dataclasses.fields(options_class)} - _OF_A_RUN
@@ -158,7 +163,11 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
                 f"No such file: {values[flag]} ({files.describe_absence(values[flag])}). Pass "
                 f"{flag}= with the one that the model was trained with"
             )
-    values |= {name: _checked(options_class, name, value) for name, value in flags.items()}
+    types = typing.get_type_hints(options_class)
+    values |= {name: checked(name, value, types[name]) for name, value in flags.items()}
+    asked = flags.get("task_name") or flags.get("task_module")
+    if asked and (other := other_task(folder, asked)):
+        log.warning("%s: trained as %s, asked as %s", folder, other, asked)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
     if not entry.make_task:
@@ -166,20 +175,33 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     return options_class(**{**values, "init_checkpoint": None, "output_dir": folder})
 
 
-def _checked(options_class: type, name: str, value: Any) -> Any:
-    """Returns the value of a flag, a path as str.
+def require_script(folder: str, script: str) -> None:
+    """Requires that a model was not fine-tuned by another script, for outputs of another kind.
 
     Raises:
-        UserError: it has another type.
+        UserError: it was.
     """
-    value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    expected = typing.get_type_hints(options_class)[name]
-    is_float = isinstance(value, int) and isinstance(1.0, expected)
-    is_bool = isinstance(value, bool)
-    if not (isinstance(value, expected) or is_float) or is_bool != (expected is bool):
-        shown = getattr(expected, "__name__", str(expected))
-        raise UserError(f"{name} must be of type {shown}. Received: {value!r}")
-    return value
+    tasks = [name for name, entry in registry.SCRIPTS.items() if entry.make_task]
+    trained = hint(folder, "script")
+    if trained != script and trained in tasks and script in tasks:
+        raise UserError(
+            f"{folder} was trained by {trained}.py: use that script for it, not {script}"
+        )
+
+
+def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
+    """Warns of results of the checkpoint that a training writes before its first step."""
+    if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
+        message = "%s is the model before the first step of its training. Pass a later checkpoint"
+        log.warning(message, prefix)
+
+
+def other_task(folder: str, asked: str) -> str | None:
+    """Returns the task of the training in a folder, if it is known and not the one asked for."""
+    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked
+    one, other = (os.path.basename(task).lower() for task in (trained, asked))
+    same = one == other or (one in _LIKE_MNLI and other in _LIKE_MNLI)
+    return None if same else trained
 
 
 def _saved_threshold(folder: str) -> float:
@@ -207,8 +229,9 @@ def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         run = json.loads(files.read_text(path))
         script, flags = str(run["script"]), dict(run["flags"])
         kind = registry.SCRIPTS[script].options_class
-        known = {field.name for field in dataclasses.fields(kind)}
-        return script, {name: _checked(kind, name, flags[name]) for name in flags.keys() & known}
+        known = typing.get_type_hints(kind)
+        names = flags.keys() & known
+        return script, {name: checked(name, flags[name], known[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is damaged ({error}): remove it. Scripts do without it, and a program passes "

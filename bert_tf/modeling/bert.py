@@ -43,7 +43,8 @@ class ConfiguredModel(keras.Model):
         zero_init_encoder: bool = False,
         **kwargs: Any,
     ) -> None:
-        if "is_training" in kwargs or "input_ids" in kwargs:
+        are_flags = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
+        if "is_training" in kwargs or "input_ids" in kwargs or not are_flags:
             replaced("modeling")["BertModel(config, is_training, ...)"]()
         if not isinstance(config, BertConfig):
             received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"

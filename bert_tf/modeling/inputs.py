@@ -35,9 +35,10 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
     shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
     for name, shape in zip(_INPUTS, shapes, strict=True):
         value = inputs.get(name)
-        is_float = "float" in str(getattr(value, "dtype", "")) and name == "input_ids"
-        if is_float or (value is not None and shape is None):
-            kind = value.dtype if is_float else type(value).__name__
+        dtype = str(getattr(value, "dtype", ""))
+        is_other = any(kind in dtype for kind in ("float", "str", "U")) and name == "input_ids"
+        if is_other or (value is not None and shape is None):
+            kind = value.dtype if is_other else type(value).__name__
             raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
         if shape is None or getattr(shape, "rank", 2) is None:
             continue

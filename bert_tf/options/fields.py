@@ -1,6 +1,8 @@
 """What an option is made of, and which values make sense."""
 
 import dataclasses
+import os
+import typing
 from collections.abc import Collection
 from typing import Any
 
@@ -64,14 +66,31 @@ def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
         raise UserError(f"Required, but not given: {shown}")
 
 
+def checked(name: str, value: Any, expected: Any) -> Any:
+    """Returns the value of an option, a path as str.
+
+    Raises:
+        UserError: it is not of the expected type.
+    """
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    is_float = isinstance(value, int) and isinstance(1.0, expected)
+    is_bool = isinstance(value, bool) and expected not in (bool, bool | None)
+    if not (isinstance(value, expected) or is_float) or is_bool:
+        shown = getattr(expected, "__name__", str(expected))
+        raise UserError(f"{name} must be of type {shown}. Received: {value!r}")
+    return value
+
+
 def check_values(options: Any) -> None:
-    """Refuses values that make no sense, by the names that the scripts share.
+    """Refuses values of other types, or that make no sense, by the names that the scripts share.
 
     Raises:
         UserError: it names the flag and its range.
     """
+    types = typing.get_type_hints(type(options))
     for field in dataclasses.fields(options):
-        name, value = field.name, getattr(options, field.name)
+        name = field.name
+        value = checked(f"--{name}", getattr(options, name), types[name])
         choices = field.metadata["choices"]
         if choices:
             if value not in choices:

@@ -72,6 +72,8 @@ class BatchTokenizer:
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
+        if not isinstance(tokenizer, FullTokenizer):
+            raise TypeError(f"tokenizer must be a FullTokenizer. Received: {tokenizer!r:.100}")
         self.reference = tokenizer
         self.texts = self.handed_back = 0
         self.warned: set[str] = set()
@@ -91,6 +93,8 @@ class BatchTokenizer:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
+        if isinstance(texts, str | bytes):
+            raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
         # A copy, as the caller may change the list meanwhile.
         strings: list[Any] = list(texts)
         if not strings:

@@ -10,6 +10,7 @@ tokenized differently under another Python version.
 This module is the reference for the faster implementations. It needs no TensorFlow.
 """
 
+import logging
 import re
 import string
 import unicodedata
@@ -41,6 +42,8 @@ __all__ = [
     "validate_case_matches_checkpoint",
     "whitespace_tokenize",
 ]
+
+_logger = logging.getLogger(__name__)
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -306,7 +309,12 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
+        # NumPy's bool is common, from the signature of a TensorFlow Hub module.
+        if isinstance(do_lower_case, str):
+            raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
         self.vocab = load_vocab(vocab_file)
+        if "[UNK]" not in self.vocab:
+            _logger.warning("%s has no [UNK]: it is not a vocabulary of BERT's", vocab_file)
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)

@@ -6,10 +6,12 @@ import shutil
 import pytest
 
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_checks
+from bert_tf.finetuning import run_checks, run_metadata
+from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import Results
-from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions
+from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions, SquadOptions
+from bert_tf.options.fields import check_values
 from bert_tf.tasks import classification
 from tests.tasks.classification.test_task import options
 
@@ -99,7 +101,8 @@ def test_another_kind_of_output_is_refused(tiny, out, tmp_path, name, was):
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        with pytest.raises(UserError, match=f"holds a training with {name}={was}"):
+        message = f"holds a training with {name}={was}|was trained by {was}.py: use that script"
+        with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
 
@@ -215,3 +218,71 @@ def test_a_training_in_the_folder_of_the_model_that_it_begins_from(tiny, tmp_pat
     begun = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
     classification.run(options(tiny, tmp_path, **TRAINING, **begun))
     assert "out has the model of --init_checkpoint" in said.text
+
+
+def write_run(folder, script, **flags):
+    (folder / "run.json").write_text(json.dumps({"script": script, "flags": flags}))
+    for name in ("bert_config.json", "vocab.txt"):
+        (folder / name).touch()
+    return str(folder)
+
+
+def test_a_model_of_another_script_is_refused(tmp_path):
+    folder = write_run(tmp_path, "run_ner", label_column=4)
+    for script in (None, "run_ner", "extract_features"):
+        run_metadata.read_options(folder, script)
+    for script in ("run_classifier", "run_squad"):
+        with pytest.raises(UserError, match=r"was trained by run_ner.py: use that script"):
+            run_metadata.read_options(folder, script)
+    write_run(tmp_path, "run_pretraining")
+    run_metadata.require_script(folder, "run_classifier")
+
+
+def test_a_program_that_names_another_task(tmp_path, said):
+    folder = write_run(tmp_path, "run_classifier", task_name="tsv")
+    run_metadata.read_options(folder, task_name="tsv")
+    assert warnings(said) == []
+    run_metadata.read_options(folder, task_name="MRPC")
+    assert warnings(said) == [f"{tmp_path}: trained as tsv, asked as MRPC"]
+
+
+@pytest.mark.parametrize(("trained", "asked"), [(True, True), (False, False), (False, True)])
+def test_questions_without_answers_for_a_model_that_has_seen_none(tmp_path, said, trained, asked):
+    folder = write_run(tmp_path, "run_squad", version_2_with_negative=trained)
+    run = SquadOptions(output_dir=folder, version_2_with_negative=asked)
+    run_checks.check_evaluated(run)
+    assert ("has never seen a question" in said.text) == (asked and not trained)
+
+
+def test_the_checkpoint_before_the_first_step(said):
+    for prefix, do_train in (("out/model.ckpt-0", True), ("out/model.ckpt-10", False)):
+        run_metadata.warn_if_untrained(prefix, do_train)
+    assert warnings(said) == []
+    run_metadata.warn_if_untrained("out/model.ckpt-0")
+    assert "out/model.ckpt-0 is the model before the first step" in said.text
+
+
+def test_a_configuration_that_gives_other_results(tiny, tmp_path, said):
+    other = tmp_path / "other.json"
+    for change, found in (
+        ({}, None),
+        ({"hidden_dropout_prob": 0.3}, None),
+        ({"num_attention_heads": 4}, "num_attention_heads is 4, but beside"),
+        ({"hidden_act": "relu"}, "hidden_act is relu, but beside"),
+    ):
+        said.clear()
+        other.write_text(json.dumps({**tiny.config.to_dict(), **change}))
+        load_config_and_tokenizer(options(tiny, tmp_path, bert_config_file=str(other)))
+        assert [found in message for message in warnings(said)] == [True] * bool(found)
+
+
+def test_values_of_another_type_are_named():
+    for flag, value, kind in (
+        ("do_train", "false", "bool"),
+        ("max_seq_length", "32", "int"),
+        ("learning_rate", "1e-4", "float"),
+        ("train_batch_size", True, "int"),
+    ):
+        with pytest.raises(UserError, match=f"--{flag} must be of type {kind}. Received: "):
+            check_values(ClassifierOptions(**{flag: value}))
+    check_values(ClassifierOptions(learning_rate=1))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
     BertConfig,
@@ -298,3 +299,10 @@ def test_a_zero_init_encoder_has_zeros_and_a_head_as_ever():
         expected = np.zeros_like(value) if name in kernels else plain[name]
         np.testing.assert_array_equal(value, expected, err_msg=name)
     assert np.abs(blank["classifier/output_weights"]).max() > 0
+
+
+def test_the_original_call_by_position_and_ids_of_text(tiny):
+    with pytest.raises(UserError, match=r"BertModel\(config\), then model\(inputs\)"):
+        BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
+    with pytest.raises(ValueError, match="input_ids must be an array or a tensor of integers"):
+        BertModel(tiny.config)({"input_ids": np.array([["a", "b"]])})

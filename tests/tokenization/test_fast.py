@@ -294,3 +294,13 @@ def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path
     # Of many texts a sample from all of them is looked at.
     tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
     assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text
+
+
+def test_what_is_no_tokenizer_and_no_list(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\n")
+    with pytest.raises(TypeError, match=r"a FullTokenizer. Received: 'vocab.txt'"):
+        BatchTokenizer("vocab.txt")
+    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
+    for text in ("the", b"the"):
+        with pytest.raises(TypeError, match="texts must be a list of texts"):
+            tokenizer.encode(text)

@@ -10,6 +10,7 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -420,3 +421,16 @@ def test_tokenizing_imports_no_tensorflow(tmp_path):
         check=True,
     )
     assert list(map(ast.literal_eval, run.stdout.splitlines())) == [["hello"], []]
+
+
+def test_a_vocabulary_or_a_casing_that_is_none(tmp_path, caplog):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[UNK]\nthe\n")
+    # A module of TensorFlow Hub gives NumPy's bool.
+    assert FullTokenizer(str(path), np.bool_(True)).tokenize("The") == ["the"]
+    with pytest.raises(ValueError, match=r"be True or False. Received: 'False'"):
+        FullTokenizer(str(path), do_lower_case="False")
+    assert not caplog.text
+    path.write_text('{"the": 0}\n')
+    FullTokenizer(str(path))
+    assert "vocab.txt has no [UNK]: it is not a vocabulary of BERT's" in caplog.text

@@ -1,12 +1,15 @@
 """Derives sizes from the shapes of weights, and checks configurations against them."""
 
+import contextlib
 from collections.abc import Mapping
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import names
 from bert_tf.checkpoints.formats.heads import Head
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
+from bert_tf.progress import log
 
 # The width of attention heads in all published models. Weights do not tell it.
 USUAL_HEAD_SIZE = 64
@@ -58,6 +61,18 @@ def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) ->
             f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass "
             "--bert_config_file with the one that the model was trained with"
         )
+
+
+def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
+    """Warns if results would not be those of a model, for what its weights do not tell."""
+    own = None
+    with contextlib.suppress(UserError):
+        own = source.config() if file != source.config_file else None
+    for name in ("num_attention_heads", "hidden_act") if own else ():
+        ours, theirs = getattr(config, name), getattr(own, name)
+        if str(ours).lower() != str(theirs).lower():
+            message = "%s: %s is %s, but beside %s it is %s. Check --bert_config_file"
+            log.warning(message, file, name, ours, source.path, theirs)
 
 
 def check_weights(head: Head, shapes: Shapes, weights: str) -> None:

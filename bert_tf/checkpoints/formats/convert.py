@@ -1,6 +1,7 @@
 """Converts a model from any readable format to any writable one: check, write, move into place."""
 
 import dataclasses
+import logging
 import os
 from collections.abc import Sequence
 
@@ -157,7 +158,8 @@ def _choose(
                 f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. To "
                 "leave them out, name the head, --head=encoder for instance"
             )
-        log.warning("Not converted: %s", shown)
+        level = logging.INFO if request.head == "encoder" else logging.WARNING
+        log.log(level, "Not converted: %s", shown)
     if not training or request.strip_optimizer:
         return expected
     if to != "original":
@@ -174,6 +176,7 @@ def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> Be
     if config:
         file = given or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
+        configs.warn_of_other_config(config, file, source)
     return config
 
 
@@ -203,6 +206,9 @@ def _find_labels(
     if not labels or (has_none and not request.labels):
         return None
     outputs = 0 if has_none else shapes["output_bias"][0]
+    own = source.labels or labels
+    if [*labels] != [*own] and sorted(labels) == sorted(own):
+        raise UserError(f"--labels: the model's are {', '.join(own)}, in this order: leave it out")
     if len(labels) == outputs:
         return labels
     problem = f"{len(labels)} labels, but the head has {outputs or 'none'}"

@@ -78,6 +78,8 @@ def find(stored: Collection[str], wanted: str = "auto", hint: str | None = None)
     `hint` is the head that the source declares.
     """
     if wanted != "auto":
+        if hint and hint != wanted and HEADS[wanted].has_labels and HEADS[hint].has_labels:
+            raise UserError(f"--head={wanted}, but the model's is {hint}: leave out --head")
         return HEADS[wanted]
     present = [
         name

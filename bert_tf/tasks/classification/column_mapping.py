@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt
+from bert_tf.data.cell_values import COLUMN_NAME, excerpt
 from bert_tf.data.csv_reader import Row
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.label_inference import (
@@ -22,11 +22,6 @@ _logger = logging.getLogger(__name__)
 
 _PURPOSES = ("text", "text_pair", "label", "id")
 _SHOWN_NAMES = 20
-_NAME = (
-    "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
-    "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
-)
-_COMMON_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +192,7 @@ def _is_header(
     compared = [at for purpose, at in positions.items() if purpose != "id" and at < len(names)]
     if compared and all(cells[at].strip() == names[at] for at in compared):
         return True
-    looks_like_name = bool(_COMMON_NAME.fullmatch(first.strip().lower())) and first not in others
+    looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others
     if "label" not in positions and training_header != []:
         longer = sum(len(other.split()) > 1 or len(other) > 4 * len(first) for other in others)
         looks_like_name |= len(first.split()) == 1 and longer > len(others) / 2

@@ -1,12 +1,14 @@
 """Makes the data set that the options of `run_classifier.py` describe."""
 
 import os
+import re
 
 from bert_tf import files
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
+from bert_tf.progress import log
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.column_mapping import ColumnMapping
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
@@ -27,7 +29,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     if options.task_module and not reads_data:
         return _module_of_checkpoint(options)
     data = _custom_dataset(options, _paths(options)) if options.is_own_tables else _other(options)
-    if not data.is_published and reads_data:
+    if not data.is_published:
         label_map.require_same(data.labels, _source_of_labels(options, data), options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
@@ -89,6 +91,7 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
     names = options.labels.split(",") if options.labels else None
     if not options.do_train:
         problem_type = _trained_type(options)
+        _check_columns(options, paths)
         if names is None and problem_type != REGRESSION:
             names = label_map.of_checkpoint(options)
     return CustomDataset(
@@ -110,8 +113,28 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
 
 def _trained_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the model that is evaluated or predicts."""
-    if options.problem_type != "auto":
-        return options.problem_type
-    folder = label_map.folder_of_checkpoint(options)
+    folder, asked = label_map.folder_of_checkpoint(options), options.problem_type
+    trained = run_metadata.hint(folder, "flags", "problem_type")
+    if "auto" not in (asked, trained or "auto") and asked != trained:
+        raise UserError(
+            f"--problem_type={asked}, but the model in {folder} was trained with "
+            f"--problem_type={trained}: leave the flag out"
+        )
     # The default for models that something else trained.
-    return run_metadata.hint(folder, "flags", "problem_type") or "classification"
+    return (trained or "classification") if asked == "auto" else asked
+
+
+def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
+    """Warns of texts from other columns than those that the model was trained on."""
+    folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
+    before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
+    now = [getattr(options, flag) for flag in flags]
+    is_other = bool(before[1]) != bool(now[1])
+    # Another file may have other names for its columns, or none.
+    for path in paths.values() if not (now[0] or "").isdecimal() else ():
+        cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
+        is_other |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
+    if paths and before[0] and is_other:
+        shown = [" and ".join(filter(None, columns)) for columns in (before, now)]
+        message = "%s: trained on column %s, asked with %s. Check --text_column, --text_pair_column"
+        log.warning(message, folder, *shown)

@@ -3,7 +3,8 @@
 import abc
 import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification import glue
@@ -15,6 +16,9 @@ MULTILABEL = "multilabel"
 REGRESSION = "regression"
 # Tolerated share of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
+
+# What many texts hardly are, unless it is the wrong column or program; and their tolerated share.
+_ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
 
 # The original calls the evaluation set "dev", and the set to predict "test".
 _GLUE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
@@ -96,9 +100,14 @@ def check_split(
 
     `training` has the examples of the training set; it is empty if that has not been read.
     """
+    path, count = data.describe(split), len(examples)
+    for what, pattern, share in () if data.is_published else _ODD_TEXTS:
+        odd = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
+        if len(odd) > share * count:
+            message = "%s: %d of %d texts are %s, such as %r. Check the text column"
+            _logger.warning(message, path, len(odd), count, what, odd[0])
     if split == "predict":
         return
-    path, count = data.describe(split), len(examples)
     if 1 < count == sum(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
         _logger.warning(message, path, count, examples[0].label)
@@ -108,6 +117,8 @@ def check_split(
         if alike:
             message = "%s: labels that differ only in case or white space: %s"
             _logger.warning(message, path, ", ".join(map(repr, alike)))
+        for odd, message in _odd_labels(data):
+            _logger.warning(f"%s: {message}", path, odd)
     elif training:
         unseen = _labels(examples) - _labels(training)
         if unseen and data.labels:
@@ -127,6 +138,20 @@ def check_split(
                 count,
                 100 * shared / count,
             )
+
+
+def _odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
+    """Yields labels that are probably misread, with what to do."""
+    with_comma = [label for label in data.labels if "," in label]
+    parts = {part.strip() for label in data.labels for part in label.split(",")}
+    if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
+        yield with_comma[0], "%r is one label. If it is several, pass --problem_type=multilabel"
+    for label in data.labels:
+        if label.casefold() in ("nan", "null"):
+            yield label, "there is a label %r. If it stands for a missing one, remove its rows"
+        if data.problem_type == MULTILABEL and label[0] in "[]'\"":
+            yield label, "there is a label %r, part of a Python list. Write the labels as a,b"
+            return
 
 
 def _labels(examples: Sequence[InputExample]) -> set[str]:

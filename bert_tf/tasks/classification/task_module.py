@@ -93,7 +93,8 @@ class ModuleDataset(TextDataset):
         place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
         text_a, text_b = getattr(given, "text_a", None), getattr(given, "text_b", None)
         if not isinstance(text_a, str):
-            raise UserError(f"{place} has no text: its text_a is {_short(text_a)}")
+            found = f"its text_a is {_short(text_a)}" if hasattr(given, "text_a") else _short(given)
+            raise UserError(f"{place} has no text: {found}")
         if not isinstance(text_b, str | None):
             raise UserError(f"{place}: its text_b is {_short(text_b)}, and neither a text nor None")
         label: Any = None

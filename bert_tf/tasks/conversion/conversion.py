@@ -4,6 +4,7 @@ from bert_tf import file_names, files
 from bert_tf.checkpoints.formats import Request, convert, describe, find_source
 from bert_tf.checkpoints.formats.source import read_labels
 from bert_tf.errors import UserError
+from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.tasks.conversion.options import ConversionOptions
 
 
@@ -20,6 +21,9 @@ def run(options: ConversionOptions) -> None:
         with files.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
+    vocab_file = options.vocab_file or source.vocab_file
+    if vocab_file and options.do_lower_case is not None:
+        check_vocabulary(vocab_file, options.do_lower_case, sources=[source])
     names = ("head", "bert_config_file", "vocab_file", "do_lower_case", "strip_optimizer")
     request = {name: getattr(options, name) for name in names}
     request["to"] = None if options.to == "auto" else options.to

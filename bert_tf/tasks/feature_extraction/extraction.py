@@ -15,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import backend, file_names, files, training
+from bert_tf.data.cell_values import COLUMN_NAME
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
-from bert_tf.data.texts import STDIN, Text, read_columns, read_lines, shown
+from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.initialization import (
     find_model_files,
@@ -60,7 +61,8 @@ def run(options: ExtractionOptions) -> None:
     texts = _read(options)
     first = next(texts, None)
     if first is None:
-        raise UserError(f"{shown(input_file)} contains no text")
+        raise UserError(f"{display_name(input_file)} contains no text")
+    _check_first(options, first)
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
         message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
         log.warning(message, output_file)
@@ -75,7 +77,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in portion]
                 is_split = options.pretokenized
-                extractor.tokenizer.warn_of_unknown(shown(input_file), strings, is_split)
+                extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
             found = extractor.features([text for _, text in portion])
             for (number, _), (tokens, values) in zip(portion, found, strict=True):
                 file.write(number, tokens, values)
@@ -107,17 +109,26 @@ def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[An
 def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
-        kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-        if kind and _SIGNS_OF_COLUMNS[kind[1]] in next(iter(files.read_lines(path)), ""):
-            log.warning(
-                "%s: each line is taken for one text, with all its columns. --text_column takes "
-                "the text from one of them, if tabs separate them",
-                path,
-            )
         return read_lines(path)
     named = any(name and not name.isdecimal() for name in (column, pair))
     has_header = {"auto": named, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
+
+
+def _check_first(options: ExtractionOptions, first: Text) -> None:
+    """Warns of a table whose columns or header would be taken for texts."""
+    path, column = options.input_file or "", options.text_column
+    kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
+    if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
+        log.warning(
+            "%s: each line is taken for one text, with all its columns. --text_column takes the "
+            "text from one of them, if tabs separate them",
+            path,
+        )
+    is_number = (column or "").isdecimal() and options.has_header == "auto"
+    if is_number and COLUMN_NAME.fullmatch(first.text_a):
+        message = "%s: the first text is %r. If that is a header, pass --has_header=yes"
+        log.warning(message, display_name(path), first.text_a)
 
 
 class TextFeatures(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bert_tf import file_names, files, locks
 from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.records import write_records
+from bert_tf.data.texts import warn_of_columns
 from bert_tf.errors import Terminated, UserError
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
@@ -50,8 +51,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
     encode = load_encoder(vocab_file, options.do_lower_case, segments)
     check_vocabulary(vocab_file, options.do_lower_case)
     for path in paths:
-        lines = itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)
+        lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         encode.tokenizer.warn_of_unknown(path, [[line] for line in lines])
+        warn_of_columns(path, lines)
+        _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)
     log.info("Reading %d files: %s", len(paths), _shown(paths) + " ..." * (len(paths) > 5))
     config = InstanceConfig(
@@ -168,6 +171,15 @@ def _write_in_memory(
             part = instances[number :: len(outputs)]
             count = write_records(output, features, record_batches(part, config, use_threads=True))
             log.info("%s: %d examples", output, count)
+
+
+def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
+    """Warns of lines so long that most of their text would be cut."""
+    words = [len(line.split()) for line in lines]
+    cut = sum(max(count - max_seq_length, 0) for count in words)
+    if 2 * cut > sum(words):
+        message = "%s: %.0f %% of the text is cut: put each sentence on a line of its own"
+        log.warning(message, path, 100 * cut / sum(words))
 
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:

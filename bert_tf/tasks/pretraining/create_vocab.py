@@ -4,11 +4,13 @@ Words are those of the package's tokenizer; the learner is TensorFlow Text's.
 """
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files
+from bert_tf.data.texts import warn_of_columns
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.tasks.pretraining.options import VocabularyOptions
@@ -50,6 +52,9 @@ def run(options: VocabularyOptions) -> list[str]:
     learner = _import_learner()
     output = options.output_file or ""
     file_names.require_writable(output)
+    beside = set(files.list_dir(os.path.dirname(output) or "."))
+    if os.path.basename(output) in beside and beside & {"run.json", "bert_config.json"}:
+        raise UserError(f"--output_file={output} is the vocabulary of a model: choose another name")
     paths = file_names.expand(options.input_file or "")
     file_names.require_distinct([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
@@ -85,6 +90,8 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     with bar(len(paths), "files") as shown:
         for path in paths:
             lines = iter(files.read_lines(path))
+            warn_of_columns(path, first := [*itertools.islice(lines, _BATCH_SIZE)])
+            lines = itertools.chain(first, lines)
             while batch := list(itertools.islice(lines, _BATCH_SIZE)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))
             shown.update()

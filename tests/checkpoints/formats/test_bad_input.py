@@ -12,12 +12,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import Request, convert, find_source
+from bert_tf.checkpoints.formats import Request, convert, find_source, heads
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.options import ConversionOptions
 from bert_tf.tasks.conversion import conversion
-from tests.checkpoints.formats.conftest import values_of, write_model
+from tests.checkpoints.formats.conftest import LABELS, values_of, write_model
+from tests.oracle import ROOT
 from tests.test_locks import hold
 
 
@@ -90,12 +91,12 @@ def test_missing_and_strange_tensors_are_listed(there, tmp_path):
     _refused(there, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; there are")
 
 
-def test_strange_tensors_can_be_left(there, tmp_path, caplog):
+def test_strange_tensors_can_be_left(there, tmp_path, said):
     tensors = load_file(there / "model.safetensors")
     save_file({**tensors, "crf.start": np.ones([2], "float32")}, there / "model.safetensors")
     request = Request(output=str(tmp_path / "x.ckpt"), head="encoder")
     convert(find_source(str(there)), request)
-    assert "Not converted: output_bias, output_weights, crf.start" in caplog.text
+    assert "Not converted: output_bias, output_weights, crf.start" in said.text
     assert len(values_of(str(tmp_path / "x.ckpt"))) == 39
 
 
@@ -274,3 +275,22 @@ def test_options_that_make_no_sense(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             conversion.run(ConversionOptions(**flags))
+
+
+def test_labels_in_another_order_and_a_head_of_another_kind(models, tmp_path):
+    _refused(
+        models["token"], tmp_path, "in this order: leave it out", labels=LABELS[::-1],
+        head="token", to="hugging_face",
+    )  # fmt: skip
+    for wanted, hint in (("token", "classification"), ("classification", "token")):
+        with pytest.raises(UserError, match=f"--head={wanted}, but the model's is {hint}: leave"):
+            heads.find([], wanted, hint)
+    assert heads.find([], "encoder", "token").name == "encoder"
+
+
+def test_a_casing_that_the_vocabulary_does_not_have(tmp_path, said):
+    small = str(ROOT / "examples" / "small_bert")
+    flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
+    conversion.run(ConversionOptions(**flags, do_lower_case=False))
+    (warning,) = [r.getMessage() for r in said.records if r.levelname == "WARNING"]
+    assert "capitals become [UNK]. For an uncased model pass --do_lower_case=true" in warning

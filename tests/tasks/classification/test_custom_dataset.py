@@ -487,7 +487,7 @@ def test_a_file_of_another_split_is_not_trained_on(tmp_path):
     [
         ("", "Pass --data_dir"),
         ("missing", r"There is no folder --data_dir=missing \(.* has: a.tsv\)"),
-        ("a.tsv", "--data_dir=a.tsv is a file. Pass it as --train_file"),
+        ("a.tsv", "--data_dir=a.tsv is a file. Pass it as one of --train_file"),
     ],
 )
 def test_folders_that_are_none(tmp_path, monkeypatch, data_dir, message):

@@ -18,6 +18,7 @@ from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import task
 from bert_tf.tasks.classification.class_weights import label_weights
+from bert_tf.tasks.classification.dataset_factory import make_dataset
 from tests.conftest import WORDS
 from tests.oracle import ROOT
 from tests.tasks.classification.bad_tables import BAD_FILES, write_files
@@ -510,3 +511,55 @@ def test_what_is_found_out_is_said(praise, tiny, tmp_path, said):
                                     "num_train_epochs": 1.0}))  # fmt: skip
     assert "train.tsv: 120 rows; classification with 2 labels: none of that (" in said.text
     assert "no dev set: 24 of the 120 rows" in said.text
+
+
+TEXTS = {"task_name": "tsv", "text_column": "text"}
+
+
+@pytest.fixture
+def model(tmp_path):
+    """What a training leaves for those who ask its model."""
+    flags = {**TEXTS, "problem_type": "classification", "text_pair_column": None}
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "labels.txt").write_text("no\nyes\n")
+    run = {"script": "run_classifier", "flags": flags}
+    (tmp_path / "out" / "run.json").write_text(json.dumps(run))
+    return tmp_path
+
+
+def model_of(folder):
+    return {"init_checkpoint": str(folder / "out")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"labels": "yes,no"}, "--labels has the labels yes, no, but the training"),
+        ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* leave"),
+        ({"problem_type": "regression"}, "was trained with --problem_type=classification: leave"),
+    ],
+)
+def test_a_program_and_a_script_must_ask_what_was_trained(tiny, model, flags, message):
+    write(model / "data", "test.tsv", [["the film"]], header=["text"])
+    for steps in ({}, {"do_predict": True}):
+        with pytest.raises(UserError, match=message):
+            make_dataset(own(tiny, model, **{**TEXTS, **flags, **steps, **model_of(model)}))
+    right = {"labels": "no,yes", "problem_type": "classification"}
+    make_dataset(own(tiny, model, **TEXTS, **right, **model_of(model)))
+
+
+@pytest.mark.parametrize(
+    ("header", "flags", "warns"),
+    [
+        (["text", "id"], {}, False),
+        # Another file may have other names.
+        (["review", "id"], {"text_column": "review"}, False),
+        (["text", "id"], {"text_column": "1"}, False),
+        (["text", "id"], {"text_column": "id"}, True),
+        (["text", "id"], {"text_pair_column": "id"}, True),
+    ],
+)
+def test_other_columns_than_in_the_training(tiny, model, header, flags, warns, said):
+    write(model / "data", "test.tsv", [["the film", "a1"], ["the story", "a2"]], header=header)
+    make_dataset(own(tiny, model, **{**TEXTS, **flags, **model_of(model)}, do_predict=True))
+    assert ("trained on column text, asked with" in said.text) == warns

@@ -108,3 +108,40 @@ def test_rows_that_were_kept_of_the_training_file_are_no_mistake(said):
     data.describe = lambda split: "all.tsv"
     ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
+
+
+def texts(*found):
+    return [InputExample("", text, None, "a") for text in found]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (texts("a film", "none", *["the story"] * 30), None),
+        (texts("in 1999", "42", "a film", "7 of 10"), None),
+        (
+            texts("1000001", "1,000", "-2.5", "a film"),
+            "3 of 4 texts are numbers, such as '1000001'",
+        ),
+        (texts("NaN", "a film", "the story"), "1 of 3 texts are missing values, such as 'NaN'"),
+    ],
+)
+def test_texts_that_are_none(said, given, message):
+    found = said(Set(["a", "b"]), "predict", given, [])
+    assert [message in text for _, text in found] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type", "message"),
+    [
+        (["a", "none"], CLASSIFICATION, None),
+        (["'a'", "b"], CLASSIFICATION, None),
+        (["Austin, TX", "Dallas, TX", "Paris, France"], CLASSIFICATION, None),
+        (["a", "nan"], CLASSIFICATION, "there is a label 'nan'"),
+        (["['a'", "'b']"], MULTILABEL, "part of a Python list"),
+        (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
+    ],
+)
+def test_labels_that_are_probably_misread(said, labels, problem_type, message):
+    found = said(Set(labels, problem_type), "train", rows("x", "y"), [])
+    assert [message in text for _, text in found] == [True] * bool(message)

@@ -403,3 +403,20 @@ def test_columns_that_no_tab_separates(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
     with pytest.raises(UserError, match="columns are separated by tabs"):
         run(tiny, folder, text_column="text")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flags", "message"),
+    [
+        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is taken for one text"),
+        ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "2"}, "the first text is 'text'"),
+        ("in.tsv", "1\tthe film\n", {"text_column": "2"}, None),
+        ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),
+    ],
+)
+def test_columns_and_headers_are_pointed_out_once(tiny, folder, caplog, name, text, flags, message):
+    (folder / name).write_text(text)
+    extraction.run(options(tiny, folder, input_file=str(folder / name), **flags))
+    found = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
+    found = [each for each in found if "[UNK]" not in each]
+    assert [message in each for each in found] == [True] * bool(message)

@@ -366,3 +366,19 @@ def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch
     text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
     create_data.run(options(tiny, corpus, input_file=text))
     assert "each document is a single line" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the good film " * 300, "97 % of the text is cut: put each sentence on a line"),
+        ("1\tthe good film\n2\tthe plot\n", "2 lines are JSON or have tabs"),
+        ("the good film " * 6 + "\nthe plot\n", None),
+    ],
+)
+def test_lines_that_are_no_sentences(tiny, corpus, caplog, text, message):
+    (corpus / "one.txt").write_text(text)
+    path = str(corpus / "one.txt")
+    create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
+    assert (message or "") in caplog.text
+    assert bool(message) == ("is cut" in caplog.text or "have tabs" in caplog.text)

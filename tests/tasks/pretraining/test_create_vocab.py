@@ -7,7 +7,7 @@ import pytest
 from bert_tf.errors import UserError
 from bert_tf.options import VocabularyOptions
 from bert_tf.tasks.pretraining import create_vocab
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 WORDS = ["walking", "walked", "walker", "talking", "talked", "Été", "été", "sing", "singing"]
 
@@ -94,3 +94,19 @@ def test_missing_characters_take_the_places_that_are_left(text):
     larger = create_vocab.run(options(text, num_unused_tokens=0, vocab_size=300))
     assert set(common) <= set(larger)
     assert larger[-1].startswith("[unused")
+
+
+def test_the_vocabulary_of_a_model_is_not_replaced(text):
+    (text / "vocab.txt").write_text("[PAD]\n")
+    (text / "run.json").write_text("{}")
+    with pytest.raises(UserError, match=r"vocab.txt is the vocabulary of a model: choose another"):
+        create_vocab.run(options(text))
+    assert (text / "vocab.txt").read_text() == "[PAD]\n"
+
+
+def test_a_corpus_of_json(text, caplog):
+    lines = [f'{{"text": "{word} and more"}}' for word in WORDS]
+    (text / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    counts = create_vocab.count_words([str(text / "text.txt")], BasicTokenizer())
+    assert counts["walking"] == 1
+    assert "text.txt: 9 lines are JSON or have tabs" in caplog.text

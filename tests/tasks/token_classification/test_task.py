@@ -487,3 +487,11 @@ def test_a_file_without_blank_lines(tiny, folder, said):
     (folder / "test.txt").write_text(words + "\n")
     task(tiny, folder).read("predict")
     assert "test.txt: no blank lines; reading all words as one sentence" in said.text
+
+
+def test_an_evaluation_on_the_training_data(tiny, folder, caplog):
+    (folder / "dev.txt").write_text((folder / "train.txt").read_text())
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
+    out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
+    ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
+    assert "The data to evaluate on are the training data" in caplog.text
