@@ -13,7 +13,7 @@ HAS_TEXT_WHEEL = (
     "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
 )
 
-NER = ["seqeval>=1.2.2"]  # the figures of run_ner.py, as in the CoNLL shared tasks
+NER = ["seqeval>=1.2.2"]  # the metrics of run_ner.py, as in the CoNLL shared tasks
 
 DOCS = [
     "mkdocs>=1.6,<2",  # the site
@@ -73,6 +73,7 @@ setup(
             "bert-export-model = bert_tf.scripts:export_model",
             "bert-extract-features = bert_tf.scripts:extract_features",
             "bert-predict-masked = bert_tf.scripts:predict_masked",
+            "bert-run-multiple-choice = bert_tf.scripts:run_multiple_choice",
             "bert-run-ner = bert_tf.scripts:run_ner",
             "bert-run-pretraining = bert_tf.scripts:run_pretraining",
             "bert-run-squad = bert_tf.scripts:run_squad",

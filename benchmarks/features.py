@@ -1,9 +1,9 @@
-"""A TSV file to TFRecords: rows/s of the package and of the plain way, on all cores.
+"""Times the conversion of a TSV file to TFRecords, in rows/s, beside the original's method.
 
 usage: python benchmarks/features.py --vocab_file=FILE --data_dir=SST-2 [--rounds=3]
 
-All rows of train.tsv (text, label) of SST-2, in memory. Both ways make the records that
-run_classifier.py trains on; they are parsed and compared before anything is timed.
+Converts all rows of SST-2's train.tsv (text, label) from memory, on all cores. Both methods write
+the records that run_classifier.py trains on; they are parsed and compared first.
 """
 
 import argparse
@@ -25,19 +25,19 @@ from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# The plain way gets every so many-th row.
-EVERY = 20
-TOGETHER = 1024
+# The plain method converts every 20th row.
+PLAIN_STRIDE = 20
+CHUNK_ROWS = 1024
 
 
 def read(data_dir: Path) -> list[tuple[str, str]]:
-    """Texts and labels."""
+    """Reads texts and labels."""
     lines = (data_dir / "train.tsv").read_text(encoding="utf-8").split("\n")[1:]
     return [tuple(line.split("\t")) for line in lines if line]
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times both methods, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", required=True)
     parser.add_argument("--data_dir", type=Path, required=True)
@@ -45,20 +45,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     rows, length = read(args.data_dir), args.max_seq_length
-    part = rows[::EVERY]
+    part = rows[::PLAIN_STRIDE]
     tokenizer = FullTokenizer(args.vocab_file)
     slow, fast = plain.PlainTokenizer(tokenizer.vocab, True), BatchTokenizer(tokenizer)
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
     folder = tempfile.TemporaryDirectory()
     ours, theirs = f"{folder.name}/ours.tf_record", f"{folder.name}/plain.tf_record"
 
-    def convert(some: list[InputExample]) -> dict[str, np.ndarray]:
-        found = convert_examples(some, label_ids_of(some, ("0", "1")), length, fast)
-        return {feature.name: found[feature.name] for feature in features}
+    def convert(chunk: list[InputExample]) -> dict[str, np.ndarray]:
+        rows = convert_examples(chunk, label_ids_of(chunk, ("0", "1")), length, fast)
+        return {feature.name: rows[feature.name] for feature in features}
 
     def package(rows: list[tuple[str, str]]) -> None:
         examples = [InputExample(str(n), text, label=label) for n, (text, label) in enumerate(rows)]
-        write_records(ours, features, map_in_order(convert, chunks(examples, TOGETHER)))
+        write_records(ours, features, map_in_order(convert, chunks(examples, CHUNK_ROWS)))
 
     def plainly() -> None:
         packed = (
@@ -74,21 +74,21 @@ def main() -> None:
         [tf.train.Example.FromString(record.numpy()) for record in tf.data.TFRecordDataset(path)]
         for path in (ours, theirs)
     ]
-    timing.require(parsed[0] == parsed[1], "both write the same records")
+    timing.require(parsed[0] == parsed[1], "the records differ")
 
     count = {"bert_tf": len(rows), "the original's way": len(part)}
-    works = {"bert_tf": lambda: package(rows), "the original's way": plainly}
-    seconds = timing.interleaved(works, args.rounds)
+    methods = {"bert_tf": lambda: package(rows), "the original's way": plainly}
+    seconds = timing.interleaved(methods, args.rounds)
     per_row = {name: [s / count[name] for s in times] for name, times in seconds.items()}
-    figures = {
+    results = {
         "rows": len(rows),
         "max_seq_length": length,
         "rows/s": {name: round(1 / statistics.median(s)) for name, s in per_row.items()},
         "times faster": round(timing.ratio(per_row["the original's way"], per_row["bert_tf"]), 1),
         "seconds for all rows": round(float(np.median(seconds["bert_tf"])), 2),
     }
-    print(figures)
-    timing.write_results("features", figures, "tensorflow", "tensorflow-text", "numpy")
+    print(results)
+    timing.write_results("features", results, "tensorflow", "tensorflow-text", "numpy")
 
 
 if __name__ == "__main__":

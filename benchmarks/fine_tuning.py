@@ -1,17 +1,17 @@
-"""Fine-tuning BERT on MRPC, rows/s, beside Hugging Face's BERT on PyTorch, with the same weights.
+"""Times fine-tuning on MRPC, in rows/s, beside Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/fine_tuning.py --vocab_file=FILE --data_dir=MRPC [--precision=bfloat16]
            [--release=uncased_L-12_H-768_A-12] [--rows=192] [--full_rows] [--rounds=5]
            [--only_best]
 
-Sizes are those of a published model, weights are random: they are not what takes the time. Ours
-with default flags cuts a batch behind its longest text; best flags are --length_grouping=true.
-Theirs are padded to --max_seq_length, as in the example run_glue.py, or to the longest text of a
-batch, as with DataCollatorWithPadding; AdamW, gradients clipped to a norm of 1. Logits of the first
-batch are compared. Default against padded, then best and default against dynamic, two processes in
-turn (four would need 30 GB for BERT-base), over the same rows, which are tokenized before. Memory
-is the most that a process has had. --only_best is for processors without bfloat16, where a step of
-theirs takes minutes: best flags against dynamic, and nothing else. Needs torch and transformers.
+Both have the same random weights in the sizes of a published model. Ours pads a batch to its
+longest text (default flags), or adds --length_grouping=true (best flags). Theirs pads to
+--max_seq_length, as the example run_glue.py does, or to the longest text of a batch, as
+DataCollatorWithPadding does; it uses AdamW and clips gradients to a norm of 1. The logits of the
+first batch are compared. Pairs of methods run in two processes that take turns (four would need
+30 GB for BERT-base), over the same rows, tokenized beforehand. Memory is the peak of a process.
+--only_best is for processors without bfloat16, where a step of theirs takes minutes: it compares
+best flags with dynamic padding only. Needs torch and transformers.
 """
 
 import argparse
@@ -42,29 +42,31 @@ BATCH, RATE = 32, 2e-5
 
 
 def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """All rows once through the training step of bert_tf."""
+    """Returns a function that trains on all rows once with bert_tf."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf
 
-    from bert_tf import checkpoint, training
+    from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
     from bert_tf.data.input_pipeline import read_dataset
     from bert_tf.data.records import Feature, sequence_features
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
     from bert_tf.optimization import create_optimizer
+    from bert_tf.options import DeviceOptions
 
     rows = dict(np.load(folder / "rows.npz"))
     count, length = rows["input_ids"].shape
-    training.set_precision(precision)
-    model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
-    checkpoint.restore(model, str(folder / "bert_model.ckpt"))
+    strategy = training.open_devices(DeviceOptions(precision=precision)).strategy
+    with strategy.scope():
+        model = BertClassifier(BertConfig.from_json_file(str(folder / "bert_config.json")), 2)
+        optimizer = create_optimizer(RATE, 10_000, 1000)
+        optimizer.build(model.trainable_variables)
+    checkpoints.restore(model, str(folder / "bert_model.ckpt"))
     first = {key: tf.constant(value[:BATCH]) for key, value in rows.items()}
     np.save(folder / f"{name}.npy", model(first, training=False)["logits"].numpy())
-    optimizer = create_optimizer(RATE, 10_000, 1000)
-    optimizer.build(model.trainable_variables)
     dataset = read_dataset(
         str(folder / "train.tf_record"),
         (*sequence_features(length), Feature("label_ids"), Feature("is_real_example")),
@@ -76,10 +78,9 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
         **OURS[name],
     )
     step = training.make_train_step(
-        model,
-        optimizer,
+        training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-        tf.distribute.get_strategy(),
+        strategy,
         training.StepOptions(seed=1, skip_padding=True),
         element_spec=dataset.element_spec,
     )
@@ -87,14 +88,14 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 
     def work() -> None:
         for batch in itertools.islice(batches, count // BATCH):
-            figures = step(batch, tf.constant(0))
-        float(figures["loss"])
+            results = step(batch, tf.constant(0))
+        float(results["loss"])
 
     return work
 
 
 def theirs(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """All rows once through a training step of the peer."""
+    """Returns a function that trains on all rows once with the peer."""
     from benchmarks.fine_tuning_torch import make_work
 
     return make_work(folder, BATCH, RATE, precision, name, padded=THEIRS[name])
@@ -103,7 +104,7 @@ def theirs(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 def timed(
     make: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
 ) -> Callable[[], tuple[float, int]]:
-    """Gives the seconds of a piece of work, and the most memory that its process has had."""
+    """Returns a function that measures seconds and the peak memory of its process."""
     work = make(folder, precision, name)
 
     def measured() -> tuple[float, int]:
@@ -116,10 +117,10 @@ def timed(
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes rows, weights and configuration for both."""
-    # Only here: PyTorch and TensorFlow do not always get along in one process.
+    # Not at the top: PyTorch and TensorFlow can conflict in one process.
     import keras
 
-    from bert_tf import checkpoint, releases
+    from bert_tf import checkpoints, releases
     from bert_tf.data.packing import convert_examples, label_ids_of
     from bert_tf.data.records import Feature, sequence_features, write_records
     from bert_tf.modeling import BertClassifier
@@ -131,9 +132,9 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     examples = glue.read_examples(task, "train", args.data_dir)[: args.rows]
     tokenizer = BatchTokenizer(FullTokenizer(str(args.vocab_file)))
     length = args.max_seq_length
-    found = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
+    converted = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
-    rows = {feature.name: found[feature.name] for feature in features}
+    rows = {feature.name: converted[feature.name] for feature in features}
     if args.full_rows:
         fill(rows)
     write_records(str(folder / "train.tf_record"), features, [rows])
@@ -141,21 +142,21 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     config = releases.named(args.release).config()
     (folder / "bert_config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(1)
-    variables = checkpoint.named_variables(BertClassifier(config, 2))
+    variables = checkpoints.named_variables(BertClassifier(config, 2))
     values = {name: variable.numpy() for name, variable in variables.items()}
-    checkpoint.write(str(folder / "bert_model.ckpt"), values)
+    checkpoints.write(str(folder / "bert_model.ckpt"), values)
     np.savez(folder / "weights.npz", **values)
 
 
 def fill(rows: dict[str, np.ndarray]) -> None:
-    """Puts tokens where there is padding, again and again those of the row."""
+    """Replaces padding by repeating the tokens of the row."""
     for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
         ids[:] = np.resize(ids[: mask.sum()], len(ids))
         mask[:] = 1
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The flags that say what is trained on."""
+    """Returns a parser with the flags for model and data."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -168,19 +169,19 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--only_best", action="store_true")
     args = parser.parse_args()
     if args.only_best and args.precision == "float32":
-        parser.error("--only_best would write over the results of all pairs")
+        parser.error("--only_best would overwrite the results of all pairs")
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        # Where this process has TensorFlow, its memory is not free for the others.
-        timing.in_a_process(write_inputs, folder, args)
-        found: dict[tuple[str, str], dict[str, list[Any]]] = {}
+        # In a process of its own, so that TensorFlow's memory is free again.
+        timing.run_in_process(write_inputs, folder, args)
+        measured: dict[tuple[str, str], dict[str, list[Any]]] = {}
         for pair in pairs:
             makers = {
                 name: functools.partial(
@@ -188,13 +189,13 @@ def main() -> None:
                 )
                 for name in pair
             }
-            found[pair] = timing.interleaved_figures(makers, args.rounds)
+            measured[pair] = timing.interleaved_measurements(makers, args.rounds)
         logits = [np.load(folder / f"{name}.npy") for pair in pairs for name in pair]
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
     difference = max(float(np.abs(logits[0] - other).max()) for other in logits)
     same = difference < (1e-4 if args.precision == "float32" else 5e-2)
-    timing.require(same, f"logits of the first batch are the same ({difference})")
-    figures: dict[str, Any] = {
+    timing.require(same, f"the logits of the first batch differ by {difference}")
+    results: dict[str, Any] = {
         "sizes of": args.release,
         "rows": args.rows,
         "mean tokens of a row": round(tokens, 1),
@@ -203,18 +204,18 @@ def main() -> None:
         "precision": args.precision,
         "largest difference of logits": difference,
     }
-    for (mine, other), rows in found.items():
-        seconds = {name: [second for second, _ in figure] for name, figure in rows.items()}
-        peak = {name: figure[-1][1] / 1e9 for name, figure in rows.items()}
-        figures[f"{mine} than {other}"] = {
+    for (mine, other), rows in measured.items():
+        seconds = {name: [second for second, _ in rounds] for name, rounds in rows.items()}
+        peak = {name: rounds[-1][1] / 1e9 for name, rounds in rows.items()}
+        results[f"{mine} than {other}"] = {
             "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
             "times faster": round(timing.ratio(seconds[other], seconds[mine]), 2),
             "GB at most": {name: round(gigabytes, 2) for name, gigabytes in peak.items()},
             "times less memory": round(peak[other] / peak[mine], 2),
         }
-    print(figures)
+    print(results)
     timing.write_results(
-        f"fine_tuning_{args.precision}", figures, "tensorflow", "keras", "torch", "transformers"
+        f"fine_tuning_{args.precision}", results, "tensorflow", "keras", "torch", "transformers"
     )
 
 

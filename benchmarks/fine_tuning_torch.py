@@ -17,9 +17,9 @@ DECAY, WARM_UP_STEPS, STEPS = 0.01, 1000, 10_000
 
 
 def peer_of(folder: Path) -> Any:
-    """The peer with our weights, its attention by PyTorch's own function (SDPA), its default."""
+    """Builds the peer with our weights and its default attention (SDPA)."""
     settings = json.loads((folder / "bert_config.json").read_text())
-    # The original's gelu, by its name there.
+    # The original's gelu.
     settings["hidden_act"] = "gelu_pytorch_tanh"
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings))
     take_weights(model, folder / "weights.npz")
@@ -27,22 +27,22 @@ def peer_of(folder: Path) -> Any:
 
 
 def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray, padded: bool) -> dict[str, Any]:
-    """A batch as the peer takes it, padded to its longest row or as the rows are."""
+    """Returns the peer's inputs, cut after the longest row unless `padded`."""
     length = None if padded else int(rows["input_mask"][numbers].sum(1).max())
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    found = {peer: rows[ours][numbers, :length] for peer, ours in names.items()}
-    found["labels"] = rows["label_ids"][numbers]
-    return {name: torch.tensor(value).long() for name, value in found.items()}
+    batch = {peer: rows[ours][numbers, :length] for peer, ours in names.items()}
+    batch["labels"] = rows["label_ids"][numbers]
+    return {name: torch.tensor(value).long() for name, value in batch.items()}
 
 
 def make_work(
     folder: Path, batch_size: int, rate: float, precision: str, name: str, padded: bool
 ) -> Callable[[], None]:
-    """All rows once through a training step, as `Trainer` does it."""
+    """Returns a function that trains on all rows once, as `Trainer` does."""
     rows = dict(np.load(folder / "rows.npz"))
     count = len(rows["input_ids"])
     torch.manual_seed(1)

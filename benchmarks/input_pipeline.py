@@ -1,10 +1,10 @@
-"""From records to batches: rows/s of the package's pipeline and of the original's.
+"""Times the input pipeline, in rows/s, beside the original's.
 
 usage: python benchmarks/input_pipeline.py [--rows=20000] [--max_seq_length=128] [--rounds=5]
 
-Records of random ids, 12 to max_seq_length tokens long; shuffled, batched by 32, parsed. The
-original parses record by record in `map_and_batch` after a shuffle in a window of 100; the
-package shuffles all records and parses batch by batch.
+Reads, shuffles, batches and parses records of 12 to max_seq_length random ids. The original parses
+record by record in `map_and_batch` after shuffling in a window of 100; the package shuffles all
+records and parses batch by batch.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bert_tf.data.records import Feature, sequence_features, write_records
 
 
 def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.data.Dataset:
-    """The pipeline of the original release."""
+    """Returns the pipeline of the original release."""
     specification = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.int64) for feature in features
     }
@@ -38,7 +38,7 @@ def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.da
 
 
 def main() -> None:
-    """Times, prints and writes the figures."""
+    """Times all pipelines, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--max_seq_length", type=int, default=128)
@@ -58,7 +58,7 @@ def main() -> None:
     folder = tempfile.TemporaryDirectory()
     path = f"{folder.name}/train.tf_record"
     write_records(path, features, [batch])
-    ways = {
+    pipelines = {
         "the original's": lambda: original(path, features, args.batch_size),
         "shuffled": lambda: read_dataset(
             path, features, args.batch_size, shuffle_seed=1, num_records=args.rows
@@ -76,20 +76,22 @@ def main() -> None:
             group_by_length=True,
         ),
     }
-    # All rows come, once, whatever the order.
+    # Every pipeline yields all rows once.
     totals = set()
-    for way in ways.values():
-        totals.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in way()))
-    timing.require(totals == {int(batch["input_ids"].sum())}, "all rows come once")
+    for make in pipelines.values():
+        totals.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in make()))
+    timing.require(
+        totals == {int(batch["input_ids"].sum())}, "a pipeline does not yield all rows once"
+    )
 
-    def drain(way: str) -> None:
-        for _ in ways[way]():
+    def drain(name: str) -> None:
+        for _ in pipelines[name]():
             pass
 
     seconds = timing.interleaved(
-        {name: lambda name=name: drain(name) for name in ways}, args.rounds
+        {name: lambda name=name: drain(name) for name in pipelines}, args.rounds
     )
-    figures = {
+    results = {
         "rows": args.rows,
         "max_seq_length": args.max_seq_length,
         "batch_size": args.batch_size,
@@ -99,8 +101,8 @@ def main() -> None:
             for name, s in seconds.items()
         },
     }
-    print(figures)
-    timing.write_results("input_pipeline", figures, "tensorflow", "numpy")
+    print(results)
+    timing.write_results("input_pipeline", results, "tensorflow", "numpy")
 
 
 if __name__ == "__main__":

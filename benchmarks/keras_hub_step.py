@@ -1,13 +1,13 @@
-"""Fine-tuning BERT, rows/s, beside KerasHub's BertTextClassifier on TensorFlow, same weights.
+"""Times fine-tuning, in rows/s, beside KerasHub's BertTextClassifier on TensorFlow.
 
 usage: python benchmarks/keras_hub_step.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rows=96] [--full_rows] [--rounds=5]
 
-Rows of MRPC in batches of 32, padded to 128 as KerasHub's preprocessor does; with --full_rows the
-padding is filled with tokens, so that there is nothing to skip. Theirs is `train_on_batch` of a
-classifier as it compiles itself; with the settings that TensorFlow starts with, and with oneDNN,
-which our scripts switch on. Ours has default flags. Logits of the first batch are compared, two
-processes in turn. Needs keras-hub.
+Both train with the same weights on rows of MRPC in batches of 32. KerasHub's preprocessor pads to
+128; with --full_rows tokens replace the padding, so that there is none to skip. Theirs is
+`train_on_batch` of a classifier with its default `compile()`, with TensorFlow's default settings
+and with oneDNN, which our scripts enable. Ours has default flags. Two processes take turns, and
+the logits of the first batch are compared. Needs keras-hub.
 """
 
 import functools
@@ -29,7 +29,7 @@ from benchmarks import fine_tuning, timing
 BATCH = fine_tuning.BATCH
 THEIRS = {"keras_hub": {}, "keras_hub with oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
 
-# Their names of layers -> ours.
+# Their layer names -> ours.
 _NAMES = {
     "token_embedding/embeddings": "bert/embeddings/word_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
@@ -49,7 +49,7 @@ _NAMES = {
 
 
 def theirs(folder: Path, name: str) -> Callable[[], Any]:
-    """All rows once through the training step of the peer."""
+    """Returns a function that trains on all rows once with the peer."""
     os.environ.update(THEIRS[name], KERAS_BACKEND="tensorflow")
     import keras_hub
 
@@ -90,7 +90,7 @@ def theirs(folder: Path, name: str) -> Callable[[], Any]:
 
 
 def take_weights(model: Any, path: Path) -> None:
-    """Puts our weights, by the original's names, into their classifier."""
+    """Assigns our weights, under the original's names, to their classifier."""
     values = np.load(path)
     for variable in model.trainable_variables:
         name = variable.path
@@ -101,7 +101,7 @@ def take_weights(model: Any, path: Path) -> None:
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = fine_tuning.arguments(__doc__.splitlines()[0])
     parser.set_defaults(rows=96)
     args = parser.parse_args()
@@ -110,7 +110,7 @@ def main() -> None:
     ratios, differences = {}, []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        timing.in_a_process(fine_tuning.write_inputs, folder, args)
+        timing.run_in_process(fine_tuning.write_inputs, folder, args)
         for other in THEIRS:
             makers: dict[str, Callable[[], Any]] = {
                 mine: functools.partial(fine_tuning.ours, folder, "float32", mine),
@@ -118,15 +118,15 @@ def main() -> None:
             }
             seconds = timing.interleaved_processes(makers, args.rounds)
             rates[f"beside {other}"] = {
-                name: round(args.rows / statistics.median(found), 2)
-                for name, found in seconds.items()
+                name: round(args.rows / statistics.median(times), 2)
+                for name, times in seconds.items()
             }
             ratios[other] = round(timing.ratio(seconds[other], seconds[mine]), 2)
             logits = [np.load(folder / f"{name}.npy") for name in makers]
             differences.append(float(np.abs(logits[0] - logits[1]).max()))
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
-    timing.require(max(differences) < 1e-4, f"logits are the same ({differences})")
-    figures = {
+    timing.require(max(differences) < 1e-4, f"the logits differ by {differences}")
+    results = {
         "sizes of": args.release,
         "rows": args.rows,
         "mean tokens of a row": round(tokens, 1),
@@ -136,9 +136,9 @@ def main() -> None:
         "rows/s": rates,
         "times faster than": ratios,
     }
-    print(figures)
+    print(results)
     name = "keras_hub_full_rows" if args.full_rows else "keras_hub"
-    timing.write_results(name, figures, "tensorflow", "keras", "keras-hub")
+    timing.write_results(name, results, "tensorflow", "keras", "keras-hub")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""Shows that a training which is stopped by force ends with the weights of one that is not.
+"""Checks that a training that is killed again and again ends with the same weights.
 
 usage: python benchmarks/kill_and_resume.py --model_dir=DIR --data_dir=DIR --work_dir=DIR
 
-`run_classifier.py` trains MRPC once undisturbed. The same command, in another folder, is then
-killed (SIGKILL) again and again: while it starts, between two checkpoints, while it writes one.
-In the end all tensors of both last checkpoints must be the same, bit for bit.
+`run_classifier.py` trains on MRPC once without interruption. The same command, in another folder,
+is killed (SIGKILL) repeatedly: during startup, between two checkpoints, and while writing one. In
+the end all tensors of both last checkpoints must be equal bit for bit.
 
-With --full_disk nothing is killed: the second training runs out of space, must stop with one ERROR
-line, and go on once there is space. It needs a small file system with room for 7 checkpoints (5
-are kept, each has 3 times the size of the weights), for instance in memory:
+With --full_disk nothing is killed: the second training runs out of disk space, must stop with one
+ERROR line, and must resume once there is space. It needs a small file system with room for 7
+checkpoints (5 are kept, each three times the size of the weights), for instance in memory:
 
     mkdir /tmp/small && mount -t tmpfs -o size=2g tmpfs /tmp/small
     python benchmarks/kill_and_resume.py ... --full_disk --small_dir=/tmp/small
 
-Flags that are not listed go to run_classifier.py as they are (--precision=bfloat16). An undisturbed
-run of the same command in --work_dir is used again: remove it when the code has changed. The exit
-code is 1 when anything was not as it must be.
+Other flags are passed to run_classifier.py (--precision=bfloat16). An uninterrupted run of the same
+command in --work_dir is reused: remove it after changing the code. The exit code is 1 if a check
+fails.
 """
 
 import argparse
@@ -36,13 +36,13 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.errors import UserError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
-# Of all kills, so many hit the start and the writing of a checkpoint; the others hit steps.
+# Shares of the kills during startup and during the writing of a checkpoint.
 START_SHARE, WRITE_SHARE = 0.15, 0.35
-# Flags of the training with their defaults here.
+# Defaults of the training's flags.
 FLAGS = {
     "max_seq_length": 64,
     "train_batch_size": 32,
@@ -53,7 +53,7 @@ COLUMNS = ("moment", "seconds", "before", "resumed", "killed at", "readable", "u
 
 
 class Training:
-    """A training in a folder, which can be started again and again."""
+    """A training in a folder that can be started repeatedly."""
 
     def __init__(self, flags: list[str], folder: Path, logs: Path) -> None:
         self.command = [sys.executable, str(SCRIPT), *flags]
@@ -70,7 +70,7 @@ class Training:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait(self, condition: Callable[[], bool] = lambda: False, pause: float = 0.005) -> None:
-        """Waits until something is so, or the process has ended."""
+        """Waits until a condition holds or the process ends."""
         while self.process.poll() is None and not condition():
             time.sleep(pause)
 
@@ -80,44 +80,44 @@ class Training:
         return self.process.wait()
 
     def step(self) -> int:
-        """Step of the newest checkpoint, -1 without any."""
-        names = checkpoint.names_in(str(self.folder))
+        """Returns the step of the newest checkpoint, -1 without any."""
+        names = checkpoints.names_in(str(self.folder))
         return int(names[-1].split("-")[1]) if names else -1
 
     def readable_step(self) -> int:
-        """Step of the newest checkpoint that can be read to its end, -1 without any."""
+        """Returns the step of the newest checkpoint that can be read completely, -1 without any."""
         try:
-            newest, _ = checkpoint.newest_readable(str(self.folder))
+            newest, _ = checkpoints.newest_readable(str(self.folder))
         except UserError:
             newest = None
-        return checkpoint.step_of(newest) if newest else -1
+        return checkpoints.step_of(newest) if newest else -1
 
     def resumed(self) -> int | None:
-        """The step that the process has said to go on from."""
+        """Returns the step that the process logged to resume from."""
         found = re.search(r"^Going on from \S*model\.ckpt-(\d+) ", self.log.read_text(), re.M)
         return int(found[1]) if found else None
 
     def unfinished(self) -> set[tuple[str, float]]:
-        """Name and time of each file of a checkpoint that is not complete, or not listed."""
-        listed = checkpoint.names_in(str(self.folder))
+        """Returns name and time of each file of an incomplete or unlisted checkpoint."""
+        listed = checkpoints.names_in(str(self.folder))
         files = [*self.folder.glob("model.ckpt-*"), *self.folder.glob("checkpoint.tmp")]
         names = {file: re.sub(r"\.(index|data-\d+-of-\d+)$", "", file.name) for file in files}
         return {(f.name, f.stat().st_mtime) for f in files if names[f] not in listed}
 
     def writes(self, size: float = 0) -> bool:
-        """Whether a checkpoint is being written now, and has so many bytes already."""
+        """Returns whether a checkpoint is being written and has at least so many bytes."""
         old = {name for name, _ in self.left_over}
         try:
             files = [file for file in self.folder.glob("*tempstate*") if file.name not in old]
             return any(file.stat().st_size >= size for file in files)
-        except FileNotFoundError:  # It just got its name.
+        except FileNotFoundError:  # It was just renamed.
             return True
 
 
 def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
-    """Trains to the end: seconds until the first step and of a step, last step, size of the data.
+    """Trains to the end: seconds until the first step and per step, last step, size of the data.
 
-    A run of the same command that is there already is not repeated.
+    Reuses an earlier run of the same command.
     """
     record = training.folder.with_suffix(".json")
     if record.exists() and training.step() > 0:
@@ -130,7 +130,7 @@ def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
     first = time.time()
     code, last = training.process.wait(), training.step()
     if code or last < 2 * save_steps:
-        sys.exit(f"The undisturbed training failed, or has too few checkpoints: {training.log}")
+        sys.exit(f"The uninterrupted training failed or has too few checkpoints: {training.log}")
     step = (time.time() - first) / (last - save_steps)
     known = {"start": first - training.started - save_steps * step, "step": step, "last": last}
     known["bytes"] = os.path.getsize(f"{training.folder}/model.ckpt-{last}.data-00000-of-00001")
@@ -141,7 +141,7 @@ def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
 def wait_for_moment(
     training: Training, kind: str, target: int, save_steps: int, known: dict[str, float]
 ) -> None:
-    """Waits for a moment of a kind, after the checkpoint of the step `target`, or for the end."""
+    """Waits for the moment to kill, after the checkpoint of step `target`, or for the end."""
     if kind == "start":
         moment = training.started + random.uniform(0, known["start"])
         training.wait(lambda: time.time() >= moment)
@@ -150,13 +150,13 @@ def wait_for_moment(
     training.wait(lambda: training.step() >= target and (is_new or training.resumed() is not None))
     begin = time.time() if is_new else max(time.time(), training.started + known["start"])
     moment = begin + random.uniform(0, save_steps * known["step"])
-    # Times are guesses, and a small file is written before one looks: one checkpoint more, and
-    # the moment has come anyway.
+    # Times are estimates, and a small file may be written between two looks at it: the next
+    # checkpoint ends the wait.
     newest = training.step()
     if kind == "steps":
         training.wait(lambda: time.time() >= moment or training.step() > newest)
         return
-    # A third of the moments lies after the file is full: it gets its name, and old ones go.
+    # A third of the kills come after the file is full, when it is renamed and old ones are removed.
     part = random.uniform(0, 1.5)
     size = min(part, 0.95) * known["bytes"]
     training.wait(lambda: training.writes(size) or training.step() > newest, 0.0005)
@@ -166,7 +166,7 @@ def wait_for_moment(
 def kill_and_resume(
     training: Training, kills: int, save_steps: int, known: dict[str, float]
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Kills a training so many times, then lets it finish; figures, and what has to be true."""
+    """Kills a training so many times, then lets it finish; returns numbers and checks."""
     starting, writing = round(kills * START_SHARE), round(kills * WRITE_SHARE)
     kinds = ["start"] * starting + ["write"] * writing + ["steps"] * (kills - starting - writing)
     random.shuffle(kinds)
@@ -174,7 +174,7 @@ def kill_and_resume(
     print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
     while code == -9 and len(rows) <= kills:
         before = training.readable_step()
-        # As many checkpoints are waited for before a kill as leave one for each kill to come.
+        # Leaves at least one checkpoint for each kill to come.
         to_come = kills + 1 - len(rows)
         left = (known["last"] - max(before, 0)) // save_steps - 1 - to_come
         skipped = max(int(max(left, 0) / to_come + random.random()), before < 1)
@@ -198,11 +198,13 @@ def kill_and_resume(
         print("|", " | ".join(map(str, row)), "|", flush=True)
     above_0 = sum((row["resumed"] or 0) > 0 for row in rows[1:])
     in_write = sum(bool(row["unfinished files"]) for row in rows)
-    figures = {"kills": len(rows) - 1, "restarts above 0": above_0, "kills in a write": in_write}
-    return {**figures, "starts": rows}, {
-        "all kills were done, then it finished": len(rows) == kills + 1 and code == 0,
+    results = {"kills": len(rows) - 1, "restarts above 0": above_0, "kills in a write": in_write}
+    return {**results, "starts": rows}, {
+        "it finished after all kills": len(rows) == kills + 1 and code == 0,
         "no checkpoint was lost or damaged": not damaged,
-        "all went on from the newest": all(row["resumed"] in (None, row["before"]) for row in rows),
+        "it always resumed from the newest checkpoint": all(
+            row["resumed"] in (None, row["before"]) for row in rows
+        ),
         "3 of 4 restarts were above step 0": above_0 >= 0.75 * kills,
         "a write was hit": in_write > 0,
     }
@@ -211,29 +213,29 @@ def kill_and_resume(
 def run_out_of_space(
     training: Training, reference: Training, last: int
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Lets the disk be full at the third checkpoint; figures, and what has to be true."""
+    """Fills the disk at the third checkpoint; returns numbers and checks."""
     disk = training.folder.parent
     ballast = disk / "ballast"
     ballast.unlink(missing_ok=True)
     one, everything = _space(reference.folder, f"model.ckpt-{last}.*"), _space(reference.folder)
     free = shutil.disk_usage(disk).free
     if not disk.is_mount() or free < everything + 2 * one:
-        sys.exit(f"{disk} must be a file system with {everything + 2 * one} bytes or more free")
+        sys.exit(f"{disk} must be a file system with at least {everything + 2 * one} bytes free")
     room = everything - _space(reference.folder, "model.ckpt-*") + 5 * one // 2
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free - room)
     code = training.run()
     lines = training.log.read_text().splitlines()
     errors = [line for line in lines if line.startswith(("ERROR", "Traceback"))]
-    newest, step = checkpoint.latest(str(training.folder)), training.readable_step()
+    newest, step = checkpoints.latest(str(training.folder)), training.readable_step()
     ballast.unlink()
     code_after = training.run()
     return {"errors": errors, "stopped at": step}, {
         "it stopped with exit code 1": code == 1,
         "and one ERROR line": len(errors) == 1,
         "which names the last good checkpoint": bool(re.search(rf"{newest}(?!\d)", str(errors))),
-        "which is above step 0 and can be read": 0 < step == training.resumed(),
-        "with space it finished": code_after == 0,
+        "which is above step 0 and readable": 0 < step == training.resumed(),
+        "it finished once there was space": code_after == 0,
     }
 
 
@@ -242,19 +244,19 @@ def _space(folder: Path, pattern: str = "*") -> int:
 
 
 def read_tensors(prefix: str) -> dict[str, tuple]:
-    """Type, shape and digest of the bytes of each tensor in a checkpoint."""
-    tensors = checkpoint.read(prefix, checkpoint.shapes(prefix))
+    """Returns type, shape and a digest of each tensor of a checkpoint."""
+    tensors = checkpoints.read(prefix, checkpoints.shapes(prefix))
     return {name: (t.dtype, t.shape, hashlib.sha256(t.tobytes()).digest()) for name, t in tensors}
 
 
 def main() -> None:
-    """Runs one of the two modes, prints what it found, and writes it into the work folder."""
+    """Runs one of the two modes, prints the result and writes it to the work folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--model_dir", required=True, type=Path, help="vocabulary, config, weights")
     parser.add_argument("--data_dir", required=True, help="folder of MRPC")
     parser.add_argument("--work_dir", required=True, type=Path, help="takes runs, logs and result")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the moments to kill at")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the moments to kill at")
     parser.add_argument("--full_disk", action="store_true", help="fill the disk, do not kill")
     parser.add_argument("--small_dir", type=Path, help="small file system, for --full_disk")
     for name, default in FLAGS.items():
@@ -274,15 +276,15 @@ def main() -> None:
     training = Training(flags, parent / name, args.work_dir)
     shutil.rmtree(training.folder, ignore_errors=True)
     if args.full_disk:
-        figures, checks = run_out_of_space(training, reference, known["last"])
+        results, checks = run_out_of_space(training, reference, known["last"])
     else:
-        figures, checks = kill_and_resume(training, args.kills, args.save_checkpoints_steps, known)
+        results, checks = kill_and_resume(training, args.kills, args.save_checkpoints_steps, known)
     one, other = (
         read_tensors(f"{run.folder}/model.ckpt-{known['last']}") for run in (reference, training)
     )
     different = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
     checks["all tensors are the same"] = not different
-    result = {"command": training.command, "undisturbed": known, **figures}
+    result = {"command": training.command, "undisturbed": known, **results}
     names, more = (
         {f.name for f in run.folder.glob("model.ckpt-*")} for run in (reference, training)
     )

@@ -1,7 +1,7 @@
-"""How fast this machine is at the matrix products of BERT: the limit of a forward pass.
+"""Times the matrix products of BERT, whose sum is a lower bound for a forward pass.
 
-Measured by forward.py: each of TensorFlow, XLA and PyTorch computes the products of one layer, one
-after the other, and the fastest of the three counts for each shape.
+forward.py has TensorFlow, XLA and PyTorch compute the products of one layer, one by one, and takes
+the fastest of the three for each shape.
 """
 
 import statistics
@@ -13,7 +13,7 @@ LAYERS, HIDDEN, INNER, HEADS = 12, 768, 3072, 12
 
 
 def products(batch: int, length: int) -> dict[tuple[tuple[int, ...], tuple[int, ...]], int]:
-    """Shapes of the factors of BERT-base's matrix products -> how many of them there are."""
+    """Maps the shapes of the factors of BERT-base's matrix products to their numbers."""
     rows, size = batch * length, HIDDEN // HEADS
     heads = batch * HEADS
     return {
@@ -26,7 +26,7 @@ def products(batch: int, length: int) -> dict[tuple[tuple[int, ...], tuple[int, 
 
 
 def by_tensorflow(batch: int, length: int, precision: str, jit_compile: bool) -> Callable[[], Any]:
-    """Gives seconds for each product, by TensorFlow or by XLA."""
+    """Returns a function that times each product by TensorFlow or XLA."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -41,7 +41,7 @@ def by_tensorflow(batch: int, length: int, precision: str, jit_compile: bool) ->
 
 
 def by_torch(batch: int, length: int, precision: str) -> Callable[[], Any]:
-    """Gives seconds for each product, by PyTorch, whose weights are stored transposed."""
+    """Returns a function that times each product by PyTorch, which stores weights transposed."""
     import torch
 
     kind = getattr(torch, precision)

@@ -1,10 +1,9 @@
-"""Memory of a process over thousands of training steps and predictions.
+"""Measures the memory of a process over thousands of training steps and predictions.
 
 usage: python benchmarks/long_run.py [--steps=3000]
 
-A model of 2 layers of 128. Each step has another length and other numbers of tokens, so that
-whatever keeps something for each shape shows: TensorFlow, oneDNN, malloc. A prediction of the same
-rows follows each step.
+A model of 2 layers of 128. Length and number of tokens change in each step, which reveals caches
+by shape (TensorFlow, oneDNN, malloc). A prediction of the same rows follows each step.
 """
 
 import argparse
@@ -24,40 +23,46 @@ import tensorflow as tf
 from benchmarks import timing
 from bert_tf import training
 from bert_tf.config import BertConfig
+from bert_tf.data.records import sequence_features
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
+from bert_tf.options import DeviceOptions
 
 CONFIG = BertConfig(3000, 128, 2, 2, 512)
 BATCH, SHORTEST, LONGEST = 32, 10, 64
-# Steps after which memory is looked at.
-MOMENTS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
+# Steps after which memory is measured.
+CHECKPOINTS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
 
 
 def make_steps() -> tuple[Any, Any]:
-    """The compiled training step and the compiled prediction."""
-    model = BertClassifier(CONFIG, 2)
-    optimizer = create_optimizer(2e-5, 1_000_000, 0)
-    optimizer.build(model.trainable_variables)
-    strategy = tf.distribute.get_strategy()
+    """Returns the compiled training step and the compiled prediction."""
+    devices = training.open_devices(DeviceOptions())
+    with devices.strategy.scope():
+        model = BertClassifier(CONFIG, 2)
+        optimizer = create_optimizer(2e-5, 1_000_000, 0)
+        optimizer.build(model.trainable_variables)
     names = ("input_ids", "input_mask", "segment_ids")
     inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
     step = training.make_train_step(
-        model,
-        optimizer,
+        training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-        strategy,
+        devices.strategy,
         training.StepOptions(seed=1, skip_padding=True),
         element_spec={**inputs, "label_ids": tf.TensorSpec([None], tf.int32)},
     )
-    predict = training.make_inference_step(
-        model, lambda out, batch: {"found": out["probabilities"]}, inputs, strategy
+    inference = training.Inference(
+        model,
+        lambda out, batch: {"probabilities": out["probabilities"]},
+        sequence_features(LONGEST),
+        devices,
+        BATCH,
     )
-    return step, predict
+    return step, inference.predict
 
 
 def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
-    """Rows of random lengths, the longest of them of a random length, too."""
+    """Returns rows of random lengths, padded to a random length."""
     length = rng.integers(SHORTEST, LONGEST + 1)
     tokens = rng.integers(3, length + 1, BATCH)
     mask = np.arange(length) < tokens[:, None]
@@ -71,7 +76,7 @@ def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
 
 
 def main() -> None:
-    """Trains and predicts, prints and writes the figures."""
+    """Trains and predicts, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()
@@ -81,8 +86,8 @@ def main() -> None:
     for number in range(1, args.steps + 1):
         batch = random_batch(rng)
         step(batch, tf.constant(0))
-        predict({name: value for name, value in batch.items() if name != "label_ids"})
-        if number in MOMENTS or number == args.steps:
+        predict({name: value.numpy() for name, value in batch.items()})
+        if number in CHECKPOINTS or number == args.steps:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             megabytes[str(number)] = round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
             print(number, "steps:", megabytes[str(number)], "MB", flush=True)

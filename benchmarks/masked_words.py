@@ -1,14 +1,13 @@
-"""How often predict_masked.py finds the word that was taken out of a text.
+"""Measures how often predict_masked.py finds the word that was masked in a text.
 
 usage: python benchmarks/masked_words.py --text=FILE [--count=1000] [--seed=1] [--model_dir=DIR]
 
-FILE is a plain text with a blank line between paragraphs. So many of its words, drawn from all of
-them with the same chance, are replaced by [MASK], one in each copy of its paragraph; a word is a
-run of letters. A candidate is right when it is the word as the tokenizer normalizes it (lower-case
-for an uncased model). Without --whole_word a word of several pieces cannot be right. What is
-compared with is to always guess the commonest piece, or the five commonest, of these words:
-commonest by these very words, so no other constant guess does better. `model_dir` has
-bert_model.ckpt, bert_config.json and vocab.txt; left out, it is examples/small_bert.
+FILE is a plain text with a blank line between paragraphs. --count of its words, drawn uniformly,
+are replaced by [MASK], each in a copy of its paragraph; a word is a run of letters. A candidate is
+correct if it is the word as the tokenizer normalizes it (lower-case for an uncased model). Without
+--whole_word, words of several word pieces are never found. The baseline always guesses the most
+frequent word pieces among these very words, so no constant guess is better. `model_dir` contains
+bert_model.ckpt, bert_config.json and vocab.txt; by default it is examples/small_bert.
 """
 
 import argparse
@@ -33,24 +32,23 @@ _TOP = 5
 
 
 def draw(text: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """Paragraphs with a mask, and the words that it took the place of."""
+    """Returns paragraphs with a mask, and the words that it replaced."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
-    words = [(part, found) for part in paragraphs for found in _WORD.finditer(part)]
+    words = [(part, match) for part in paragraphs for match in _WORD.finditer(part)]
     chosen = random.Random(seed).sample(words, count)
     return [(part[: m.start()] + MASK + part[m.end() :], m[0]) for part, m in chosen]
 
 
 def shares(ranks: list[int | None]) -> dict[str, float]:
-    """Parts of the words that were found first, and among the first."""
-    found = [rank for rank in ranks if rank is not None]
+    """Returns top-1 and top-5 accuracy."""
     return {
-        "top-1": sum(rank == 0 for rank in found) / len(ranks),
-        f"top-{_TOP}": len(found) / len(ranks),
+        "top-1": sum(rank == 0 for rank in ranks) / len(ranks),
+        f"top-{_TOP}": sum(rank is not None for rank in ranks) / len(ranks),
     }
 
 
 def main() -> None:
-    """Prints and writes the figures."""
+    """Prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--count", type=int, default=1000)
@@ -64,7 +62,7 @@ def main() -> None:
         "top_k": _TOP,
     }
     import_tensorflow()
-    from bert_tf.tasks.fill_mask.fill_mask import MaskedWords
+    from bert_tf.tasks.fill_mask.fill_mask import FillMask
 
     drawn = draw(args.text.read_text(encoding="utf-8"), args.count, args.seed)
     tokenizer = FullTokenizer(flags["vocab_file"])
@@ -72,7 +70,7 @@ def main() -> None:
     words = ["".join(tokenizer.basic_tokenizer.tokenize(word)) for _, word in drawn]
     whole = [word for word, cut in zip(words, pieces, strict=True) if cut == [word]]
     commonest = [count for _, count in collections.Counter(whole).most_common(_TOP)]
-    figures = {
+    results = {
         "words": len(words),
         "of one piece": len(whole) / len(words),
         "the commonest": {
@@ -81,18 +79,17 @@ def main() -> None:
         },
     }
     for name, whole_word in (("pieces", False), ("--whole_word", True)):
-        found = MaskedWords(MaskedWordsOptions(whole_word=whole_word, **flags)).fill(
-            [text for text, _ in drawn]
-        )
+        model = FillMask(MaskedWordsOptions(whole_word=whole_word, **flags))
+        predictions = model.fill([text for text, _ in drawn])
         ranks = []
-        for word, (candidates,) in zip(words, found, strict=True):
+        for word, (candidates,) in zip(words, predictions, strict=True):
             guesses = [candidate.word for candidate in candidates]
             ranks.append(guesses.index(word) if word in guesses else None)
-        figures[name] = shares(ranks)
+        results[name] = shares(ranks)
         several = [rank for rank, cut in zip(ranks, pieces, strict=True) if len(cut) > 1]
-        figures[name][f"top-{_TOP} of those of several pieces"] = shares(several)[f"top-{_TOP}"]
-    print(json.dumps(figures, indent=1))
-    timing.write_results("masked_words", figures, "tensorflow", "numpy")
+        results[name][f"top-{_TOP} of those of several pieces"] = shares(several)[f"top-{_TOP}"]
+    print(json.dumps(results, indent=1))
+    timing.write_results("masked_words", results, "tensorflow", "numpy")
 
 
 if __name__ == "__main__":

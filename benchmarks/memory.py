@@ -1,10 +1,10 @@
-"""Peak memory and time of training BERT-base, with what saves memory and without.
+"""Measures peak memory and time of training BERT-base, with and without flags that save memory.
 
 usage: python benchmarks/memory.py [--num_layers=12] [--batch_size=32] [--length=128] [--steps=3]
 
-Random weights and random ids of the sizes of the 2018 uncased base model, on the CPU. Each cell of
-the table is a process of its own, so that no cell inherits memory from another. The table is
-printed; all figures are written to benchmarks/results/memory.json.
+Random weights and random ids in the sizes of the 2018 uncased base model, on the CPU. Each cell of
+the table is measured in a process of its own. Prints the table, and writes all numbers to
+benchmarks/results/memory.json.
 """
 
 import argparse
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import timing
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
-# Name of a row -> pieces of the batch, whether layers are recomputed.
+# Name of a row -> micro-batches, whether layers are recomputed.
 ROWS = {
     "plain": (1, False),
     "--gradient_accumulation_steps=4": (4, False),
@@ -39,43 +39,44 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def memory(field: str) -> int:
-    """Bytes that the system counts for this process: `VmRSS` now, `VmHWM` at most so far."""
+    """Returns the memory of this process in bytes: `VmRSS` current, `VmHWM` peak."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1]) * 1024
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Trains a few steps in this process: bytes and seconds of one cell."""
+    """Trains a few steps in this process; returns bytes and seconds of one cell."""
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf import checkpoint, training
+    from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
     from bert_tf.optimization import create_optimizer
+    from bert_tf.options import DeviceOptions
+    from bert_tf.training.memory import estimate_training_bytes
 
-    pieces, recompute = ROWS[args.row]
-    training.set_precision(args.precision)
+    micro_batches, recompute = ROWS[args.row]
+    options = DeviceOptions(precision=args.precision, distribution_strategy="one_device")
+    strategy = training.open_devices(options).strategy
     tf.zeros([]) + 1.0  # starts TensorFlow's devices
     imported = memory("VmRSS")
     config = BertConfig(vocab_size=30522, num_hidden_layers=args.num_layers)
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with strategy.scope():
         model = BertClassifier(config, 2, recompute_layers=recompute)
         optimizer = create_optimizer(5e-5, num_train_steps=1000, num_warmup_steps=100)
         optimizer.build(model.trainable_variables)
     built = memory("VmRSS")
-    # As in the scripts, shapes are not known beforehand.
+    # Shapes are dynamic, as in the scripts.
     names = ("input_ids", "input_mask", "segment_ids")
     spec = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
     spec["label_ids"] = tf.TensorSpec([None], tf.int32)
     step = training.make_train_step(
-        model,
-        optimizer,
+        training.TrainState(model, optimizer),
         training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
         strategy,
-        training.StepOptions(seed=1, accumulation_steps=pieces, skip_padding=True),
+        training.StepOptions(seed=1, accumulation_steps=micro_batches, skip_padding=True),
         element_spec=spec,
     )
     rng = np.random.default_rng(1)
@@ -91,19 +92,19 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         start = time.monotonic()
         float(step(batch, tf.constant(0))["loss"])
         seconds.append(time.monotonic() - start)
-    parameters = sum(int(np.prod(v.shape)) for v in checkpoint.named_variables(model).values())
+    parameters = sum(int(np.prod(v.shape)) for v in checkpoints.named_variables(model).values())
     return {
         "row": args.row,
         "precision": args.precision,
         "imported_bytes": imported,
         "built_bytes": built,
         "peak_bytes": memory("VmHWM"),
-        "estimated_bytes": training.estimate_training_bytes(
+        "estimated_bytes": estimate_training_bytes(
             config,
             parameters,
             *shape,
             precision=args.precision,
-            accumulation_steps=pieces,
+            accumulation_steps=micro_batches,
             recompute_layers=recompute,
         ),
         "seconds": seconds,
@@ -113,7 +114,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_cell(row: str, precision: str) -> dict[str, Any]:
-    """What `measure` gives, from a new process."""
+    """Runs `measure` in a new process."""
     command = [sys.executable, *sys.argv, f"--row={row}", f"--precision={precision}"]
     process = subprocess.run(command, capture_output=True, text=True)
     if process.returncode:
@@ -122,7 +123,7 @@ def run_cell(row: str, precision: str) -> dict[str, Any]:
 
 
 def table(cells: list[dict[str, Any]]) -> str:
-    """The figures as a markdown table, memory in GB of 10^9 bytes."""
+    """Returns the results as a Markdown table, memory in GB of 10^9 bytes."""
     columns = ("peak", "before the first step", "estimated / measured", "s / step")
     names = [f"{precision}: {column}" for precision in PRECISIONS for column in columns]
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
@@ -142,7 +143,7 @@ def table(cells: list[dict[str, Any]]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Versions and processor."""
+    """Returns versions and processor."""
     return {
         "tensorflow": importlib.metadata.version("tensorflow"),
         "keras": importlib.metadata.version("keras"),
@@ -153,7 +154,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures all cells, or one of them in a process of its own."""
+    """Measures all cells, each in a process of its own, or one cell in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num_layers", type=int, default=12)
     parser.add_argument("--batch_size", type=int, default=32, help="a multiple of 4")

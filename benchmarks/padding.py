@@ -1,21 +1,24 @@
-"""What padding costs: rows/s of training and prediction on MRPC, padded, cut, and grouped.
+"""Measures the cost of padding in training and prediction on MRPC, in rows/s.
 
 usage: python benchmarks/padding.py --model_dir=DIR --data_dir=MRPC [--rounds=5]
 
-The encoder of --model_dir on the real rows of MRPC. Padded: every batch has --max_seq_length, as in
-the original. Cut: as long as its longest text. Tokens: nothing is computed for the padding that is
-left, the package's default in training on CPUs. Grouped: batches of similar length,
---length_grouping in training (with "tokens") and the default in prediction. Predictions and losses
-of all are compared first.
+Uses the encoder of --model_dir on the rows of MRPC. Training: "padded" pads every batch to
+--max_seq_length, as the original does; "cut" to its longest text; "tokens" computes nothing for the
+remaining padding, the default on CPUs; "grouped" adds --length_grouping. Prediction: "padded" is
+--fixed_shapes, and "grouped" the default, batches of similar length. Losses of both are compared
+first.
 """
 
 import argparse
+import dataclasses
+import functools
 import itertools
 import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # as in the scripts
@@ -25,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from bert_tf import checkpoint, training
+from bert_tf import checkpoints, training
 from bert_tf.config import BertConfig
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.packing import convert_examples, label_ids_of
@@ -33,25 +36,27 @@ from bert_tf.data.records import Feature, sequence_features, write_records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
+from bert_tf.options import DeviceOptions
 from bert_tf.tasks.classification import glue
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-WAYS = {
-    "padded": {},
-    "cut": {"cut_padding": True},
-    "tokens": {"cut_padding": True},
-    "grouped": {"cut_padding": True, "group_by_length": True},
+# Arguments of `read_dataset`, and whether to compute nothing for padding.
+TRAINING = {
+    "padded": ({}, False),
+    "cut": ({"cut_padding": True}, False),
+    "tokens": ({"cut_padding": True}, True),
+    "grouped": ({"cut_padding": True, "group_by_length": True}, True),
 }
-# Nothing is computed for padding in these.
-SKIPPING = ("tokens", "grouped")
-# What is timed together: so many batches in a training, so many rows in a prediction.
-TRAINED_TOGETHER = 20
-PREDICTED = 512
+# Whether shapes are fixed.
+PREDICTION = {"padded": True, "grouped": False}
+# Batches, and rows, of a measurement.
+TRAIN_BATCHES = 20
+PREDICT_ROWS = 512
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times training and prediction, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -65,91 +70,94 @@ def main() -> None:
     task = glue.task_named("mrpc")
     tokenizer = BatchTokenizer(FullTokenizer(str(args.model_dir / "vocab.txt")))
     examples = glue.read_examples(task, "train", args.data_dir)
-    features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
+    features = (*sequence_features(length), Feature("label_ids"))
+    rows = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
+    rows = {feature.name: rows[feature.name] for feature in features}
     folder = tempfile.TemporaryDirectory()
-    path, few = f"{folder.name}/train.tf_record", f"{folder.name}/few.tf_record"
-    found = convert_examples(examples, label_ids_of(examples, task.labels), length, tokenizer)
-    batch = {feature.name: found[feature.name] for feature in features}
-    write_records(path, features, [batch])
-    write_records(few, features, [{name: rows[:PREDICTED] for name, rows in batch.items()}])
+    path = f"{folder.name}/train.tf_record"
+    write_records(path, features, [rows])
 
-    training.set_precision(args.precision)
-    strategy = tf.distribute.get_strategy()
-    model = BertClassifier(BertConfig.from_json_file(str(args.model_dir / "bert_config.json")), 2)
-    prefix = str(args.model_dir / "bert_model.ckpt")
-    checkpoint.restore(model, prefix)
-    optimizer = create_optimizer(2e-5, 10_000, 1000)
-    optimizer.build(model.trainable_variables)
+    options = DeviceOptions(precision=args.precision)
+    devices = training.open_devices(options)
+    with devices.strategy.scope():
+        config = BertConfig.from_json_file(str(args.model_dir / "bert_config.json"))
+        model = BertClassifier(config, 2)
+        optimizer = create_optimizer(2e-5, 10_000, 1000)
+        optimizer.build(model.trainable_variables)
+    checkpoints.restore(model, str(args.model_dir / "bert_model.ckpt"))
+
+    def losses(outputs: Any, batch: Any) -> Any:
+        return cross_entropy(outputs["logits"], batch["label_ids"])
+
     spec = read_dataset(path, features, size, cut_padding=True).element_spec
     steps = [
         training.make_train_step(
-            model,
-            optimizer,
-            training.mean_loss(lambda out, batch: cross_entropy(out["logits"], batch["label_ids"])),
-            strategy,
+            training.TrainState(model, optimizer),
+            training.mean_loss(losses),
+            devices.strategy,
             training.StepOptions(seed=1, skip_padding=skip_padding),
             element_spec=spec,
         )
         for skip_padding in (False, True)
     ]
-    inference = training.cast_once(model, args.precision)
-
-    def predict(way: dict) -> np.ndarray:
-        dataset = read_dataset(few, features, size, row_numbers=True, **way)
-        step = training.make_inference_step(
-            inference,
-            lambda outputs, batch: {
-                "probabilities": outputs["probabilities"],
-                "losses": cross_entropy(outputs["logits"], batch["label_ids"])[:, None],
-            },
-            dataset.element_spec,
-            strategy,
+    some_rows = {name: values[:PREDICT_ROWS] for name, values in rows.items()}
+    inference = {
+        name: training.Inference(
+            model,
+            lambda outputs, batch: {"losses": losses(outputs, batch)},
+            features,
+            dataclasses.replace(devices, fixed_shapes=fixed_shapes),
+            size,
         )
-        results = training.run_batches(step, dataset, num_examples=PREDICTED, what="predict")
-        return np.concatenate([results["probabilities"], results["losses"]], axis=1)
-
-    results = [predict(way) for way in WAYS.values()]
-    difference = max(np.abs(results[0] - other).max() for other in results)
+        for name, fixed_shapes in PREDICTION.items()
+    }
+    predicted = [part.predict(some_rows)["losses"] for part in inference.values()]
+    difference = float(np.abs(predicted[0] - predicted[1]).max())
     same = args.precision != "float32" or difference < 1e-5
-    timing.require(same, f"predictions are the same ({difference})")
+    timing.require(same, f"the losses of the predictions differ by {difference}")
 
     batches = {
-        name: iter(read_dataset(path, features, size, shuffle_seed=1, repeat=True, **way))
-        for name, way in WAYS.items()
+        name: iter(read_dataset(path, features, size, shuffle_seed=1, repeat=True, **arguments))
+        for name, (arguments, _) in TRAINING.items()
     }
 
     def train(name: str) -> None:
-        for batch in itertools.islice(batches[name], TRAINED_TOGETHER):
-            figures = steps[name in SKIPPING](batch, tf.constant(0))
-        float(figures["loss"])
+        step = steps[TRAINING[name][1]]
+        for batch in itertools.islice(batches[name], TRAIN_BATCHES):
+            metrics = step(batch, tf.constant(0))
+        float(metrics["loss"])
 
-    figures = {
-        "mean tokens of a row": round(float(batch["input_mask"].sum(1).mean()), 1),
+    results = {
+        "mean tokens of a row": round(float(rows["input_mask"].sum(1).mean()), 1),
         "max_seq_length": length,
         "batch_size": size,
         "precision": args.precision,
-        "largest difference of probabilities and losses": float(difference),
+        "largest difference of losses": difference,
     }
-    for what, rows, work in (
-        ("training", size * TRAINED_TOGETHER, train),
-        ("prediction", PREDICTED, lambda name: predict(WAYS[name])),
+    for what, count, names, function in (
+        ("training", size * TRAIN_BATCHES, TRAINING, train),
+        (
+            "prediction",
+            len(some_rows["input_mask"]),
+            PREDICTION,
+            lambda name: inference[name].predict(some_rows),
+        ),
     ):
         if args.only not in (None, what):
             continue
-        seconds = timing.interleaved(
-            {name: lambda name=name, work=work: work(name) for name in WAYS}, args.rounds
-        )
-        figures[what] = {
-            "rows/s": {name: round(rows / statistics.median(s), 1) for name, s in seconds.items()},
+        functions = {name: functools.partial(function, name) for name in names}
+        seconds = timing.interleaved(functions, args.rounds)
+        results[what] = {
+            "rows/s": {name: round(count / statistics.median(s), 1) for name, s in seconds.items()},
             "times faster than padded": {
                 name: round(timing.ratio(seconds["padded"], seconds[name]), 2)
-                for name in WAYS
+                for name in names
                 if name != "padded"
             },
         }
-        print(what, figures[what], flush=True)
+        print(what, results[what], flush=True)
     timing.write_results(
-        f"padding_{args.only}" if args.only else "padding", figures, "tensorflow", "keras", "numpy"
+        f"padding_{args.only}" if args.only else "padding", results, "tensorflow", "keras", "numpy"
     )
 
 

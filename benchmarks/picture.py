@@ -1,10 +1,9 @@
-"""The figures of benchmarks/results as tables, and those of one machine as a picture.
+"""Writes the results in benchmarks/results as tables, and those of one machine as a plot.
 
 usage: python benchmarks/picture.py
 
-Writes docs/speed.png and the tables in docs/performance.md and README.md, between their two marks.
-Run after the benchmarks; in each folder, what another machine has run than fine_tuning_float32 is
-left out. Needs matplotlib.
+Writes docs/speed.png, and the tables in docs/performance.md and README.md between their markers.
+Run it after the benchmarks. It omits results of other machines than that of fine_tuning_float32.
 """
 
 import json
@@ -15,12 +14,12 @@ from matplotlib import pyplot
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "speed.png"
-# The folder of an older processor, whose results are kept beside those of the benchmarks.
+# The folder with the results of an older processor.
 OLDER = "avx2"
 TABLES = (("README.md", ""), ("docs/performance.md", ""), ("docs/performance.md", OLDER))
-END = "<!-- end of figures -->\n"
+END = "<!-- end of results -->\n"
 
-# What is compared: file of results, keys of the figure in it, our side and its flags, the other.
+# What is compared, file of results, keys of the ratio in it, our flags, and the other side.
 ROWS = (
     (
         "fine-tuning BERT-base, MRPC rows",
@@ -109,9 +108,9 @@ ROWS = (
 )
 
 
-def figures(folder: str) -> list[tuple[str, str, str, float, dict[str, Any]]]:
-    """Work, our flags, the other side, ratio, and all results, of what one machine has run."""
-    found = []
+def read_results(folder: str) -> list[tuple[str, str, str, float, dict[str, Any]]]:
+    """Returns work, our flags, the other side, the ratio, and all results of one machine."""
+    rows = []
     for work, name, keys, flags, other in ROWS:
         path = ROOT / "benchmarks" / "results" / folder / f"{name}.json"
         if path.exists():
@@ -119,24 +118,24 @@ def figures(folder: str) -> list[tuple[str, str, str, float, dict[str, Any]]]:
             ratio: Any = results
             for key in keys:
                 ratio = ratio[key]
-            found.append((work, flags, other, float(ratio), results))
-    machine = [found[0][-1][key] for key in ("cpu", "cores")]
-    return [row for row in found if [row[-1][key] for key in ("cpu", "cores")] == machine]
+            rows.append((work, flags, other, float(ratio), results))
+    machine = [rows[0][-1][key] for key in ("cpu", "cores")]
+    return [row for row in rows if [row[-1][key] for key in ("cpu", "cores")] == machine]
 
 
 def table(folder: str) -> str:
-    """The figures as Markdown."""
+    """Returns the results as Markdown."""
     lines = ["| work | our flags | beside it | times | command |", "|---|---|---|---|---|"]
     lines += [
         f"| {work} | {flags} | {other} | {ratio:.2f} | `{results['command']}` |"
-        for work, flags, other, ratio, results in figures(folder)
+        for work, flags, other, ratio, results in read_results(folder)
     ]
     return "\n".join(lines) + "\n"
 
 
 def draw() -> None:
-    """The figures as bars; at 1 both are equal."""
-    rows = figures("")[::-1]
+    """Plots the ratios as bars; 1 means equal."""
+    rows = read_results("")[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(rows) + 1.2), layout="constrained")
     names = [f"{work}\n{flags} | {other}" for work, flags, other, _, _ in rows]
     bars = axes.barh(names, [ratio for *_, ratio, _ in rows], color="#4878a8", height=0.6)
@@ -146,15 +145,15 @@ def draw() -> None:
     axes.set_xscale("log")
     axes.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
     axes.minorticks_off()
-    axes.set_xlabel("times as fast, or as little memory, as what it is compared with")
+    axes.set_xlabel("ratio of time or memory (above 1: bert_tf is better)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(PICTURE, dpi=130)
 
 
 def main() -> None:
-    """Writes picture and tables."""
+    """Writes plot and tables."""
     for page, folder in TABLES:
-        begin = f"<!-- figures {folder} -->\n" if folder else "<!-- figures -->\n"
+        begin = f"<!-- results {folder} -->\n" if folder else "<!-- results -->\n"
         before, rest = (ROOT / page).read_text(encoding="utf-8").split(begin)
         after = rest.split(END, maxsplit=1)[1]
         (ROOT / page).write_text(before + begin + table(folder) + END + after, encoding="utf-8")

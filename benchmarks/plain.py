@@ -1,7 +1,7 @@
-"""The way of the original release, step by step and without any haste: what others are timed by.
+"""The methods of the original release, written plainly: the baseline of other benchmarks.
 
-A tokenizer that walks over characters, features as lists, a protocol buffer for each record. It
-gives the same results as the package does; the benchmarks check that before they time anything.
+A tokenizer that iterates over characters, features as lists, a protocol buffer for each record.
+Results equal those of the package; the benchmarks check that first.
 """
 
 import unicodedata
@@ -16,7 +16,7 @@ class PlainTokenizer:
 
     Args:
         vocab: token -> id.
-        do_lower_case: whether to lower-case and to take the accents off.
+        do_lower_case: whether to lower-case and strip accents.
     """
 
     def __init__(self, vocab: dict[str, int], do_lower_case: bool) -> None:
@@ -24,14 +24,14 @@ class PlainTokenizer:
         self.do_lower_case = do_lower_case
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the tokens of a text."""
+        """Returns the ids of the tokens of a text."""
         tokens = []
         for word in self.words(text):
             tokens.extend(self.pieces(word))
         return [self.vocab[token] for token in tokens]
 
     def words(self, text: str) -> list[str]:
-        """Cleaned words and punctuation."""
+        """Returns cleaned words and punctuation."""
         cleaned = []
         for char in text:
             if char in "\0\ufffd" or is_control(char):
@@ -49,7 +49,7 @@ class PlainTokenizer:
         return " ".join(words).split()
 
     def split_at_punctuation(self, word: str) -> list[str]:
-        """Each punctuation character becomes a word."""
+        """Splits off each punctuation character as a word."""
         parts: list[list[str]] = []
         starts = True
         for char in word:
@@ -64,7 +64,7 @@ class PlainTokenizer:
         return ["".join(part) for part in parts]
 
     def pieces(self, word: str) -> list[str]:
-        """The longest pieces of the vocabulary, from left to right."""
+        """Returns the longest word pieces of the vocabulary, from left to right."""
         if len(word) > 200:
             return ["[UNK]"]
         pieces = []
@@ -84,7 +84,7 @@ class PlainTokenizer:
 
 
 def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict[str, list[int]]:
-    """One text in the form of BERT's inputs."""
+    """Returns one text as inputs of BERT."""
     input_ids = [vocab["[CLS]"], *ids[: max_seq_length - 2], vocab["[SEP]"]]
     input_mask = [1] * len(input_ids)
     while len(input_ids) < max_seq_length:
@@ -98,7 +98,7 @@ def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict
 
 
 def write_records(path: str, rows: Iterable[dict[str, list[int]]]) -> None:
-    """A `tf.train.Example` for each row."""
+    """Writes a `tf.train.Example` for each row."""
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(path) as writer:

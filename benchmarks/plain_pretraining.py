@@ -1,7 +1,7 @@
-"""Examples for pre-training the way of the original release: tokens as strings, one at a time.
+"""Pre-training examples as in the original release, with tokens as strings, one at a time.
 
-What `create_pretraining_data.py` is timed by. The same draws in the same order give the same
-examples as the package makes; the benchmark checks that before it times anything.
+The baseline of `create_pretraining_data.py`. The same random draws in the same order give the
+examples of the package; the benchmark checks that first.
 """
 
 import random
@@ -21,7 +21,7 @@ def make_records(
     max_seq_length: int,
     max_predictions_per_seq: int,
 ) -> None:
-    """From a text file to a file of records, with the original's seed."""
+    """Converts a text file to a record file, with the original's seed."""
     documents = read([text], PlainTokenizer(vocab, True))
     sizes = (max_seq_length, max_predictions_per_seq)
     instances = make(documents, list(vocab), random.Random(12345), dupe_factor, *sizes)
@@ -29,7 +29,7 @@ def make_records(
 
 
 def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:
-    """Documents as lists of sentences as lists of tokens."""
+    """Returns documents as lists of sentences, which are lists of tokens."""
     documents: list[Document] = [[]]
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -53,7 +53,7 @@ def make(
     short_seq_prob: float = 0.1,
     masked_lm_prob: float = 0.15,
 ) -> list[dict[str, Any]]:
-    """All examples, shuffled."""
+    """Returns all examples, shuffled."""
     rng.shuffle(documents)
     instances: list[dict[str, Any]] = []
     for _ in range(dupe_factor):
@@ -71,7 +71,7 @@ def pairs(
     max_seq_length: int,
     short_seq_prob: float,
 ) -> Iterable[tuple[list[str], list[str], bool]]:
-    """Segments A and B of a document, and whether B is random."""
+    """Yields segments A and B of a document, and whether B is random."""
     document, longest = documents[index], max_seq_length - 3
     target = longest
     if rng.random() < short_seq_prob:
@@ -119,7 +119,7 @@ def mask(
     max_predictions: int,
     masked_lm_prob: float,
 ) -> dict[str, Any]:
-    """One example with masked tokens."""
+    """Returns an example with masked tokens."""
     tokens = ["[CLS]", *a, "[SEP]", *b, "[SEP]"]
     candidates = [[i] for i, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
     rng.shuffle(candidates)
@@ -150,7 +150,7 @@ def rows(
     max_seq_length: int,
     max_predictions: int,
 ) -> Iterable[dict[str, list]]:
-    """Features of records, padded."""
+    """Yields the features of records, padded."""
     for instance in instances:
         ids = [vocab[token] for token in instance["tokens"]]
         mask_row, segments = [1] * len(ids), list(instance["segment_ids"])

@@ -1,8 +1,8 @@
-"""Questions on texts in the way of the original release, step by step: what others are timed by.
+"""Question answering as in the original release, written plainly: the baseline of squad.py.
 
-Every question tokenizes its text anew, word by word; windows, maps and context are lists and
-dictionaries; answers are found by loops over all pairs of begin and end. It gives what the package
-gives; the benchmark checks that before it times anything.
+Every question tokenizes its text again, word by word; windows, maps and context are lists and
+dictionaries; answers are found by loops over all pairs of start and end. Results equal those of the
+package; the benchmark checks that first.
 """
 
 import collections
@@ -36,7 +36,7 @@ def convert(
     doc_stride: int,
     max_query_length: int,
 ) -> Iterator[PlainFeatures]:
-    """Windows of all questions, to predict from."""
+    """Yields the windows of all questions."""
     for index, example in enumerate(examples):
         query = tokenizer.tokenize(example.question_text)[:max_query_length]
         tokens, origins = [], []
@@ -91,7 +91,7 @@ def decode(
     max_answer_length: int,
     do_lower_case: bool,
 ) -> tuple[str, str]:
-    """`predictions.json` and `nbest_predictions.json` of SQuAD 1.1."""
+    """Returns `predictions.json` and `nbest_predictions.json` of SQuAD 1.1."""
     of_example = collections.defaultdict(list)
     for number, feature in enumerate(features):
         of_example[feature.example_index].append(number)

@@ -1,11 +1,11 @@
-"""How long a `Predictor` takes for one text after the other, beside Hugging Face on PyTorch.
+"""Times a `Predictor` on single texts, beside Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/predictor.py --model_dir=DIR --texts=FILE [--count=1000] [--rounds=5]
 
-FILE has a text in each line. Both have the same weights, loaded once, in a process of their own,
-and give a vector for one text at a time, in float32 on all cores; their vectors are compared first.
-Needs torch and transformers, and the extra `benchmark`. `model_dir` has bert_model.ckpt,
-bert_config.json and vocab.txt. Memory is that of the process after the first round and the last.
+FILE has a text on each line. Both load the same weights once, in a process of their own, and
+compute a vector for one text at a time, in float32 on all cores; their vectors are compared first.
+Memory is that of the process after the first and the last round. Needs torch, transformers and the
+extra `benchmark`. `model_dir` contains bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks import sentences, timing
 
 
 def ours(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
-    """One line after the other by bert_tf."""
+    """Returns a function that computes line by line with bert_tf."""
     from bert_tf.predictor import Predictor
 
     flags = {"layers": "-1", "pooling": "mean", "max_seq_length": sentences.MAX_SEQ_LENGTH}
@@ -34,13 +34,13 @@ def ours(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
 
 
 def theirs(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
-    """One line after the other by the peer."""
+    """Returns a function that computes line by line with the peer."""
     vectors = sentences.peer(model_dir, folder, batch_size=1)
     return functools.partial(one_by_one, lambda t: vectors([t])[0], lines, folder / "theirs")
 
 
 def one_by_one(vector: Callable[[str], np.ndarray], lines: list[str], path: Path) -> None:
-    """Keeps the vectors, how long each took, and the memory of the process."""
+    """Computes the vectors; saves them, the time of each, and the memory of the process."""
     found, seconds = [], []
     for line in lines:
         start = time.perf_counter()
@@ -58,7 +58,7 @@ def one_by_one(vector: Callable[[str], np.ndarray], lines: list[str], path: Path
 
 
 def main() -> None:
-    """Compares, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
@@ -74,21 +74,21 @@ def main() -> None:
             for way in (ours, theirs)
         }
         totals = timing.interleaved_processes(makers, args.rounds)
-        # The first round is the one that warms up.
+        # The first round is the warm-up.
         found = {way: dict(np.load(folder / f"{way}.npz")) for way in makers}
     vectors = [found[way]["vectors"] for way in makers]
     vectors = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in vectors]
     cosine = float((vectors[0] * vectors[1]).sum(1).min())
-    timing.require(cosine > 0.9999, f"the vectors are the same (smallest cosine {cosine})")
-    figures: dict[str, Any] = {"texts": len(lines)}
+    timing.require(cosine > 0.9999, f"the vectors differ (smallest cosine {cosine})")
+    results: dict[str, Any] = {"texts": len(lines)}
     for way, values in found.items():
         p50, p99 = np.percentile(1000 * values["seconds"][1:], [50, 99]).round(2).tolist()
         first, last = values["megabytes"][[0, -1]].round().tolist()
-        figures[way] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
-    figures["times faster"] = round(timing.ratio(totals["theirs"], totals["ours"]), 2)
-    print(figures)
+        results[way] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
+    results["times faster"] = round(timing.ratio(totals["theirs"], totals["ours"]), 2)
+    print(results)
     timing.write_results(
-        "predictor", figures, "tensorflow", "torch", "transformers", "tokenizers", "numpy"
+        "predictor", results, "tensorflow", "torch", "transformers", "tokenizers", "numpy"
     )
 
 

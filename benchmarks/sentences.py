@@ -1,13 +1,13 @@
-"""Vectors of sentences per second, beside Hugging Face's BERT on PyTorch, with the same weights.
+"""Times vectors of sentences, beside Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/sentences.py --model_dir=DIR --texts=FILE [--rounds=5] [--batch_size=32]
            [--precision=bfloat16]
 
-FILE has a text in each line. Both tokenize, sort by length, form batches, and average the last
-layer over all tokens, on all cores; their vectors are compared first. Each has a process of its
-own, and its weights in the type that is computed in. What is timed begins after two passes over
-the same texts: loading, tracing and compiling are not in it. Needs torch and transformers, and the
-extra `benchmark`. `model_dir` has bert_model.ckpt, bert_config.json and vocab.txt.
+FILE has a text on each line. Both have the same weights, cast to --precision; they tokenize, sort
+by length, form batches, and average the last layer over all tokens, on all cores. Their vectors are
+compared first. Each has a process of its own, which processes the same texts twice before it is
+timed, so loading, tracing and compiling are excluded. Needs torch, transformers and the extra
+`benchmark`. `model_dir` contains bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MAX_SEQ_LENGTH = 128
 def ours(
     model_dir: Path, lines: list[str], batch_size: int, precision: str, folder: Path
 ) -> Callable[[], Any]:
-    """The vectors of all lines by bert_tf."""
+    """Returns a function that computes the vectors of all lines with bert_tf."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -54,14 +54,15 @@ def ours(
         total=len(lines),
     )
     texts = [Text(line) for line in lines]
-    np.save(folder / "ours.npy", np.stack(extractor.extract(texts)[1])[:, 0])
-    return functools.partial(extractor.extract, texts)
+    vectors = [features.values[0] for features in extractor.features(texts)]
+    np.save(folder / "ours.npy", np.stack(vectors))
+    return functools.partial(extractor.features, texts)
 
 
 def peer(
     model_dir: Path, folder: Path, batch_size: int, precision: str = "float32"
 ) -> Callable[[list[str]], np.ndarray]:
-    """What gives the vectors of lines by the peer, whose weights are in `folder`."""
+    """Returns a function from lines to vectors by the peer, whose weights are in `folder`."""
     import torch
     from tokenizers import BertWordPieceTokenizer
 
@@ -73,9 +74,9 @@ def peer(
     tokenizer.enable_truncation(MAX_SEQ_LENGTH)
 
     def vectors(lines: list[str]) -> np.ndarray:
-        encoded = [found.ids for found in tokenizer.encode_batch(lines)]
+        encoded = [encoding.ids for encoding in tokenizer.encode_batch(lines)]
         order = sorted(range(len(lines)), key=lambda row: -len(encoded[row]))
-        found = np.empty((len(lines), model.config.hidden_size), np.float32)
+        results = np.empty((len(lines), model.config.hidden_size), np.float32)
         with torch.inference_mode():
             for first in range(0, len(order), batch_size):
                 rows = order[first : first + batch_size]
@@ -85,8 +86,8 @@ def peer(
                 mask = (torch.arange(size) < lengths).to(kind)
                 hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
                 total = (hidden.float() * mask.float()[:, :, None]).sum(1)
-                found[rows] = (total / lengths).numpy()
-        return found
+                results[rows] = (total / lengths).numpy()
+        return results
 
     return vectors
 
@@ -94,7 +95,7 @@ def peer(
 def theirs(
     model_dir: Path, lines: list[str], batch_size: int, precision: str, folder: Path
 ) -> Callable[[], Any]:
-    """The vectors of all lines by the peer."""
+    """Returns a function that computes the vectors of all lines with the peer."""
     work = functools.partial(peer(model_dir, folder, batch_size, precision), lines)
     np.save(folder / "theirs.npy", work())
     return work
@@ -102,16 +103,16 @@ def theirs(
 
 def write_weights(model_dir: Path, folder: Path) -> None:
     """Writes weights and configuration for `peer_of`."""
-    # Only here: PyTorch and TensorFlow do not always get along in one process.
-    from bert_tf import checkpoint
+    # Not at the top: PyTorch and TensorFlow can conflict in one process.
+    from bert_tf import checkpoints
 
     prefix = str(model_dir / "bert_model.ckpt")
-    np.savez(folder / "weights.npz", **dict(checkpoint.read(prefix, checkpoint.shapes(prefix))))
+    np.savez(folder / "weights.npz", **dict(checkpoints.read(prefix, checkpoints.shapes(prefix))))
     shutil.copy(model_dir / "bert_config.json", folder / "config.json")
 
 
 def main() -> None:
-    """Compares, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
@@ -131,12 +132,12 @@ def main() -> None:
         }
         seconds = timing.interleaved_processes(makers, args.rounds)
         vectors = [np.load(folder / f"{way}.npy") for way in makers]
-    vectors = [found / np.linalg.norm(found, axis=1, keepdims=True) for found in vectors]
+    vectors = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in vectors]
     cosine = float((vectors[0] * vectors[1]).sum(1).min())
-    # The original's gelu is the one with tanh, the peer's the one with erf.
+    # The original's gelu uses tanh, the peer's erf.
     least = 0.9999 if args.precision == "float32" else 0.998
-    timing.require(cosine > least, f"the vectors are the same (smallest cosine {cosine})")
-    figures = {
+    timing.require(cosine > least, f"the vectors differ (smallest cosine {cosine})")
+    results = {
         "texts": len(lines),
         "batch_size": args.batch_size,
         "precision": args.precision,
@@ -146,10 +147,10 @@ def main() -> None:
         },
         "times faster": round(timing.ratio(seconds["theirs"], seconds["ours"]), 2),
     }
-    print(figures)
+    print(results)
     timing.write_results(
         "sentences" if args.precision == "float32" else f"sentences_{args.precision}",
-        figures,
+        results,
         *("tensorflow", "torch", "transformers", "tokenizers", "numpy"),
     )
 

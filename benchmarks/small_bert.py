@@ -1,10 +1,10 @@
-"""What the pre-training of examples/small_bert brings on a small task, against random weights.
+"""Measures what the pre-training of examples/small_bert gains over random weights.
 
 usage: python benchmarks/small_bert.py --data_dir=CONLL2003 [--rows=5000] [--epochs=3] [--seeds=5]
 
-Named entities by `run_ner.py`, on the first sentences of train.txt, evaluated on valid.txt. Entity
-F1 from the small BERT and from random values, with the same seeds; random values as the
-configuration draws them and with the deviation of the paper, 0.02. Needs the extra `ner`.
+`run_ner.py` trains on the first sentences of train.txt and evaluates on valid.txt. Compares entity
+F1 from the small BERT and from random weights with the same seeds; their standard deviation is that
+of the configuration, or that of the paper, 0.02. Needs the extra `ner`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"
 
 
 def write_data(data_dir: Path, rows: int, folder: Path) -> None:
-    """Writes the first sentences of the training set, and all of the set to evaluate on."""
+    """Writes the first sentences of the training set, and the whole dev set."""
     sentences = (data_dir / "train.txt").read_text(encoding="utf-8").split("\n\n")
     kept = [sentence for sentence in sentences if not sentence.startswith("-DOCSTART-")][:rows]
     (folder / "train.txt").write_text("\n\n".join(kept) + "\n", encoding="utf-8")
@@ -35,7 +35,7 @@ def write_data(data_dir: Path, rows: int, folder: Path) -> None:
 
 
 def f1(folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: object) -> float:
-    """Entity F1 of a training."""
+    """Trains and returns entity F1."""
     config_file = folder / "bert_config.json"
     config_file.write_text(config.to_json_string())
     with tempfile.TemporaryDirectory() as output_dir:
@@ -56,7 +56,7 @@ def f1(folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: o
 
 
 def main() -> None:
-    """Trains, prints and writes the figures."""
+    """Trains, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=5000)
@@ -70,26 +70,26 @@ def main() -> None:
         "random": (config, None),
         "random, 0.02": (paper, None),
     }
-    found: dict[str, list[float]] = {name: [] for name in starts}
+    scores: dict[str, list[float]] = {name: [] for name in starts}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(args.data_dir, args.rows, folder)
         for seed in range(1, args.seeds + 1):
             for start, (model, init_checkpoint) in starts.items():
                 flags = {"random_seed": seed, "num_train_epochs": args.epochs}
-                found[start].append(f1(folder, model, init_checkpoint, **flags))
-                print(seed, start, found[start][-1], flush=True)
-    figures = {"rows": args.rows, "epochs": args.epochs, "entity F1 on the dev set": found}
+                scores[start].append(f1(folder, model, init_checkpoint, **flags))
+                print(seed, start, scores[start][-1], flush=True)
+    results = {"rows": args.rows, "epochs": args.epochs, "entity F1 on the dev set": scores}
     for start in list(starts)[1:]:
-        gains = [a - b for a, b in zip(found["pre-trained"], found[start], strict=True)]
+        gains = [a - b for a, b in zip(scores["pre-trained"], scores[start], strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains))
-        figures[f"gain over {start}"] = {
+        results[f"gain over {start}"] = {
             "mean": round(statistics.mean(gains), 4),
             "standard error": round(error, 4),
             "in standard errors": round(statistics.mean(gains) / error, 1) if error else None,
         }
-    print(json.dumps(figures, indent=1))
-    timing.write_results("small_bert", figures, "tensorflow")
+    print(json.dumps(results, indent=1))
+    timing.write_results("small_bert", results, "tensorflow")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Questions to rows, and logits to answers: seconds of the package and of the plain way.
+"""Times SQuAD features and answers, beside the original's methods.
 
 usage: python benchmarks/squad.py --vocab_file=FILE --predict_file=dev-v1.1.json [--rounds=3]
 
-All questions of the file, 384 word pieces, stride 128, on all cores. Logits are drawn at random,
-and the same for both. Rows are compared, and both JSON files byte by byte, before anything is
-timed.
+Converts all questions of the file to rows of 384 word pieces, stride 128, and decodes random
+logits, on all cores. The rows, and both JSON files byte by byte, are compared first.
 """
 
 import argparse
@@ -17,48 +16,49 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks import plain_squad, timing
-from bert_tf.data.parallel import map_in_order
+from bert_tf.config import BertConfig
+from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering.predictions import NBEST_PREDICTIONS, PREDICTIONS, Predictions
+from bert_tf.tasks.question_answering.predictions import NBEST_PREDICTIONS, PREDICTIONS
 from bert_tf.tasks.question_answering.squad_reader import read_squad_examples
-from bert_tf.tasks.question_answering.task import Squad, best_places
+from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 
 LENGTHS = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
 N_BEST_SIZE, MAX_ANSWER_LENGTH = 20, 30
+CHUNK_ROWS = 1024
 
 
 class Package:
-    """The ways of the package."""
+    """The methods of the package."""
 
     def __init__(self, vocab_file: str, predict_file: str) -> None:
         self.tokenizer = FullTokenizer(vocab_file)
-        options = SquadOptions(predict_file=predict_file, **LENGTHS)
-        self.task = Squad(options, None, self.tokenizer)  # type: ignore[arg-type]
+        options = SquadOptions(
+            predict_file=predict_file,
+            n_best_size=N_BEST_SIZE,
+            max_answer_length=MAX_ANSWER_LENGTH,
+            **LENGTHS,
+        )
+        config = BertConfig(len(self.tokenizer.vocab))
+        self.task = QuestionAnswering(options, config, self.tokenizer)
 
     def convert(self) -> list[dict[str, np.ndarray]]:
-        """From the file to rows."""
-        task = self.task
-        questions = task.read_examples("predict")
-        self.windows = questions.windows
-        parts = task.portions(questions, "predict")
-        return list(map_in_order(lambda part: task.to_features(part, "predict"), parts))
+        """Converts the file to rows."""
+        self.windows = self.task.read("eval")
+        parts = chunks(self.windows, CHUNK_ROWS)
+        return list(map_in_order(lambda part: self.task.featurize(part, "eval"), parts))
 
     def decode(self, start_logits: np.ndarray, end_logits: np.ndarray) -> tuple[str, str]:
-        """From logits to both files."""
-        found: dict[str, np.ndarray] = {}
-        for name, logits in (("start", start_logits), ("end", end_logits)):
-            places = best_places(logits, name, N_BEST_SIZE, logits.shape[1])
-            found |= {key: np.asarray(value) for key, value in places.items()}
-        options = decoding.AnswerOptions(N_BEST_SIZE, MAX_ANSWER_LENGTH)
-        lists = decoding.decode(self.windows, decoding.Best(**found), self.tokenizer, options)
-        contents = Predictions(self.windows.examples, lists, 0.0).contents()
+        """Converts logits to the contents of both files."""
+        logits = {"start_logits": start_logits, "end_logits": end_logits}
+        outputs = {name: np.asarray(value) for name, value in self.task.fetch(logits, {}).items()}
+        contents = self.task.decode(self.windows, outputs).contents()
         return contents[PREDICTIONS], contents[NBEST_PREDICTIONS]
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", required=True)
     parser.add_argument("--predict_file", required=True)
@@ -76,7 +76,7 @@ def main() -> None:
     for name in ("input_ids", "input_mask", "segment_ids"):
         ours = np.concatenate([part[name] for part in rows])
         theirs = np.array([getattr(feature, name) for feature in features])
-        timing.require(np.array_equal(ours, theirs), f"both make the same {name}")
+        timing.require(np.array_equal(ours, theirs), f"{name} differ")
     random = np.random.default_rng(1)
     logits = random.normal(size=(2, len(features), LENGTHS["max_seq_length"])).astype(np.float32)
     widened = logits.astype(np.float64).tolist()
@@ -86,15 +86,15 @@ def main() -> None:
             examples, features, *widened, N_BEST_SIZE, MAX_ANSWER_LENGTH, do_lower_case=True
         )
 
-    timing.require(package.decode(*logits) == decode_plainly(), "both write the same files")
-    works = {
+    timing.require(package.decode(*logits) == decode_plainly(), "the files differ")
+    methods = {
         "convert": package.convert,
         "convert plainly": convert_plainly,
         "decode": lambda: package.decode(*logits),
         "decode plainly": decode_plainly,
     }
-    seconds = timing.interleaved(works, args.rounds)
-    figures = {
+    seconds = timing.interleaved(methods, args.rounds)
+    results = {
         "questions": len(examples),
         "windows": len(features),
         "seconds": {name: round(statistics.median(s), 2) for name, s in seconds.items()},
@@ -103,8 +103,8 @@ def main() -> None:
             for name in ("convert", "decode")
         },
     }
-    print(figures)
-    timing.write_results("squad", figures, "tensorflow", "tensorflow-text", "numpy")
+    print(results)
+    timing.write_results("squad", results, "tensorflow", "tensorflow-text", "numpy")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""A fine-tuning on questions, beside the same one by Hugging Face's BERT on PyTorch.
+"""Compares fine-tuning on questions with Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/squad_peer.py --model_dir=DIR --train_file=FILE --predict_file=FILE \
          --work_dir=DIR [--epochs=2] [--max_seq_length=192] [--doc_stride=96]
 
-Needs torch, torchmetrics and transformers. `run_squad.py` trains and answers. The peer starts from
-the same checkpoint, trains on the same rows (`train.tf_record`, shuffled by its own generator) with
-the same optimizer written in PyTorch, and its logits for the rows of `eval.tf_record` are decoded
-and scored by the same code, so that only model and training are compared. `predictions.json` of
-both is then scored again by torchmetrics. Where the peer's logits are there already it goes on from
-them.
+`run_squad.py` trains and answers. The peer starts from the same checkpoint, and trains on the same
+rows (`train.tf_record`, shuffled by its own generator) with the same optimizer written in PyTorch.
+Its logits for the rows of `eval.tf_record` are decoded and scored by the same code, so that only
+model and training are compared. torchmetrics scores `predictions.json` of both again. If the peer's
+logits exist, its training is skipped. Needs torch, torchmetrics and transformers.
 """
 
 import argparse
@@ -21,29 +20,27 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import tensorflow as tf
 
 from benchmarks import timing
-from bert_tf import checkpoint
+from bert_tf import checkpoints
 from bert_tf.config import BertConfig
-from bert_tf.data.records import parse
+from bert_tf.data.records import read_chunks
 from bert_tf.options import SquadOptions
-from bert_tf.tasks.question_answering.task import Squad, best_places
+from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH, RATE = 12, 3e-5
 
 
-def read(path: Path, task: Squad, split: str) -> dict[str, np.ndarray]:
-    """All rows of a record file."""
-    records = tf.data.TFRecordDataset(str(path)).batch(1 << 20)
-    (batch,) = records.map(parse(task.features(split)))
-    return {name: value.numpy() for name, value in batch.items()}
+def read(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarray]:
+    """Returns all rows of a record file."""
+    (rows,) = read_chunks(str(path), task.features(split), 1 << 20)
+    return dict(rows)
 
 
-def with_one_answer(train_file: Path, target: Path) -> None:
-    """A copy in which each question has its first answer only, as training needs it."""
+def keep_first_answers(train_file: Path, target: Path) -> None:
+    """Writes a copy with only the first answer of each question, as training needs."""
     contents = json.loads(train_file.read_text(encoding="utf-8"))
     for entry in contents["data"]:
         for paragraph in entry["paragraphs"]:
@@ -52,14 +49,14 @@ def with_one_answer(train_file: Path, target: Path) -> None:
     target.write_text(json.dumps(contents), encoding="utf-8")
 
 
-def by_the_peer(*arguments: object) -> str:
-    """Runs squad_torch.py; returns what it printed."""
+def run_peer(*arguments: object) -> str:
+    """Runs squad_torch.py and returns its output."""
     command = [sys.executable, ROOT / "benchmarks" / "squad_torch.py", *arguments]
     return subprocess.run([*map(str, command)], check=True, stdout=subprocess.PIPE).stdout.decode()
 
 
 def main() -> None:
-    """Trains both, prints and writes the figures."""
+    """Trains both, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("model_dir", "train_file", "predict_file", "work_dir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -70,7 +67,7 @@ def main() -> None:
     ours, theirs = args.work_dir / "bert_tf", args.work_dir / "peer"
     theirs.mkdir(parents=True, exist_ok=True)
     train_file = args.work_dir / "train.json"
-    with_one_answer(args.train_file, train_file)
+    keep_first_answers(args.train_file, train_file)
     prefix = str(args.model_dir / "bert_model.ckpt")
     flags = {
         "bert_config_file": str(args.model_dir / "bert_config.json"),
@@ -91,30 +88,28 @@ def main() -> None:
     subprocess.run(command, check=True)
 
     tokenizer = FullTokenizer(flags["vocab_file"])
-    task = Squad(SquadOptions(**flags), BertConfig(len(tokenizer.vocab)), tokenizer)
-    questions = task.read_examples("predict")
-    figures = json.loads((ours / "eval_results.json").read_text())
-    weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    config = BertConfig(len(tokenizer.vocab))
+    task = QuestionAnswering(SquadOptions(**flags), config, tokenizer)
+    windows = task.read("eval")
+    metrics = json.loads((ours / "eval_results.json").read_text())
+    weights = dict(checkpoints.read(prefix, checkpoints.shapes(prefix)))
     np.savez(theirs / "weights.npz", **weights)
     np.savez(theirs / "train.npz", **read(ours / "train.tf_record", task, "train"))
-    np.savez(theirs / "eval.npz", **read(ours / "eval.tf_record", task, "predict"))
+    np.savez(theirs / "eval.npz", **read(ours / "eval.tf_record", task, "eval"))
     shutil.copy(args.model_dir / "bert_config.json", theirs / "config.json")
     if not (theirs / "logits.npz").exists():
-        by_the_peer("train", theirs, figures["global_step"])
+        run_peer("train", theirs, metrics["global_step"])
     logits = np.load(theirs / "logits.npz")
-    best: dict[str, np.ndarray] = {}
-    for name in ("start", "end"):
-        places = best_places(logits[name], name, task.options.n_best_size, args.max_seq_length)
-        best |= {key: np.asarray(value) for key, value in places.items()}
-    predictions = task.decode(questions, best)
-    task.write_predictions(questions, predictions, str(theirs))
+    top = task.fetch({f"{name}_logits": logits[name] for name in ("start", "end")}, {})
+    predictions = task.decode(windows, {name: np.asarray(value) for name, value in top.items()})
+    task.write_predictions(windows, predictions, str(theirs))
     results = {
         "flags": {k: v for k, v in flags.items() if not k.endswith(("file", "dir", "checkpoint"))},
-        "bert_tf": {key: figures[key] for key in ("exact_match", "f1")},
-        "peer": task.metrics(questions, predictions),
+        "bert_tf": {key: metrics[key] for key in ("exact_match", "f1")},
+        "peer": task.metrics(windows, predictions),
     }
     for folder in (ours, theirs):
-        scores = by_the_peer("score", args.predict_file, folder / "predictions.json")
+        scores = run_peer("score", args.predict_file, folder / "predictions.json")
         results[f"{folder.name}, scored by torchmetrics"] = json.loads(scores.splitlines()[-1])
     print(json.dumps(results, indent=1))
     timing.write_results(

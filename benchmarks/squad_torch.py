@@ -1,9 +1,9 @@
-"""Hugging Face's BERT on PyTorch: what squad_peer.py runs beside run_squad.py.
+"""Hugging Face's BERT on PyTorch: the peer of squad_peer.py.
 
 usage: python benchmarks/squad_torch.py train FOLDER NUM_TRAIN_STEPS
        python benchmarks/squad_torch.py score FILE PREDICTIONS
 
-A process of its own, as PyTorch and TensorFlow do not always get along in one. `train` reads
+A script of its own, because PyTorch and TensorFlow can conflict in one process. `train` reads
 `config.json`, `weights.npz` (an original checkpoint), `train.npz` and `eval.npz` (rows) of the
 folder, and writes `logits.npz`. `score` prints exact match and F1 by torchmetrics.
 """
@@ -26,7 +26,7 @@ BATCH, RATE, WARM_UP = 12, 3e-5, 0.1
 
 
 def peer_of(folder: Path) -> Any:
-    """The peer, with the weights of an original checkpoint."""
+    """Builds the peer with the weights of an original checkpoint."""
     settings = json.loads((folder / "config.json").read_text())
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
     take_weights(model, folder / "weights.npz")
@@ -34,15 +34,15 @@ def peer_of(folder: Path) -> Any:
 
 
 class BertAdam(torch.optim.Optimizer):
-    """The optimizer of the paper: Adam without bias correction, with decay beside it.
+    """The optimizer of the paper: Adam without bias correction, with decoupled weight decay.
 
-    `torch.optim.AdamW` corrects, which makes the first thousand steps up to three times as small:
-    with the same learning rate another training.
+    `torch.optim.AdamW` corrects the bias, which makes the first thousand steps up to three times
+    smaller.
     """
 
     @torch.no_grad()
     def step(self) -> None:
-        """Changes all parameters that have gradients."""
+        """Updates all parameters that have gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -59,17 +59,17 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, torch.Tensor]:
-    """What the peer takes."""
+    """Returns the peer's inputs."""
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    found = {peer: torch.tensor(rows[ours][numbers]).long() for peer, ours in names.items()}
+    batch = {peer: torch.tensor(rows[ours][numbers]).long() for peer, ours in names.items()}
     if "start_positions" in rows:
-        found["start_positions"] = torch.tensor(rows["start_positions"][numbers]).long()
-        found["end_positions"] = torch.tensor(rows["end_positions"][numbers]).long()
-    return found
+        batch["start_positions"] = torch.tensor(rows["start_positions"][numbers]).long()
+        batch["end_positions"] = torch.tensor(rows["end_positions"][numbers]).long()
+    return batch
 
 
 def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None:
@@ -90,7 +90,7 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
     model.train()
     for step in range(num_train_steps):
         numbers = order[step * BATCH : (step + 1) * BATCH]
-        # Half the time of float32; the weights stay float32, and so do the logits of the answers.
+        # Half the time of float32; weights and the logits of the answers stay float32.
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(**inputs(rows, numbers)).loss
         loss.backward()
@@ -105,22 +105,22 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
 
 
 def logits_of(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Begin and end logits of all rows."""
+    """Returns start and end logits of all rows."""
     model.eval()
-    found: list[list[np.ndarray]] = [[], []]
+    logits: list[list[np.ndarray]] = [[], []]
     with torch.no_grad():
         for first in range(0, len(rows["input_ids"]), 32):
             last = min(first + 32, len(rows["input_ids"]))
             out = model(**inputs(rows, np.arange(first, last)))
-            found[0].append(out.start_logits.numpy())
-            found[1].append(out.end_logits.numpy())
-    return [np.concatenate(parts) for parts in found]
+            logits[0].append(out.start_logits.numpy())
+            logits[1].append(out.end_logits.numpy())
+    return [np.concatenate(parts) for parts in logits]
 
 
 def train_and_answer(folder: Path, num_train_steps: int) -> None:
-    """Writes the logits of all rows."""
+    """Trains, and writes the logits of all rows."""
     torch.manual_seed(12345)
-    # All, and not one for each two of them.
+    # All cores; the default is one thread per two of them.
     torch.set_num_threads(os.cpu_count() or 1)
     model = peer_of(folder)
     train(model, dict(np.load(folder / "train.npz")), num_train_steps)
@@ -129,19 +129,19 @@ def train_and_answer(folder: Path, num_train_steps: int) -> None:
 
 
 def score(predict_file: Path, predictions: Path) -> None:
-    """Prints the figures as JSON."""
+    """Prints the metrics as JSON."""
     from torchmetrics.functional.text import squad
 
     contents = json.loads(predict_file.read_text(encoding="utf-8"))
     texts = json.loads(predictions.read_text(encoding="utf-8"))
-    answers, found = [], []
+    answers, predicted = [], []
     for entry in contents["data"]:
         for question in (q for paragraph in entry["paragraphs"] for q in paragraph["qas"]):
             given = question["answers"]
             columns = {key: [answer[key] for answer in given] for key in ("text", "answer_start")}
             answers.append({"id": question["id"], "answers": columns})
-            found.append({"id": question["id"], "prediction_text": texts[question["id"]]})
-    print(json.dumps({name: float(value) for name, value in squad(found, answers).items()}))
+            predicted.append({"id": question["id"], "prediction_text": texts[question["id"]]})
+    print(json.dumps({name: float(value) for name, value in squad(predicted, answers).items()}))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""From a command to its first prediction, in seconds, beside a pipeline of Hugging Face.
+"""Times a command that predicts ten texts, beside a pipeline of Hugging Face.
 
 usage: python benchmarks/startup.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rounds=5]
 
-Ten pairs of MRPC are classified by `run_classifier.py --do_predict` and by a script of a few lines
-around `transformers.pipeline`, in turn, each a process from its start to its end; the probabilities
-are compared. Sizes are those of a published model, weights are random; each reads them from the
-files that are its own (bert_model.ckpt, safetensors). Needs torch and transformers.
+`run_classifier.py --do_predict` and a few lines around `transformers.pipeline` classify ten pairs
+of MRPC in turn, each in a new process that is timed from start to end. Both have the same random
+weights in the sizes of a published model, each in its own format (bert_model.ckpt, safetensors).
+The probabilities are compared. Needs torch and transformers.
 """
 
 import argparse
@@ -40,14 +40,13 @@ for row in rows[1:]:
 
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
-    """Writes ten rows, and a model in both forms."""
-    # Only here, in a process of its own: the commands that are timed have the memory.
+    """Writes ten rows, and a model in both formats."""
+    # In a process of its own, to leave the memory to the commands that are timed.
     import keras
 
-    from bert_tf import checkpoint, releases
+    from bert_tf import checkpoints, registry, releases
     from bert_tf.modeling import BertClassifier
     from bert_tf.options import ConversionOptions
-    from bert_tf.tasks.conversion import convert
 
     model, data = folder / "model", folder / "data"
     model.mkdir()
@@ -59,17 +58,17 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     (model / "vocab.txt").write_bytes(args.vocab_file.read_bytes())
     (model / "labels.txt").write_text("0\n1\n")
     keras.utils.set_random_seed(1)
-    variables = checkpoint.named_variables(BertClassifier(config, 2))
-    checkpoint.write(
+    variables = checkpoints.named_variables(BertClassifier(config, 2))
+    checkpoints.write(
         str(model / "bert_model.ckpt"),
         {name: variable.numpy() for name, variable in variables.items()},
     )
     options = {"input": str(model), "output": str(folder / "theirs"), "to": "hugging_face"}
-    convert.run(ConversionOptions(**options))
+    registry.run(ConversionOptions(**options))
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """What is timed, by name."""
+    """Returns the commands to time, by name."""
     model = folder / "model"
     ours = [
         str(SCRIPT),
@@ -86,18 +85,18 @@ def commands(folder: Path) -> dict[str, list[str]]:
 
 
 def run(arguments: list[str], output: Path) -> None:
-    """One command, from its start to its end, without what an earlier one has left."""
+    """Runs a command, after removing the output of an earlier one."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, env=environment
     )
-    timing.require(done.returncode == 0, f"a command succeeds\n{done.stderr}")
+    timing.require(done.returncode == 0, f"a command failed:\n{done.stderr}")
     output.write_text(done.stdout)
 
 
 def main() -> None:
-    """Compares, times, prints and writes the figures."""
+    """Compares and times both, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -106,26 +105,28 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        timing.in_a_process(write_inputs, folder, args)
-        works = {
-            # Ours is last, for its results to be there.
+        timing.run_in_process(write_inputs, folder, args)
+        functions = {
+            # Ours is last, so that its results are kept.
             name: lambda name=name, command=command: run(command, folder / f"{name}.tsv")
             for name, command in reversed(commands(folder).items())
         }
-        seconds = timing.interleaved(works, args.rounds)
+        seconds = timing.interleaved(functions, args.rounds)
         ours = np.loadtxt(folder / "out" / "test_results.tsv")
         theirs = np.loadtxt(folder / "transformers.tsv")
     difference = float(np.abs(ours - theirs).max())
-    timing.require(ours.shape == (10, 2) and difference < 1e-4, f"equal ({difference})")
-    figures = {
+    timing.require(
+        ours.shape == (10, 2) and difference < 1e-4, f"the probabilities differ by {difference}"
+    )
+    results = {
         "sizes of": args.release,
         "rows": len(ours),
         "largest difference of probabilities": difference,
-        "seconds": {name: round(statistics.median(found), 2) for name, found in seconds.items()},
+        "seconds": {name: round(statistics.median(times), 2) for name, times in seconds.items()},
         "times faster": round(timing.ratio(seconds["transformers"], seconds["bert_tf"]), 2),
     }
-    print(figures)
-    timing.write_results("startup", figures, "tensorflow", "keras", "torch", "transformers")
+    print(results)
+    timing.write_results("startup", results, "tensorflow", "keras", "torch", "transformers")
 
 
 if __name__ == "__main__":

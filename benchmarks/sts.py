@@ -1,10 +1,10 @@
-"""How well vectors of sentences say what is alike: Spearman's correlation on STS-B.
+"""Measures the similarity of sentence vectors on STS-B by Spearman's correlation.
 
 usage: python benchmarks/sts.py --model_dir=DIR --data_dir=STS-B [--pooling=mean] [--layers=-1]
 
-`extract_features.py` makes a vector of each sentence of both columns of dev.tsv; the cosine of a
-pair is compared with the score that people gave it. `model_dir` has bert_model.ckpt,
-bert_config.json and vocab.txt. Needs the extra `benchmark`.
+`extract_features.py` computes a vector for each sentence of both columns of dev.tsv; the cosines of
+the pairs are correlated with the human scores. `model_dir` contains bert_model.ckpt,
+bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
-    """Of the sentences of a column, [N, H]."""
+    """Returns the vectors of a column, [N, H]."""
     flags = {
         "input_file": args.data_dir / "dev.tsv",
         "text_column": column,
@@ -43,7 +43,7 @@ def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
 
 
 def main() -> None:
-    """Prints and writes the figure."""
+    """Prints and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--data_dir", type=Path, required=True)
@@ -51,19 +51,19 @@ def main() -> None:
     parser.add_argument("--layers", default="-1")
     args = parser.parse_args()
     header, *rows = read_tsv(str(args.data_dir / "dev.tsv"))
-    place = header.cells.index("score")
-    scores = [float(row.cells[place]) for row in rows]
+    column = header.cells.index("score")
+    scores = [float(row.cells[column]) for row in rows]
     with tempfile.TemporaryDirectory() as folder:
-        a, b = (vectors(args, column, folder) for column in ("sentence1", "sentence2"))
+        a, b = (vectors(args, name, folder) for name in ("sentence1", "sentence2"))
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-    found = {
+    results = {
         "pairs": len(scores),
         "pooling": args.pooling,
         "layers": args.layers,
         "spearman": round(float(stats.spearmanr(cosines, scores).statistic), 4),
     }
-    print(found)
-    timing.write_results("sts", found, "tensorflow", "numpy", "scipy")
+    print(results)
+    timing.write_results("sts", results, "tensorflow", "numpy", "scipy")
 
 
 if __name__ == "__main__":

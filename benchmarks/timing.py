@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, and results with versions and machine."""
+"""Interleaved timing, and result files with versions and machine, for all benchmarks."""
 
 import contextlib
 import functools
@@ -18,23 +18,23 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Times pieces of work in turn, so that what else the machine does meets all of them.
+def interleaved(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Times functions in turn, so that other load on the machine affects all of them.
 
     Args:
-        works: by name; each is done once before, for what is only made once.
-        rounds: how often each is timed.
+        functions: by name; each is called once beforehand to warm up.
+        rounds: number of measurements of each.
 
     Returns:
         Seconds of each round, by name.
     """
-    for work in works.values():
-        work()
-    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for function in functions.values():
+        function()
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
-        for name, work in works.items():
+        for name, function in functions.items():
             start = time.perf_counter()
-            work()
+            function()
             seconds[name].append(time.perf_counter() - start)
     return seconds
 
@@ -42,36 +42,39 @@ def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str
 def interleaved_processes(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[float]]:
-    """As `interleaved`, with a process for each: what one does to the memory slows no other down.
+    """Times functions as `interleaved` does, each in a process of its own.
 
     Args:
-        makers: by name, to be pickled: each makes a piece of work, in its process.
-        rounds: how often each is timed.
+        makers: by name; each is pickled, and makes a function in its process.
+        rounds: number of measurements of each.
     """
-    return interleaved_figures(
+    return interleaved_measurements(
         {name: functools.partial(_timed, make) for name, make in makers.items()}, rounds
     )
 
 
-def interleaved_figures(
+def interleaved_measurements(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[Any]]:
-    """What pieces of work that measure something find, round by round, each in its process.
+    """Calls functions that measure something in turn, each in a process of its own.
 
     Args:
-        makers: by name, to be pickled: each makes a piece of work, in its process. It is done once
-            before, for what is only made once.
-        rounds: how often each is done.
+        makers: by name; each is pickled, and makes a function in its process, which is called once
+            beforehand to warm up.
+        rounds: number of calls of each.
+
+    Returns:
+        What the functions returned in each round, by name.
     """
 
     def receive(name: str) -> Any:
         try:
             return connections[name].recv()
         except EOFError:
-            sys.exit(f"{name}: its process has ended, see above")
+            sys.exit(f"The process of {name} ended, see above")
 
     context = multiprocessing.get_context("spawn")
-    figures: dict[str, list[Any]] = {name: [] for name in makers}
+    measured: dict[str, list[Any]] = {name: [] for name in makers}
     connections: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         for name, make in makers.items():
@@ -85,17 +88,17 @@ def interleaved_figures(
         for _ in range(rounds):
             for name, connection in connections.items():
                 connection.send(None)
-                figures[name].append(receive(name))
-    return figures
+                measured[name].append(receive(name))
+    return measured
 
 
-def in_a_process(work: Callable[..., Any], *arguments: Any) -> None:
-    """Does something in a process of its own, whose memory is free afterwards."""
-    process = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
+def run_in_process(function: Callable[..., Any], *arguments: Any) -> None:
+    """Calls a function in a process of its own, whose memory is free afterwards."""
+    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
     if process.exitcode:
-        sys.exit(f"{work.__name__} has failed, see above")
+        sys.exit(f"{function.__name__} failed, see above")
 
 
 def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
@@ -122,31 +125,31 @@ def _timed(make: Callable[[], Callable[[], Any]]) -> Callable[[], float]:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has had, as the system counts it."""
+    """Returns the peak memory of this process."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) * 1024  # type: ignore[index]
 
 
-def require(is_so: bool, what: str) -> None:
-    """Ends the benchmark when results are not equal: then their speeds cannot be compared."""
-    if not is_so:
-        sys.exit(f"Not so: {what}")
+def require(condition: bool, message: str) -> None:
+    """Ends the benchmark unless a condition holds: speeds are comparable only if results agree."""
+    if not condition:
+        sys.exit(message)
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:
-    """How many times faster: the median of the ratios of the rounds."""
+    """Returns how many times faster one is: the median of the ratios of the rounds."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
 def use_one_core() -> None:
-    """Binds this process, and the threads it will start, to one core. To be called early."""
+    """Binds this process and the threads it will start to one core; call it early."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["RAYON_NUM_THREADS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def processor() -> str:
-    """Its name, and the widest instructions that matrix products may use."""
+    """Returns the name of the CPU, and the widest instructions for matrix products."""
     text = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
     known = {
@@ -159,17 +162,17 @@ def processor() -> str:
     return ", ".join([name[1] if name else platform.processor(), *widest[:1]])
 
 
-def write_results(name: str, figures: Mapping[str, Any], *packages: str) -> None:
-    """Writes `results/<name>.json`: command, versions, processor, cores, figures."""
+def write_results(name: str, results: Mapping[str, Any], *packages: str) -> None:
+    """Writes `results/<name>.json`: command, versions, processor, cores and results."""
     script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
-    result = {
+    contents = {
         # Without the folders of this machine.
         "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},
         "cpu": processor(),
         "cores": len(os.sched_getaffinity(0)),
-        **figures,
+        **results,
     }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(contents, indent=1) + "\n")

@@ -1,13 +1,12 @@
-"""Text to ids on one core: MB/s of the package, of `tokenizers`, and of the plain way.
+"""Times tokenization on one core, in MB/s, beside `tokenizers` and the original's method.
 
 usage: python benchmarks/tokenizer.py --vocab_dir=DIR [--books=DIR] [--rounds=5]
 
-English books (*.txt in --books) with uncased_en_vocab.txt, and a text of many scripts in equal
-parts, drawn with --seed from the words of multi_cased_vocab.txt, as it is and lower-cased (which
-takes accents off).
-Needs the extra `benchmark`. The ids of all ways are compared before anything is timed; lines on
-which `tokenizers` differs from the original are counted, and not left out. Each way has a process
-of its own, as it has where it is used; they take turns.
+Texts are English books (*.txt in --books) with uncased_en_vocab.txt, and text of many scripts in
+equal parts, drawn with --seed from the words of multi_cased_vocab.txt, cased and lower-cased (which
+strips accents). The ids of all methods are compared first; lines on which `tokenizers` differs from
+the original are counted, and not omitted. Each method has a process of its own; they take turns.
+Needs the extra `benchmark`.
 """
 
 import argparse
@@ -30,48 +29,48 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 OURS = ("bert_tf", "bert_tf with spans")
-# These get a part of the lines.
-SLOW_WAYS, LINES_OF_THE_SLOW = ("bert_tf's reference", "the original's way"), 4000
-WAYS = (*OURS, "tokenizers", *SLOW_WAYS)
+# These process a part of the lines.
+SLOW_METHODS, SLOW_LINES = ("bert_tf's reference", "the original's way"), 4000
+METHODS = (*OURS, "tokenizers", *SLOW_METHODS)
 
 
 def books(folder: Path) -> list[str]:
-    """All lines with a text."""
+    """Returns all lines that are not blank."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
     return [line for text in texts for line in text.split("\n") if line.strip()]
 
 
 def scripts(vocab: dict[str, int], seed: int) -> list[str]:
-    """Lines of 12 words of a multilingual vocabulary; each script is as frequent as the others."""
+    """Returns lines of 12 words of a multilingual vocabulary, with all scripts equally frequent."""
     by_script: dict[str, list[str]] = {}
     for token in vocab:
         if token.isalpha() and not token.startswith("##"):
             # LATIN, CYRILLIC, CJK, ...: the name of a letter begins with its script.
             script = unicodedata.name(token[0], "").split(" ")[0]
             by_script.setdefault(script, []).append(token)
-    words = [found for found in by_script.values() if len(found) >= 20]
+    words = [of_script for of_script in by_script.values() if len(of_script) >= 20]
     print(f"{len(words)} scripts")
     draw = random.Random(seed)
     return [" ".join(draw.choice(draw.choice(words)) for _ in range(12)) for _ in range(30_000)]
 
 
 def work(way: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], Any]:
-    """Turning lines into ids in one of the ways."""
+    """Returns a function that converts lines to ids by one of the methods."""
     lower = tokenizer.basic_tokenizer.do_lower_case
     if way in OURS:
         batch = BatchTokenizer(tokenizer)
-        # The reference begins, until it is worth while to make the compiled code.
+        # The reference starts, until building the compiled tokenizer pays off.
         while batch.encode(lines[:1000], with_spans=True) and batch.handed_back == batch.texts:
             pass
         return functools.partial(batch.encode, lines, with_spans=way == "bert_tf with spans")
     if way == "tokenizers":
         rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
         encode = rust._tokenizer.encode_batch_fast
-        # All at once would be slower.
+        # A single batch would be slower.
         return lambda: [
-            found.ids
+            encoding.ids
             for first in range(0, len(lines), 1000)
-            for found in encode(lines[first : first + 1000], add_special_tokens=False)
+            for encoding in encode(lines[first : first + 1000], add_special_tokens=False)
         ]
     if way == "the original's way":
         plain = PlainTokenizer(tokenizer.vocab, lower)
@@ -80,17 +79,17 @@ def work(way: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], A
 
 
 def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) -> dict:
-    """Times all ways on the same lines; figures in MB of UTF-8 per second."""
-    part = random.Random(1).sample(lines, min(LINES_OF_THE_SLOW, len(lines)))
-    used = {way: part if way in SLOW_WAYS else lines for way in WAYS}
+    """Times all methods on the same lines, in MB of UTF-8 per second."""
+    part = random.Random(1).sample(lines, min(SLOW_LINES, len(lines)))
+    used = {way: part if way in SLOW_METHODS else lines for way in METHODS}
     expected = work("bert_tf's reference", tokenizer, part)()
     for way in OURS:
         encode = work(way, tokenizer, part)
-        for found in (encode(), encode()):
-            same = [found[row].tolist() for row in range(len(part))] == expected
-            timing.require(same, f"{way} gives the reference's ids")
+        for ids in (encode(), encode()):
+            same = [ids[row].tolist() for row in range(len(part))] == expected
+            timing.require(same, f"{way} does not give the reference's ids")
     same = work("the original's way", tokenizer, part)() == expected
-    timing.require(same, "the original's way gives the reference's ids")
+    timing.require(same, "the original's way does not give the reference's ids")
     theirs = work("tokenizers", tokenizer, part)()
     differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
     encode = work("bert_tf", tokenizer, lines)
@@ -102,22 +101,22 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
     makers = {way: functools.partial(work, way, tokenizer, lines) for way, lines in used.items()}
     seconds = timing.interleaved_processes(makers, rounds)
     per_byte = {way: [s / size[way] for s in times] for way, times in seconds.items()}
-    figures = {
+    results = {
         "MB": round(size["bert_tf"] / 1e6, 2),
         "vocabulary": max(tokenizer.vocab.values()) + 1,
         "handed to the reference": handed_back / len(lines),
         "lines on which tokenizers differs": differing / len(part),
         "MB/s": {key: round(1e-6 / statistics.median(s), 2) for key, s in per_byte.items()},
         "times faster than": {
-            key: round(timing.ratio(per_byte[key], per_byte["bert_tf"]), 1) for key in WAYS[1:]
+            key: round(timing.ratio(per_byte[key], per_byte["bert_tf"]), 1) for key in METHODS[1:]
         },
     }
-    print(name, figures, flush=True)
-    return figures
+    print(name, results, flush=True)
+    return results
 
 
 def main() -> None:
-    """Compares on both texts, prints and writes the figures."""
+    """Compares and times all methods on all texts, prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_dir", type=Path, required=True)
     parser.add_argument("--books", type=Path, help="folder of *.txt")
@@ -125,17 +124,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     timing.use_one_core()
-    figures = {}
+    results = {}
     if args.books:
         english = FullTokenizer(str(args.vocab_dir / "uncased_en_vocab.txt"))
-        figures["English books"] = compare("books", english, books(args.books), args.rounds)
+        results["English books"] = compare("books", english, books(args.books), args.rounds)
     many = FullTokenizer(str(args.vocab_dir / "multi_cased_vocab.txt"), do_lower_case=False)
     lines = scripts(many.vocab, args.seed)
-    figures["many scripts"] = compare("scripts", many, lines, args.rounds)
+    results["many scripts"] = compare("scripts", many, lines, args.rounds)
     lowered = FullTokenizer(str(args.vocab_dir / "multi_cased_vocab.txt"))
-    figures["many scripts, lower-cased"] = compare("lowered", lowered, lines, args.rounds)
+    results["many scripts, lower-cased"] = compare("lowered", lowered, lines, args.rounds)
     timing.write_results(
-        "tokenizer", figures, "tensorflow", "tensorflow-text", "numpy", "tokenizers"
+        "tokenizer", results, "tensorflow", "tensorflow-text", "numpy", "tokenizers"
     )
 
 

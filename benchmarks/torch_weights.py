@@ -1,4 +1,4 @@
-"""Weights of an original checkpoint in a BERT of transformers, for all peers on PyTorch."""
+"""Loads the weights of an original checkpoint into a BERT of transformers."""
 
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ _PARTS = {
 
 
 def take_weights(model: Any, path: Path) -> None:
-    """Puts the arrays of a .npz, by the original's names, into a model.
+    """Loads the arrays of a .npz, under the original's names, into a model.
 
-    What the file does not have, a new head for instance, stays as it is in the model.
+    Weights that the file lacks, of a new head for instance, are not changed.
 
     Raises:
-        KeyError: it lacks a weight of the encoder.
+        KeyError: the file lacks a weight of the encoder.
     """
     values = np.load(path)
     state = model.state_dict()

@@ -2,7 +2,7 @@
 
 usage: python docs/flags.py
 
-A test compares the pages with what this would write.
+A test checks that the pages are up to date.
 """
 
 import dataclasses
@@ -18,21 +18,22 @@ from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
 # Whole scripts that the original has not, so that no flag of theirs is marked.
-NEW_SCRIPTS = ("run_ner", "predict_masked", "create_vocab", "convert_checkpoint", "export_model")
+NEW_SCRIPTS = ("run_ner", "run_multiple_choice", "predict_masked", "create_vocab")
+NEW_SCRIPTS += ("convert_checkpoint", "export_model")
 _TABLE = re.compile(r"<!-- flags -->\n.*<!-- end of flags -->", re.S)
 
 
 def page(script: str) -> str:
-    """The page of a script with the table as it should be."""
+    """Returns the page of a script with an updated table."""
     text = (PAGES / f"{script}.md").read_text(encoding="utf-8")
-    found, count = _TABLE.subn(lambda _: table(script), text)
+    updated, count = _TABLE.subn(lambda _: table(script), text)
     if count != 1:
-        raise ValueError(f"docs/scripts/{script}.md needs one place for its flags")
-    return found
+        raise ValueError(f"docs/scripts/{script}.md must have one place for its flags")
+    return updated
 
 
 def table(script: str) -> str:
-    """All flags of a script in Markdown."""
+    """Returns the table of all flags of a script in Markdown."""
     rows = ["| flag | default | of | what it does |", "|---|---|---|---|"]
     rows += [
         _row(field, script in NEW_SCRIPTS)

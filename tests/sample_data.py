@@ -13,12 +13,14 @@ def write_all(folder: Path) -> dict[str, str]:
     _write_glue(folder / "glue", reviews)
     _write_squad(folder / "squad", [text for text, _ in reviews])
     _write_conll(folder / "conll", [text for text, _ in reviews])
+    _write_swag(folder / "swag", [text for text, _ in reviews])
     _write_books(folder / "books", [text for text, _ in reviews])
     return {
         "BERT_BASE_DIR": str(ROOT / "examples/small_bert"),
         "GLUE_DIR": str(folder / "glue"),
         "SQUAD_DIR": str(folder / "squad"),
         "CONLL_DIR": str(folder / "conll"),
+        "SWAG_DIR": str(folder / "swag"),
         "BOOKS_DIR": str(folder / "books"),
     }
 
@@ -90,6 +92,21 @@ def _write_conll(folder: Path, texts: list[str]) -> None:
             lines += [f"{word} NN B-NP O" for word in text.split()]
             lines += [f"{place} NNP B-NP B-LOC", ""]
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_swag(folder: Path, texts: list[str]) -> None:
+    folder.mkdir(parents=True)
+    endings = [f"ending{number}" for number in range(4)]
+    for part, first, last in (("train", 0, 48), ("val", 48, 64), ("test", 64, 72)):
+        with open(folder / f"{part}.csv", "w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["video-id", "sent1", "sent2", *endings, "label"][: 7 + (part != "test")])
+            for number in range(first, last):
+                words, label = texts[number].split(), number % 4
+                choices = ["nobody"] * 4
+                choices[label] = words[-1]
+                row = [f"film{number}", " ".join(words[:-1]), "Then", *choices, label]
+                rows.writerow(row[: 7 + (part != "test")])
 
 
 def _write_books(folder: Path, texts: list[str]) -> None:

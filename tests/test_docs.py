@@ -102,7 +102,7 @@ def test_links_of_the_readme_lead_somewhere():
 
 def test_figures_of_the_readme_are_those_of_the_benchmarks():
     marked = [
-        re.findall(r"<!-- figures -->\n(.*?)<!-- end of figures -->", text, re.S)
+        re.findall(r"<!-- results -->\n(.*?)<!-- end of results -->", text, re.S)
         for text in ((ROOT / README).read_text(), (ROOT / "docs/performance.md").read_text())
     ]
     assert marked[0] == marked[1], "python benchmarks/picture.py writes them"
