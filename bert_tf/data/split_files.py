@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 # Split -> names of its file, the usual one first.
 NAMES = {
     "train": ("train",),
-    "eval": ("dev", "valid", "validation", "eval"),
+    "eval": ("dev", "val", "valid", "validation", "eval"),
     "predict": ("test",),
 }
 FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
