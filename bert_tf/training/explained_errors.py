@@ -19,11 +19,7 @@ _LOST = (
 
 @contextlib.contextmanager
 def explained_errors(workers: int = 1) -> Iterator[None]:
-    """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s.
-
-    Args:
-        workers: number of processes that train together.
-    """
+    """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:

@@ -21,7 +21,7 @@ from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 
-# The original writes a point of its curves every so many steps.
+# Interval of the points of the curves, as in the original.
 SUMMARY_STEPS = 100
 
 
@@ -29,12 +29,7 @@ SUMMARY_STEPS = 100
 class LoopOptions:
     """How long to train, and what to write.
 
-    Attributes:
-        output_dir: takes checkpoints and curves.
-        num_train_steps: number of steps in all, including those before this run.
-        save_checkpoints_steps: steps between checkpoints.
-        is_chief: whether this process writes; the others only compute.
-        workers: number of processes that train together.
+    `num_train_steps` includes the steps before this run. Only the chief of the `workers` writes.
     """
 
     output_dir: str
@@ -53,16 +48,9 @@ def train(
 ) -> None:
     """Trains up to a number of steps and writes checkpoints on the way.
 
-    Starts from the state's step. As in the original, `model.ckpt-<step>` is written at the first
-    step, every `save_checkpoints_steps`, and at the last. SIGTERM and Ctrl-C end the training after
-    the current step, with a checkpoint.
-
-    Args:
-        train_step: from `make_train_step`.
-        state: what it updates.
-        batches: without end, from the batch of the first step on.
-        options: see `LoopOptions`.
-        callbacks: follow the training.
+    Starts from the state's step; `batches` is endless and begins with the batch of that step. As in
+    the original, `model.ckpt-<step>` is written at the first step, every `save_checkpoints_steps`,
+    and at the last. SIGTERM and Ctrl-C end the training after the current step, with a checkpoint.
 
     Raises:
         UserError: a checkpoint cannot be written, memory is exhausted, another worker is gone, or
@@ -75,11 +63,20 @@ def train(
         return
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
-        saver = _Saver(state, options, callbacks)
+        saver = AsyncSaver(options.output_dir)
         log_step = _StepLog(step, options, callbacks, saver)
         for part in (log_step, *callbacks, saver):
             stack.callback(part.close)
         stack.enter_context(explained_errors(options.workers))
+
+        def save(wait: bool) -> None:
+            if not options.is_chief:
+                return
+            saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
+            if wait:
+                saver.wait()
+            for callback in callbacks:
+                callback.on_checkpoint()
 
         def due(last: bool) -> list[Callback]:
             return [callback for callback in callbacks if callback.is_due(step, last)]
@@ -90,8 +87,8 @@ def train(
                 results = [callback.evaluate(step) for callback in evaluating]
                 return any(results)
 
-        if options.is_chief and checkpoints.latest(options.output_dir) is None:
-            saver.save(wait=True)
+        if checkpoints.latest(options.output_dir) is None:
+            save(wait=True)
         # A run that was killed between a checkpoint and its evaluation left that out.
         ended, stopping = bool(step) and evaluate(due(last=False)), False
         pending: dict[str, tf.Tensor] = {}
@@ -115,7 +112,7 @@ def train(
                 log_step(step, pending)
                 pending = {}
                 # The checkpoint comes before an evaluation or the end.
-                saver.save(wait=bool(last or stopping or evaluating))
+                save(wait=bool(last or stopping or evaluating))
             if evaluating and not stopping:
                 ended = evaluate(evaluating)
         # The signal may have arrived during the last step or its checkpoint.
@@ -125,44 +122,22 @@ def train(
         log_step.report(step)
 
 
-class _Saver:
-    """Writes checkpoints in the chief."""
-
-    def __init__(
-        self, state: TrainState, options: LoopOptions, callbacks: Sequence[Callback]
-    ) -> None:
-        self._state, self._is_chief, self._callbacks = state, options.is_chief, callbacks
-        self._saver = AsyncSaver(options.output_dir)
-        self.check, self.close = self._saver.check, self._saver.close
-
-    def save(self, wait: bool) -> None:
-        if self._is_chief:
-            state = self._state
-            self._saver.save(
-                checkpoints.snapshot(state.model, state.optimizer, state.extra_variables)
-            )
-            if wait:
-                self._saver.wait()
-            for callback in self._callbacks:
-                callback.on_checkpoint()
-
-
 class _StepLog:
     """Shows the results of steps: progress bar, curves, callbacks."""
 
     def __init__(
-        self, first_step: int, options: LoopOptions, callbacks: Sequence[Callback], saver: _Saver
+        self,
+        first_step: int,
+        options: LoopOptions,
+        callbacks: Sequence[Callback],
+        saver: AsyncSaver,
     ) -> None:
         self._options, self._callbacks, self._saver = options, callbacks, saver
         self.progress = TrainingProgress(first_step, options.num_train_steps)
         self._scalars = Scalars(options.output_dir)
 
     def __call__(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
-        """Reads the results of a step, which waits for the device.
-
-        Raises:
-            UserError: loss or gradient is not finite.
-        """
+        """Waits for the results of a step; raises a UserError if loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
         self.progress.update(step, values)
@@ -174,7 +149,6 @@ class _StepLog:
             self._scalars.write(step, {**curves, **self.progress.rates()})
 
     def report(self, step: int) -> None:
-        """Summarizes a training that is complete."""
         self.progress.close()
         log.info(
             "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
