@@ -26,13 +26,10 @@ def build_model(
     recompute_layers: bool = False,
     zero_init_encoder: bool = False,
 ) -> keras.Model:
-    """Builds a model on the devices and logs its size.
+    """Builds a model on the devices, and logs its size.
 
-    Args:
-        build: takes the keyword arguments of `ConfiguredModel`.
-        devices: where to build.
-        recompute_layers: see `Encoder`.
-        zero_init_encoder: skip random initialization, for weights that are about to be loaded.
+    `build` takes the keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
+    initialization, for weights that are about to be loaded.
     """
     with devices.strategy.scope():
         model = build(
@@ -65,8 +62,7 @@ def check_training(
         texts_per_row: C of rows [C, S]; None for rows [S].
 
     Raises:
-        UserError: the batch is smaller than the number of devices, or not divisible by devices and
-            micro-batches.
+        UserError: the batch has fewer rows than devices, or cannot be split evenly where it must.
     """
     replicas, size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
@@ -111,11 +107,7 @@ def create_train_state(
     restore_from: str | None,
     optimizer_name: str = "adamw",
 ) -> TrainState:
-    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from.
-
-    Raises:
-        UserError: the slots in the checkpoint do not fit the model.
-    """
+    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from."""
     with devices.strategy.scope():
         optimizer = create_optimizer(
             options.learning_rate,
@@ -140,7 +132,7 @@ def create_train_state(
 
 
 def step_options(options: Any, devices: Devices, loss_uses_padding: bool = False) -> StepOptions:
-    """Returns how to compute a step: from `TrainingOptions`, and what suits the devices."""
+    """Returns how to compute a step, from `TrainingOptions` and the devices."""
     return StepOptions(
         seed=options.random_seed,
         jit_compile=devices.jit_compile,
@@ -162,13 +154,7 @@ def training_batches(
 ) -> Any:
     """Returns shuffled batches without end, distributed over the devices.
 
-    Args:
-        paths: the record files.
-        features: their declaration.
-        options: `TrainingOptions`.
-        devices: where to train.
-        num_records: number of records to hold in memory for shuffling.
-        skip_batches: number of steps that are done already.
+    `num_records` is the size of the buffer for shuffling; `skip_batches` the number of steps done.
     """
 
     def batches_of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -195,5 +181,4 @@ def training_batches(
 
 
 def _num_parameters(model: keras.Model) -> int:
-    variables = checkpoints.named_variables(model).values()
-    return sum(int(np.prod(variable.shape)) for variable in variables)
+    return sum(int(np.prod(v.shape)) for v in checkpoints.named_variables(model).values())

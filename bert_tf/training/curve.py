@@ -15,24 +15,21 @@ CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
 
 _HEADER = "step\tloss\tlearning_rate\n"
-# The running mean covers this part of the training.
+# Width of the running mean, as a part of the training.
 _SMOOTHING = 1 / 25
 _DOTS_PER_INCH = 120
 _LOSS_COLOR = "#1f77b4"
 _METRIC_COLORS = ("#d95f02", "#1b9e77")
 
-# Steps, and the value of a metric at each of them.
+# Steps with the value of a metric.
 Points = Sequence[tuple[int, float]]
 
 
 class TrainingCurve(Callback):
     """Records the loss and the learning rate of each step.
 
-    Args:
-        output_dir: takes the table and the plot; the table of a training that is resumed is read.
-        first_step: the step that the training resumes from, or 0.
-        metrics: returns points of the evaluations by the name of a metric.
-        is_chief: whether this process writes.
+    A training that resumes from `first_step` adds to the table of the run before. `metrics` returns
+    the points of evaluations by the name of a metric.
     """
 
     def __init__(
@@ -68,7 +65,6 @@ class TrainingCurve(Callback):
 
 
 def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
-    """Step, loss and learning rate of an earlier run, up to a step."""
     if not last_step or not files.exists(path):
         return []
     try:
@@ -82,15 +78,9 @@ def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
 def plot_training_curve(
     steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
 ) -> bytes:
-    """Plots losses, their running mean, and metrics on a second axis.
+    """Plots losses, their running mean, and metrics on a second axis; returns a PNG.
 
-    Args:
-        steps: in order.
-        losses: the loss of each step; values that are not finite leave a gap.
-        metrics: points by the name of a metric.
-
-    Returns:
-        A PNG.
+    Losses that are not finite leave a gap.
     """
     # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
     from matplotlib.figure import Figure
@@ -119,7 +109,7 @@ def plot_training_curve(
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of the finite values around each position; NaN where there are none."""
+    """Returns the mean of the finite values around each position; NaN where there are none."""
     half = int(len(values) * _SMOOTHING / 2)
     finite = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])

@@ -35,13 +35,8 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 class Monitor:
     """The metric that decides which weights are best.
 
-    Args:
-        best_metric: name of a metric, with or without `eval_`, or `auto` for the first one.
-        metric_names: what the task can be judged by.
-        lower_is_better: the names of which lower is better.
-
-    Raises:
-        UserError: the task has no such metric.
+    `best_metric` is one of `metric_names`, with or without `eval_`, or `auto` for the first one;
+    otherwise it raises a UserError.
     """
 
     def __init__(
@@ -67,9 +62,9 @@ class Monitor:
 
 
 class EvalCallback(Callback):
-    """Evaluates every so many steps, keeps the best weights, and stops early.
+    """Evaluates every `every` steps, keeps the best weights, and stops early.
 
-    Evaluations of an earlier run of the same training count.
+    Evaluations before the training was resumed count if they were of the same examples.
 
     Args:
         evaluate: returns the metrics of the model as it is.
@@ -77,10 +72,10 @@ class EvalCallback(Callback):
         output_dir: takes `best`, `evaluations.json` and curves.
         every: steps between evaluations.
         monitor: the metric that counts.
-        patience: number of evaluations without an improvement that ends the training; 0: never.
+        patience: number of evaluations without improvement before stopping; 0 for never.
         first_step: the step that the training resumes from, or 0.
-        examples_key: identifies the examples; evaluations of other examples do not count.
-        extra_files: contents by name of files needed to use the best weights.
+        examples_key: identifies the examples.
+        extra_files: contents of the files that a model needs, by name.
         is_chief: whether this process writes.
     """
 
@@ -107,6 +102,7 @@ class EvalCallback(Callback):
         self._examples_key = examples_key
         self._extra_files = extra_files
         self._is_chief = is_chief
+        self._path = os.path.join(output_dir, EVALUATIONS)
         self._evaluations = self._read(first_step)
 
     @property
@@ -159,16 +155,10 @@ class EvalCallback(Callback):
             folder = os.path.join(self._output_dir, EVAL_FOLDER)
             with contextlib.closing(Scalars(folder)) as scalars:
                 scalars.write(step, {name: float(value) for name, value in metrics.items()})
-        value = self._monitor.value
-        log.info(
-            "Evaluation at step %d: %s = %.4f (%s)",
-            step,
-            self._monitor.name,
-            value(found),
-            "the best so far"
-            if best is found
-            else f"best {value(best):.4f} at step {best['step']}",
-        )
+        name, value = self._monitor.name, self._monitor.value
+        before = f"best {value(best):.4f} at step {best['step']}"
+        shown = "the best so far" if best is found else before
+        log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(found), shown)
         if self.should_stop:
             log.info("The training ends: %d evaluations in a row were no better", self._patience)
         return self.should_stop
@@ -190,32 +180,29 @@ class EvalCallback(Callback):
             "best": self.best,
             "evaluations": self._evaluations,
         }
-        path = os.path.join(self._output_dir, EVALUATIONS)
-        files.write_text(path, json.dumps(content, indent=1) + "\n")
+        files.write_text(self._path, json.dumps(content, indent=1) + "\n")
 
     def _read(self, first_step: int) -> list[dict[str, Any]]:
         """Reads the evaluations of an earlier run, up to the step that this one resumes from."""
-        path = os.path.join(self._output_dir, EVALUATIONS)
-        if not first_step or not files.exists(path):
+        if not first_step or not files.exists(self._path):
             return []
         try:
-            content = json.loads(files.read_text(path))
+            content = json.loads(files.read_text(self._path))
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= first_step]
             best = checkpoints.latest(os.path.join(self._output_dir, BEST_FOLDER))
-            reasons = {
-                f"they were judged by {content['figure']}": content["figure"] != self._monitor.name,
-                "they were of other examples": content["examples"] != self._examples_key,
-                f"{BEST_FOLDER} is gone": not best,
-            }
+            reason = ""
+            if content["figure"] != self._monitor.name:
+                reason = f"they were judged by {content['figure']}"
+            elif content["examples"] != self._examples_key:
+                reason = "they were of other examples"
+            elif not best:
+                reason = f"{BEST_FOLDER} is gone"
         except (UserError, ValueError, KeyError, TypeError):
-            reasons, earlier = {"the file is damaged": True}, []
-        for reason, applies in reasons.items():
-            if applies:
-                log.warning(
-                    "Ignoring the evaluations in %s (%s): the best weights are looked for from "
-                    "here on",
-                    path,
-                    reason,
-                )
-                return []
-        return earlier
+            reason = "the file is damaged"
+        if not reason:
+            return earlier
+        ignoring = (
+            "Ignoring the evaluations in %s (%s): the best weights are looked for from here on"
+        )
+        log.warning(ignoring, self._path, reason)
+        return []

@@ -21,9 +21,9 @@ SUM = tf.distribute.ReduceOp.SUM
 class Loss:
     """The loss of a batch that is spread over replicas and micro-batches.
 
-    Each micro-batch computes its share of the loss, and the shares add up. So N replicas and any
-    number of micro-batches equal one device even if their parts differ in size; a mean of means
-    would not. A share needs figures of the whole batch, the totals.
+    Each micro-batch computes its share of the loss, and the shares add up, so that N replicas and
+    any number of micro-batches equal one device even if their parts differ in size; a mean of means
+    would not. A share depends on totals of the whole batch.
 
     Attributes:
         totals: batch -> scalars by name, of a replica's rows; they are summed over all replicas.
@@ -67,13 +67,7 @@ class StepOptions:
 
 
 class TrainState:
-    """A model in training and its optimizer.
-
-    Args:
-        model: takes a batch, `training` and `dropout_seed`.
-        optimizer: built on the variables that are trained.
-        loss_scale: for float16.
-    """
+    """A model in training and its optimizer, built on the trained variables."""
 
     def __init__(
         self,
@@ -92,7 +86,7 @@ class TrainState:
 
     @property
     def extra_variables(self) -> dict[str, keras.Variable]:
-        """What a checkpoint stores beside the model and the optimizer, by name."""
+        """The variables by name that a checkpoint stores beside model and optimizer."""
         return self.loss_scale.variables if self.loss_scale else {}
 
 
@@ -105,17 +99,17 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles the function that takes a batch and updates the model.
 
+    With `element_spec` it is traced once, otherwise for each new shape. For results that are
+    repeatable bit for bit, the number of rows must not be static unless XLA compiles: with static
+    shapes TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
+    additions in the order in which the gradients become ready, and no option turns only that off.
+
     Args:
         state: made in the scope of `strategy`.
         loss: the loss of a batch.
         strategy: where to run.
         options: how to compute.
-        element_spec: specification of the batches, to trace the function once; by default it is
-            traced for each new shape. A training that is to be repeatable bit for bit needs
-            batches whose number of rows is not static, unless XLA compiles: with static shapes
-            TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
-            additions to a variable, in the order in which the gradients happen to be ready, and no
-            option turns only that off.
+        element_spec: specification of the batches.
 
     Returns:
         (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
@@ -131,7 +125,6 @@ def make_train_step(
         replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
 
-    # Nothing here needs AutoGraph; short runs of a tiny model take a fifth less time without it.
     @tf.function(jit_compile=whole, input_signature=signature, autograph=False)
     def train_step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         results = strategy.run(replica.step, args=(batch, stop))
