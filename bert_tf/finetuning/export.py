@@ -31,7 +31,7 @@ def export_task(
     text_pairs: bool | None = None,
     jit_compile: bool = False,
 ) -> str:
-    """Exports a fine-tuned model.
+    """Exports a fine-tuned model, and returns the folder of the new version.
 
     Args:
         task: the task.
@@ -42,12 +42,6 @@ def export_task(
         ids_model: whether to write the model without text operations, too.
         text_pairs: whether it takes two texts by default; None asks the task.
         jit_compile: whether XLA compiles it.
-
-    Returns:
-        The folder of the new version.
-
-    Raises:
-        UserError: it cannot be written, or TensorFlow Text is missing.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
@@ -73,11 +67,7 @@ def export_task(
 
 
 def require_text_input(options: FineTuningOptions) -> None:
-    """Checks before a training whether the tokenizer can be exported after it.
-
-    Raises:
-        UserError: TensorFlow Text is missing, or cannot read the vocabulary.
-    """
+    """Raises a UserError if TensorFlow Text is missing or cannot read the vocabulary."""
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     modules.TextInputs(tokenizer, options.max_seq_length)
 
@@ -88,13 +78,8 @@ def new_version(
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields a folder to write to, which becomes the next version, and the paths of its assets.
 
-    Args:
-        export_dir: folder of the versions.
-        contents: files of the model by name. `.txt` files become assets of the SavedModel, the
-            others are written beside it.
-
-    Raises:
-        UserError: it cannot be written.
+    `contents` are files of the model by name. `.txt` files become assets of the SavedModel, the
+    others are written beside it.
     """
     # Another export waits, and writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
@@ -102,11 +87,11 @@ def new_version(
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
             with tempfile.TemporaryDirectory() as temporary:
                 assets = {}
-                for name, text in contents.items():
-                    path = os.path.join(temporary, name)
-                    files.write_text(path, text)
-                    if name.endswith(".txt"):
-                        assets[os.path.splitext(name)[0]] = path
+                for name in contents:
+                    stem, extension = os.path.splitext(name)
+                    if extension == ".txt":
+                        assets[stem] = os.path.join(temporary, name)
+                        files.write_text(assets[stem], contents[name])
                 yield folder, assets
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)

@@ -19,18 +19,10 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] | None = None,
 ) -> None:
-    """Requires the labels of the checkpoint that is trained further, evaluated or predicted with.
+    """Raises a UserError if labels are not those of the checkpoint that is resumed or evaluated.
 
-    A training from `init_checkpoint` may have labels of its own.
-
-    Args:
-        labels: the labels of the data, in order.
-        source: where they are from, for the message.
-        options: options of the run.
-        is_label: see `read`.
-
-    Raises:
-        UserError: they differ.
+    `labels` are in order; `source` says where they are from. A training from `init_checkpoint` may
+    have labels of its own.
     """
     resumes = bool(checkpoints.latest(options.output_dir or "")) and options.resume != "never"
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
@@ -83,7 +75,7 @@ def of_checkpoint(
 
 
 def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
-    """Returns the labels in the configuration of another program's model, such as transformers'."""
+    """Returns the labels in the configuration of another library's model."""
     start = options.init_checkpoint
     resumes = options.resume != "never" and checkpoints.latest(options.output_dir or "")
     if not start or resumes:
@@ -95,13 +87,10 @@ def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
-    """Requires that a model's outputs are the labels of a published task in the same order.
+    """Raises a UserError if a model has the labels of a published task in another order.
 
-    Models of transformers have MNLI's in another order, for example; names may differ in case.
-    Warns of other names, which may stand for the same.
-
-    Raises:
-        UserError: the order differs, which would only show as bad metrics.
+    That would only show as bad metrics: models of transformers, for example, have MNLI's in another
+    order. Warns of other names, which may have the same meaning.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     outputs = files.read_small_lines(path) if files.exists(path) else _labels_of_source(options)

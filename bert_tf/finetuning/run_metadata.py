@@ -33,12 +33,6 @@ def training_files(
 ) -> dict[str, str]:
     """Returns the contents of the files of a training by name.
 
-    Args:
-        options: options of the training.
-        resumes: whether it resumes from a checkpoint in `output_dir`.
-        training_data: from `run_checks.describe_data`.
-        labels: names of the outputs.
-
     Raises:
         UserError: `output_dir` has other files with these names.
     """
@@ -56,12 +50,9 @@ def labels_file(labels: Sequence[str]) -> dict[str, str]:
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[str, str]:
-    """Returns configuration, vocabulary, labels and `run.json` of a model by name.
+    """Returns the contents of configuration, vocabulary, `labels.txt` and `run.json` by name.
 
-    Args:
-        options: options of the script that made the model.
-        labels: names of the outputs; without labels there is no `labels.txt`.
-        more: more entries of `run.json`.
+    Without labels there is no `labels.txt`; `more` are further entries of `run.json`.
     """
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
@@ -73,11 +64,7 @@ def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[s
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
-    """Requires that files equal the copies that a training keeps of them.
-
-    Raises:
-        UserError: one differs.
-    """
+    """Raises a UserError if a file differs from the copy that a training keeps of it."""
     for name, text in contents.items():
         path = os.path.join(folder, name)
         # The copy has no blank lines at its end.
@@ -119,13 +106,8 @@ def best_prefix(folder: str) -> str | None:
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     """Returns the options for using a model that was trained in a folder, or published as one.
 
-    Flags of the training that concern model and inputs apply; those of devices do not.
-
-    Args:
-        folder: folder with checkpoints, configuration and vocabulary.
-        script: the script whose work to do; by default the one that trained the model, and
-            `predict_masked` after pre-training.
-        flags: flags that differ from the training's, or that the folder does not tell.
+    Flags of the training apply, except those of devices; `flags` override them. The default of
+    `script` is the one that trained the model, and `predict_masked` after pre-training.
 
     Raises:
         UserError: the folder or a file in it is missing, or there is no such script or flag.
@@ -167,11 +149,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
 
 
 def _checked(options_class: type, name: str, value: Any) -> Any:
-    """Returns the value of a flag, a path as str.
-
-    Raises:
-        UserError: it has another type.
-    """
+    """Returns the value of a flag, a path as str; raises a UserError if it has another type."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     expected = typing.get_type_hints(options_class)[name]
     is_float = isinstance(value, int) and isinstance(1.0, expected)
@@ -195,7 +173,7 @@ def _saved_threshold(folder: str) -> float:
 
 
 def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, and its flags; None if that is unknown.
+    """Returns the script that trained a model, or None if that is unknown, and its flags.
 
     Raises:
         UserError: `run.json` is damaged.
