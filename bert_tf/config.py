@@ -10,11 +10,11 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# Every activation that the original knows by name; None and "" also mean no activation. The
-# last one is not the original's: models of other programs were trained with it.
+# The original's activations (None and "" also mean none), and `gelu_erf` of other libraries.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-_SIZES = (
+# Keys on which names and shapes of variables depend; positive integers.
+SIZES = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -23,9 +23,8 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# A key that is at least so similar to one that is missing, from its first letter, is a typo of it.
+# A key that resembles a missing one so closely, and has its first letter, is a typo of it.
 _SIMILARITY = 0.9
-_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class BertConfig:
@@ -49,7 +48,7 @@ class BertConfig:
         initializer_range: deviation of the truncated normal that weights start from.
 
     Raises:
-        UserError: a value makes no sense; the message names the key.
+        UserError: a value is invalid; the message names the key.
     """
 
     def __init__(
@@ -81,10 +80,10 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
-        """A configuration from a dictionary; what is missing has its default.
+        """Creates a configuration from a dictionary; missing keys have their defaults.
 
         Raises:
-            UserError: `vocab_size` is missing, or a value makes no sense.
+            UserError: `vocab_size` is missing, or a value is invalid.
         """
         if "vocab_size" not in json_object:
             raise UserError(
@@ -107,11 +106,11 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, json_file: str) -> "BertConfig":
-        """A configuration from a `bert_config.json`.
+        """Reads a `bert_config.json`.
 
         Raises:
-            UserError: the file is missing, is not a JSON object, or holds nonsense; the message
-                names the file.
+            UserError: the file is missing, is not a JSON object, or has an invalid value; the
+                message names the file.
         """
         text = files.read_text(json_file).removeprefix("\ufeff")
         try:
@@ -131,11 +130,11 @@ class BertConfig:
             raise UserError(f"{json_file}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """All keys, the unknown ones included, as a deep copy."""
+        """Returns all keys, including unknown ones, as a deep copy."""
         return copy.deepcopy(self.__dict__)
 
     def to_json_string(self) -> str:
-        """JSON as the original writes it: sorted keys, indent 2, a final newline."""
+        """Returns JSON as the original writes it: sorted keys, indent 2, a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other: object) -> bool:
@@ -147,7 +146,7 @@ class BertConfig:
         return f"BertConfig({self.__dict__})"
 
     def _check(self) -> None:
-        for key in _SIZES:
+        for key in SIZES:
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
                 raise UserError(f"{key} must be a whole number above 0. Received: {value!r}")
@@ -156,7 +155,7 @@ class BertConfig:
                 "hidden_size must be a multiple of num_attention_heads. Received: "
                 f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
             )
-        for key in _PROBABILITIES:
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, key)
             if value is not None and not (_is_number(value) and 0 <= value < 1):
                 raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")

@@ -143,17 +143,7 @@ def concatenate(paths: Sequence[str], path: str) -> None:
         with create(temporary, "wb") as target:
             for source in paths:
                 with open_binary(source) as part:
-                    _append(part, target)
-
-
-def _append(source: Any, target: Any) -> None:
-    target.flush()
-    # On Linux, the system copies between local files without passing bytes through this process.
-    with contextlib.suppress(AttributeError, TypeError, OSError):
-        while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
-            pass
-    # Elsewhere; after an error, such as a full disk, this reports it.
-    shutil.copyfileobj(source, target, 1 << 22)
+                    shutil.copyfileobj(part, target, 1 << 22)
 
 
 def sync(path: str) -> None:
@@ -182,12 +172,7 @@ def describe_absence(path: str) -> str:
 
 
 def open_binary(path: str, regular: bool = True) -> IO[bytes]:
-    """Opens a file for reading bytes.
-
-    Args:
-        path: of the file.
-        regular: refuse pipes and devices, which may be endless.
-    """
+    """Opens a file for reading bytes; `regular` refuses pipes and devices, which may be endless."""
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
@@ -303,7 +288,7 @@ def standard_output() -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file, see `write_bytes`."""
+    """Writes a UTF-8 file, see `atomic_write`."""
     write_bytes(path, text.encode("utf-8"))
 
 

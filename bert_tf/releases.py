@@ -10,15 +10,13 @@ the `bert_config.json` files and the vocabularies themselves.
 
 import dataclasses
 import re
+from itertools import pairwise
 
-from bert_tf.config import BertConfig
+from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
 # One file with the zips of all 24 smaller models.
 SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
-
-# The width of attention heads in all published models.
-_HEAD_SIZE = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,6 @@ class Release:
         date: folder of the bucket; distinguishes the two models `uncased_L-12_H-768_A-12`.
         layers: number of transformer layers.
         hidden_size: H.
-        heads: attention heads per layer.
         vocab_size: lines of `vocab.txt`.
         vocab_sha256: digest of `vocab.txt`, if known.
         cased: if False, texts must be lower-cased (`--do_lower_case=true`).
@@ -39,6 +36,7 @@ class Release:
         parameters: number of parameters as published ("110M"), if so. It includes the pre-training
             heads, and assumes the English uncased vocabulary; see `encoder_parameters` for exact
             numbers.
+        heads: attention heads per layer.
         whole_word_masking: whether all pieces of a word were masked together.
     """
 
@@ -107,15 +105,10 @@ def named(name_or_path: str) -> Release | None:
             or the URL of a zip.
     """
     parts = re.split(r"[/\\]", name_or_path)
-    for index in reversed(range(len(parts))):
-        name = parts[index].removesuffix(".zip")
-        candidates = [release for release in RELEASES if release.name == name]
-        folder = parts[index - 1] if index else ""
-        for release in candidates:
-            if release.date == folder:
-                return release
+    for folder, part in reversed([*pairwise(["", *parts])]):
+        candidates = [r for r in RELEASES if r.name == part.removesuffix(".zip")]
         if candidates:
-            return candidates[0]
+            return next((r for r in candidates if r.date == folder), candidates[0])
     return None
 
 
@@ -130,18 +123,7 @@ def matching(config: BertConfig) -> list[Release]:
 
 
 def _sizes(config: BertConfig) -> list[int]:
-    return [getattr(config, key) for key in _SIZE_KEYS]
-
-
-_SIZE_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
+    return [getattr(config, key) for key in SIZES]
 
 
 # By the prefix of the release's name: size, casing, language and SHA-256 of the vocabulary.
@@ -175,9 +157,15 @@ _VOCABULARIES = {
 
 
 def _release(
-    prefix: str, layers: int, hidden_size: int, date: str, title: str, parameters: str | None
+    prefix: str,
+    layers: int,
+    hidden_size: int,
+    date: str,
+    title: str = "",
+    parameters: str | None = None,
 ) -> Release:
-    heads = hidden_size // _HEAD_SIZE
+    # Attention heads have size 64.
+    heads = hidden_size // 64
     vocab_size, cased, language, sha256 = _VOCABULARIES[prefix.removeprefix("wwm_")]
     return Release(
         name=f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}",
@@ -195,18 +183,13 @@ def _release(
     )
 
 
-def _small(layers: int, hidden_size: int) -> Release:
-    title, parameters = _SMALL_NAMES.get((layers, hidden_size), ("", None))
-    return _release("uncased", layers, hidden_size, "2020_02_20", title, parameters)
-
-
 # Titles of the smaller models, and their parameters according to the paper.
-_SMALL_NAMES = {
+_SMALL_TITLES = {
     (2, 128): ("BERT-Tiny", "4.4M"),
     (4, 256): ("BERT-Mini", "11.3M"),
     (4, 512): ("BERT-Small", "29.1M"),
     (8, 512): ("BERT-Medium", "41.7M"),
-    (12, 768): ("BERT-Base, Uncased (trained anew)", None),
+    (12, 768): ("BERT-Base, Uncased (trained anew)",),
 }
 
 _MULTILINGUAL_TITLE = "BERT-Base, Multilingual Uncased (not recommended)"
@@ -222,5 +205,9 @@ RELEASES: tuple[Release, ...] = (
     _release("multi_cased", 12, 768, "2018_11_23", "BERT-Base, Multilingual Cased", "110M"),
     _release("wwm_uncased", 24, 1024, "2019_05_30", _WWM_TITLES[0], "340M"),
     _release("wwm_cased", 24, 1024, "2019_05_30", _WWM_TITLES[1], "340M"),
-    *(_small(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)),
+    *(
+        _release("uncased", layers, hidden, "2020_02_20", *_SMALL_TITLES.get((layers, hidden), ()))
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    ),
 )

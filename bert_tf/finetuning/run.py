@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, training
+from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -36,7 +37,7 @@ from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
-from bert_tf.training.evaluation import BEST_FOLDER, EVALUATIONS, EvalCallback, Monitor
+from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
 
 # Folder of exported models in `output_dir`.
 EXPORT_FOLDER = "export"

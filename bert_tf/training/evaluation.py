@@ -12,14 +12,13 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
 from bert_tf.training.callbacks import Callback
 from bert_tf.training.curve import Points
 
 EVALUATIONS = "evaluations.json"
-# Folder of the best weights, and the name of their checkpoint.
-BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 # Folder of the curves of evaluations, as in the original.
 EVAL_FOLDER = "eval"
 
