@@ -1,7 +1,7 @@
-"""The scripts: what each does, its options, and the functions behind it.
+"""The table of scripts: what each does, its options, and the functions behind it.
 
-The only table of scripts. It is plain data: functions and classes are named as `module:name` and
-imported when they are used, so that every module may import the registry.
+Functions and classes are named as `module:name` and imported when they are used, so that every
+module may import the registry.
 """
 
 import dataclasses
@@ -15,15 +15,12 @@ from typing import Any
 class Script:
     """A row of the registry.
 
-    Attributes:
-        description: first line of `--help`.
-        options: the class of its options.
-        make_task: of fine-tuning scripts: (options, config, tokenizer) -> `Task`.
-        run: of the others: takes the options and does the work.
-        make_answer: (options) -> function from the inputs of a `Predictor` to its predictions; by
-            default `finetuning.prediction.TaskPredictor` for scripts with `make_task`.
-        is_training: whether it leaves a model in `output_dir`, which `run.json` describes.
-        environment: environment variables, set before anything is imported.
+    Fine-tuning scripts have `make_task`: (options, config, tokenizer) -> `Task`. The others have
+    `run`, which takes the options and does the work, and may have `make_answer`: (options) -> the
+    function from the inputs of a `Predictor` to its predictions.
+
+    `description` is the first line of `--help`. With `is_training`, the script leaves a model in
+    `output_dir`. The `environment` is set before anything is imported.
     """
 
     description: str
@@ -46,7 +43,7 @@ class Script:
 
 
 _TASKS = "bert_tf.tasks"
-# Neither computes on a GPU, and each worker of create_pretraining_data would take all its memory.
+# For scripts that need no GPU: each worker of create_pretraining_data would take all its memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 SCRIPTS: Mapping[str, Script] = {
@@ -100,8 +97,7 @@ SCRIPTS: Mapping[str, Script] = {
         "Makes records for pre-training from texts.",
         options=f"{_TASKS}.pretraining.options:PretrainingDataOptions",
         run=f"{_TASKS}.pretraining.create_data:run",
-        # Without threads of NumPy, whose matrix products are not needed, workers can be forked:
-        # see `parallel_for`.
+        # Workers can be forked only without NumPy's threads, see `parallel_for`.
         environment={**_NO_GPU, "OPENBLAS_NUM_THREADS": "1"},
     ),
     "run_pretraining": Script(
@@ -131,16 +127,9 @@ def load(reference: str) -> Any:
 
 
 def script_of(options_class: type) -> str:
-    """Returns the script whose options are of a class.
-
-    Raises:
-        KeyError: there is no such script.
-    """
+    """Returns the script whose options are of a class."""
     reference = f"{options_class.__module__}:{options_class.__qualname__}"
-    for name, script in SCRIPTS.items():
-        if script.options == reference:
-            return name
-    raise KeyError(reference)
+    return {script.options: name for name, script in SCRIPTS.items()}[reference]
 
 
 def runner(name: str) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
-    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
+    """Options that the fine-tuning scripts share."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
@@ -66,20 +66,15 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
 
     @property
     def evaluates(self) -> bool:
-        """Whether the dev set is needed, in the end or on the way."""
+        """Whether the dev set is needed."""
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Rows of a batch of `train`, `eval` or `predict`."""
+        """Returns the number of rows in a batch of `train`, `eval` or `predict`."""
         return getattr(self, f"{split}_batch_size")
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
+        """Raises a UserError if options are missing or invalid, in the original's order."""
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):
@@ -107,11 +102,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """What `eval_every` is in steps, at least 1; None where it is not given.
-
-        Raises:
-            UserError: it is neither steps nor epochs.
-        """
+        """Converts `eval_every` to steps, at least 1; None if not given, UserError if invalid."""
         if not self.eval_every:
             return None
         found = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())

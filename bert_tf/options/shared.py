@@ -14,7 +14,7 @@ _OF_TPUS = "Without effect without --use_tpu=true."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """Which model."""
+    """The model."""
 
     bert_config_file: str | None = option(
         None,
@@ -34,8 +34,7 @@ class EncoderOptions:
     )
 
     def _not_needed(self) -> set[str]:
-        """Names of options that others make superfluous."""
-        # They are looked for beside it, or beside the checkpoints of a training.
+        """Returns names of required options whose files are found beside a checkpoint."""
         folder = getattr(self, "output_dir", None)
         trained = folder and files.exists(os.path.join(folder, "checkpoint"))
         return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()
@@ -43,7 +42,7 @@ class EncoderOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(EncoderOptions):
-    """Which model, and how text becomes its input."""
+    """The model, and its tokenization."""
 
     vocab_file: str | None = option(
         None,
@@ -56,30 +55,21 @@ class ModelOptions(EncoderOptions):
     )
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone, without reading a file.
-
-        Raises:
-            UserError: a value makes no sense.
-        """
+        """Raises a UserError if options of model and inputs are invalid; reads no file."""
         self.check_case()
         check_values(self)
 
     def check_case(self) -> None:
-        """Checks that `do_lower_case` fits the published model that the checkpoint's path names.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Raises a UserError unless `do_lower_case` fits the release that the path names."""
         path = self.init_checkpoint
         if path and files.is_dir(path):
-            # The check goes by the folder's name, which stands before the checkpoint's.
             path = os.path.join(path, "bert_model.ckpt")
         validate_case_matches_checkpoint(self.do_lower_case, path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How to train."""
+    """The training."""
 
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", required=True
@@ -139,9 +129,9 @@ class TrainingOptions:
     )
 
     def training_notes(self) -> list[str]:
-        """A sentence for each value with which a training hardly learns."""
-        found, too_high = [], self.learning_rate > 0.01
-        if too_high and getattr(self, "optimizer", "adamw") == "adamw":
+        """Returns a warning for each value with which a training hardly learns."""
+        found = []
+        if self.learning_rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
             found.append(
                 f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
             )
@@ -153,11 +143,7 @@ class TrainingOptions:
         return found
 
     def profiled_steps(self) -> tuple[int, int] | None:
-        """First and last step to profile.
-
-        Raises:
-            UserError: they are not two steps.
-        """
+        """Parses the first and the last step to profile; raises a UserError if invalid."""
         if not self.profile_steps:
             return None
         try:
@@ -174,7 +160,7 @@ class TrainingOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """On what to run, and in which numbers."""
+    """Devices and precision."""
 
     distribution_strategy: str = option(
         "auto",
@@ -221,7 +207,7 @@ class DeviceOptions:
     )
 
     def notes(self) -> list[str]:
-        """A sentence for each flag that was set and does nothing."""
+        """Returns a warning for each flag that was set but has no effect."""
         silent = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
             silent += _FLAGS_OF_TPUS
