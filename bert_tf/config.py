@@ -1,6 +1,7 @@
 """The model configuration: `bert_config.json` of the original release."""
 
 import copy
+import dataclasses
 import difflib
 import json
 import math
@@ -27,6 +28,7 @@ SIZES = (
 _SIMILARITY = 0.9
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class BertConfig:
     """Sizes and rates of a BERT model, with the original's names and defaults.
 
@@ -51,31 +53,19 @@ class BertConfig:
         UserError: a value is invalid; the message names the key.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        hidden_size: int = 768,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        intermediate_size: int = 3072,
-        hidden_act: str | Callable | None = "gelu",
-        hidden_dropout_prob: float | None = 0.1,
-        attention_probs_dropout_prob: float | None = 0.1,
-        max_position_embeddings: int = 512,
-        type_vocab_size: int = 16,
-        initializer_range: float = 0.02,
-    ) -> None:
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.hidden_dropout_prob = hidden_dropout_prob
-        self.attention_probs_dropout_prob = attention_probs_dropout_prob
-        self.max_position_embeddings = max_position_embeddings
-        self.type_vocab_size = type_vocab_size
-        self.initializer_range = initializer_range
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str | Callable | None = "gelu"
+    hidden_dropout_prob: float | None = 0.1
+    attention_probs_dropout_prob: float | None = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
         self._check()
 
     @classmethod
@@ -91,8 +81,9 @@ class BertConfig:
                 f"vocabulary). It has: {', '.join(sorted(json_object)) or 'no keys'}"
             )
         config = cls(vocab_size=json_object["vocab_size"])
+        known = {field.name for field in dataclasses.fields(cls)}
         for key, value in json_object.items():
-            if hasattr(cls, key):
+            if key not in known and hasattr(cls, key):
                 raise UserError(f"The model configuration may not have a key {key!r}")
             similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
             if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:

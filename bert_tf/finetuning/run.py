@@ -102,23 +102,21 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
     return write_summary(folder, results, seeds, scores.index(max(scores)))
 
 
+@dataclasses.dataclass
 class FineTuningRun:
     """One training with its evaluation and prediction, for the seed and folder of `options`.
 
     The runs of several seeds share `splits`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        options: FineTuningOptions,
-        devices: training.Devices,
-        monitor: Monitor,
-        splits: Splits,
-    ) -> None:
-        self.task, self.options, self.devices = task, options, devices
-        self.monitor, self.splits = monitor, splits
-        self.output_dir = options.output_dir or ""
+    task: Task
+    options: FineTuningOptions
+    devices: training.Devices
+    monitor: Monitor
+    splits: Splits
+
+    def __post_init__(self) -> None:
+        self.output_dir = self.options.output_dir or ""
         self._inference: dict[str, training.Inference] = {}
 
     def run(self) -> Results:
@@ -202,9 +200,9 @@ class FineTuningRun:
         if not every:
             return None
         return EvalCallback(
-            lambda: self._evaluate()[0],
-            self.model,
-            self.output_dir,
+            compute_metrics=lambda: self._evaluate()[0],
+            model=self.model,
+            output_dir=self.output_dir,
             every=every,
             monitor=self.monitor,
             patience=options.early_stopping_patience,

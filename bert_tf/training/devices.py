@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 import zlib
 from typing import Any
@@ -79,8 +78,12 @@ class Devices:
         """Broadcasts the chief's number to all processes, which must all call it; a barrier."""
         if self.workers == 1:
             return value
-        result = self._sum_of_chief(tf.constant(value, tf.int64))
-        return int(self.strategy.experimental_local_results(result)[0])
+
+        def chief_value() -> tf.Tensor:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.constant(value, tf.int64) * tf.cast(tf.equal(replica, 0), tf.int64)
+
+        return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, what: str, flag: str) -> None:
         """Raises a UserError if `value` differs from the chief's; a barrier.
@@ -115,20 +118,6 @@ class Devices:
                 "This script runs in one process: divide the input, and start the script for each "
                 "part without TF_CONFIG"
             )
-
-    @functools.cached_property
-    def _sum_of_chief(self) -> Any:
-        @tf.function
-        def total(number: tf.Tensor) -> Any:
-            def one_replica() -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                first = tf.equal(context.replica_id_in_sync_group, 0)
-                mine = tf.where(first, number, tf.zeros_like(number))
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
-
-            return self.strategy.run(one_replica)
-
-        return total
 
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:

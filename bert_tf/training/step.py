@@ -66,18 +66,13 @@ class StepOptions:
     clip_per_replica: bool = False
 
 
+@dataclasses.dataclass(eq=False)
 class TrainState:
     """A model in training and its optimizer, built on the trained variables."""
 
-    def __init__(
-        self,
-        model: keras.Model,
-        optimizer: AdamWeightDecay,
-        loss_scale: LossScale | None = None,
-    ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.loss_scale = loss_scale
+    model: keras.Model
+    optimizer: AdamWeightDecay
+    loss_scale: LossScale | None = None
 
     @property
     def step(self) -> int:
@@ -135,21 +130,18 @@ def make_train_step(
     return train_step
 
 
+@dataclasses.dataclass(eq=False)
 class _Replica:
     """The part of a step that each replica computes."""
 
-    def __init__(
-        self,
-        state: TrainState,
-        loss: Loss,
-        strategy: tf.distribute.Strategy,
-        options: StepOptions,
-    ) -> None:
-        self.model, self.optimizer = state.model, state.optimizer
-        self.loss_scale = state.loss_scale
-        self.loss = loss
-        self.replicas = strategy.num_replicas_in_sync
-        self.options = options
+    state: TrainState
+    loss: Loss
+    strategy: tf.distribute.Strategy
+    options: StepOptions
+
+    def __post_init__(self) -> None:
+        self.optimizer, self.loss_scale = self.state.optimizer, self.state.loss_scale
+        self.replicas = self.strategy.num_replicas_in_sync
         self.variables = [variable.value for variable, _ in self.optimizer.slots()]
         # Variables that the loss does not depend on; known after tracing.
         self.untouched = [False] * len(self.variables)
@@ -194,7 +186,7 @@ class _Replica:
         if self.options.skip_padding:
             batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_seed=seed)
+            outputs = self.state.model(batch, training=True, dropout_seed=seed)
             share = self.loss.share(outputs, batch, totals)
             scaled = share * scale
         gradients = tape.gradient(scaled, self.variables)
