@@ -126,33 +126,19 @@ def _sizes(config: BertConfig) -> list[int]:
     return [getattr(config, key) for key in SIZES]
 
 
-# By the prefix of the release's name: size, casing, language and SHA-256 of the vocabulary.
+# By the prefix of the release's name: size, casing and language of the vocabulary.
 _VOCABULARIES = {
-    "uncased": (
-        30522,
-        False,
-        "English",
-        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    ),
-    "cased": (
-        28996,
-        True,
-        "English",
-        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
-    ),
-    "multilingual": (105879, False, "102 languages", None),
-    "multi_cased": (
-        119547,
-        True,
-        "104 languages",
-        "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
-    ),
-    "chinese": (
-        21128,
-        False,
-        "Chinese",
-        "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
-    ),
+    "uncased": (30522, False, "English"),
+    "cased": (28996, True, "English"),
+    "multilingual": (105879, False, "102 languages"),
+    "multi_cased": (119547, True, "104 languages"),
+    "chinese": (21128, False, "Chinese"),
+}
+_VOCAB_SHA256 = {
+    "uncased": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    "cased": "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+    "multi_cased": "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
+    "chinese": "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
 }
 
 
@@ -166,7 +152,8 @@ def _release(
 ) -> Release:
     # Attention heads have size 64.
     heads = hidden_size // 64
-    vocab_size, cased, language, sha256 = _VOCABULARIES[prefix.removeprefix("wwm_")]
+    vocabulary = prefix.removeprefix("wwm_")
+    vocab_size, cased, language = _VOCABULARIES[vocabulary]
     return Release(
         name=f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}",
         title=title,
@@ -175,7 +162,7 @@ def _release(
         hidden_size=hidden_size,
         heads=heads,
         vocab_size=vocab_size,
-        vocab_sha256=sha256,
+        vocab_sha256=_VOCAB_SHA256.get(vocabulary),
         cased=cased,
         language=language,
         parameters=parameters,

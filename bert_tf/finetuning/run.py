@@ -117,6 +117,11 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
+        # The checkpoint that the run resumes from, the files to keep beside its own, and its step.
+        self.restored: str | None = None
+        self.kept: dict[str, str] = {}
+        self.step = self.num_train_steps = 0
+        self.evaluation: EvalCallback | None = None
         self._inference: dict[str, training.Inference] = {}
 
     def run(self) -> Results:
@@ -130,38 +135,38 @@ class FineTuningRun:
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
-        restored = restore_weights(
+        self.restored = restore_weights(
             self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
         )
-        step = checkpoints.step_of(restored) if restored else 0
-        num_train_steps = self._num_train_steps() if options.do_train else 0
-        kept: dict[str, str] = {}
-        evaluation = None
-        if restored:
+        if self.restored:
+            self.step = checkpoints.step_of(self.restored)
             labels = run_metadata.labels_file(task.labels)
             run_metadata.require_same(self.output_dir, labels, "the labels of the data")
         if options.do_train:
-            kept = run_metadata.training_files(options, bool(restored), data, task.labels)
-            evaluation = self._eval_callback(step, kept)
+            self.num_train_steps = self._count_train_steps()
+            resumes = bool(self.restored)
+            self.kept = run_metadata.training_files(options, resumes, data, task.labels)
+            self.evaluation = self._eval_callback()
         if devices.is_chief:
             files, folders = _written(task)
-            prepare_output_dir(self.output_dir, [*files, *kept], folders)
-        devices.require_equal(step, "step that it goes on from", "--output_dir")
-        devices.require_equal(num_train_steps, "number of steps", "the training data")
+            prepare_output_dir(self.output_dir, [*files, *self.kept], folders)
+        devices.require_equal(self.step, "step that it goes on from", "--output_dir")
+        devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
-        digest = evaluation.digest if evaluation else 0
+        digest = self.evaluation.digest if self.evaluation else 0
         devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
 
-        if options.do_train and self._has_steps_left(step, num_train_steps, restored, evaluation):
-            arguments = self._training(step, num_train_steps, restored, kept, evaluation)
+        evaluation = self.evaluation
+        if options.do_train and self._has_steps_left():
+            arguments = self._training()
             training.train(*arguments)
-            step = arguments[1].step
-        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(step, last=True):
-            # The run before was killed between its last checkpoint and the evaluation of that.
-            evaluation.evaluate(step)
+            self.step = arguments[1].step
+        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(self.step, True):
+            # The last run was killed between its last checkpoint and the evaluation of that.
+            evaluation.evaluate(self.step)
         if options.do_train:
-            step = self._restore_best(step)
-        results = self._evaluate_and_predict(step)
+            self._restore_best()
+        results = self._evaluate_and_predict(self.step)
         if options.do_export and devices.is_chief:
             folder = os.path.join(self.output_dir, EXPORT_FOLDER)
             results.files.append(export_task(task, self.model, options, folder))
@@ -182,7 +187,7 @@ class FineTuningRun:
             training.check_training(model, options, self.devices, task.texts_per_row)
         return model
 
-    def _num_train_steps(self) -> int:
+    def _count_train_steps(self) -> int:
         options, rows = self.options, self.task.epoch_size(self.splits["train"])
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
@@ -193,7 +198,7 @@ class FineTuningRun:
             )
         return steps
 
-    def _eval_callback(self, step: int, kept: Mapping[str, str]) -> EvalCallback | None:
+    def _eval_callback(self) -> EvalCallback | None:
         options = self.options
         rows = self.task.epoch_size(self.splits["train"])
         every = options.steps_between_evaluations(rows / options.train_batch_size)
@@ -206,56 +211,44 @@ class FineTuningRun:
             every=every,
             monitor=self.monitor,
             patience=options.early_stopping_patience,
-            first_step=step,
+            first_step=self.step,
             examples_key=self.splits.digest("eval")[0],
-            extra_files=kept,
+            extra_files=self.kept,
             is_chief=self.devices.is_chief,
         )
 
-    def _has_steps_left(
-        self,
-        step: int,
-        num_train_steps: int,
-        restored: str | None,
-        evaluation: EvalCallback | None,
-    ) -> bool:
-        if step >= num_train_steps:
+    def _has_steps_left(self) -> bool:
+        if self.step >= self.num_train_steps:
             log.warning(
                 "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                restored,
-                step,
+                self.restored,
+                self.step,
                 self.options.num_train_epochs,
-                num_train_steps,
+                self.num_train_steps,
             )
-        elif evaluation and evaluation.should_stop:
+            return False
+        if self.evaluation and self.evaluation.should_stop:
             log.warning(
                 "Skipping training: it ended at step %d, because the evaluations got no better",
-                step,
+                self.step,
             )
-        else:
-            return True
-        return False
+            return False
+        return True
 
-    def _training(
-        self,
-        step: int,
-        num_train_steps: int,
-        restored: str | None,
-        kept: Mapping[str, str],
-        evaluation: EvalCallback | None,
-    ) -> tuple[Any, ...]:
+    def _training(self) -> tuple[Any, ...]:
         """Returns the arguments of `training.train`, after writing the records."""
         task, options, devices = self.task, self.options, self.devices
+        num_train_steps, evaluation = self.num_train_steps, self.evaluation
         state = training.create_train_state(
             self.model,
             options,
             devices,
             num_train_steps=num_train_steps,
             num_warmup_steps=int(num_train_steps * options.warmup_proportion),
-            restore_from=restored,
+            restore_from=self.restored,
         )
         if devices.is_chief:
-            run_metadata.write(self.output_dir, kept)
+            run_metadata.write(self.output_dir, self.kept)
         path, count = self.splits.records("train")
         batches = training.training_batches(
             path,
@@ -263,7 +256,7 @@ class FineTuningRun:
             options,
             devices,
             num_records=count,
-            skip_batches=step,
+            skip_batches=self.step,
         )
         train_step = training.make_train_step(
             state,
@@ -273,7 +266,7 @@ class FineTuningRun:
             batches.element_spec,
         )
         points = (lambda: evaluation.points) if evaluation else dict
-        callbacks = [TrainingCurve(self.output_dir, step, points, devices.is_chief)]
+        callbacks = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
         callbacks += [evaluation] if evaluation else []
         profiled = options.profiled_steps()
         if profiled and devices.is_chief:
@@ -287,17 +280,14 @@ class FineTuningRun:
         )
         return train_step, state, batches, loop, callbacks
 
-    def _restore_best(self, step: int) -> int:
-        """Restores the best weights if the training had `--eval_every`; returns their step."""
+    def _restore_best(self) -> None:
+        """Restores the best weights if the training had `--eval_every`."""
         # Barrier: the chief may still be writing them.
         self.devices.from_chief(0)
-        prefix = run_metadata.best_prefix(self.output_dir)
-        if not prefix:
-            return step
-        checkpoints.restore(self.model, prefix)
-        step = checkpoints.step_of(prefix)
-        log.info("Restored the best weights, those of step %d: %s", step, prefix)
-        return step
+        if prefix := run_metadata.best_prefix(self.output_dir):
+            checkpoints.restore(self.model, prefix)
+            self.step = checkpoints.step_of(prefix)
+            log.info("Restored the best weights, those of step %d: %s", self.step, prefix)
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
         examples = self.splits["eval"]

@@ -62,7 +62,7 @@ class Inference:
         self._grow = grow and not self._full and not devices.fixed_shapes
         with devices.strategy.scope():
             model = cast_once(model, devices.precision)
-        self.step = _traced(model, fetch, self._signature(), devices, self._batch_size)
+        self.step = self._traced(model, fetch)
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
         """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
@@ -117,6 +117,49 @@ class Inference:
                 {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()},
             )
 
+    def _traced(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
+        """Compiles the function from a batch to the outputs of all its rows, in order."""
+        strategy, replicas = self._devices.strategy, self._devices.replicas
+        jit_compile, batch_size = self._devices.jit_compile, self._batch_size
+        several = replicas > 1
+
+        def compute(batch: Batch) -> dict[str, Any]:
+            return dict(fetch(model(batch, training=False), batch))
+
+        # With several replicas XLA compiles what each of them computes by itself.
+        if jit_compile and several:
+            compute = tf.function(compute, jit_compile=True, autograph=False)
+
+        def replica_step(batch: Batch) -> dict[str, Any]:
+            if not several:
+                return compute(batch)
+            context = tf.distribute.get_replica_context()
+            size = batch_size // replicas
+            numbers = context.replica_id_in_sync_group * size + tf.range(size)
+            outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
+            # TensorFlow cannot gather an input that is passed through, hence the copy. Gathering
+            # loses the static shape.
+            return {
+                name: tf.ensure_shape(
+                    context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
+                )
+                for name, value in outputs.items()
+            }
+
+        @tf.function(
+            input_signature=[self._signature()],
+            jit_compile=jit_compile and not several,
+            autograph=False,
+        )
+        def step(batch: Batch) -> dict[str, tf.Tensor]:
+            outputs = strategy.run(replica_step, args=(batch,))
+            return {
+                name: strategy.experimental_local_results(value)[0]
+                for name, value in outputs.items()
+            }
+
+        return step.get_concrete_function()
+
     def _signature(self) -> dict[str, tf.TensorSpec]:
         rows = self._batch_size if self._full else None
         specs = {}
@@ -164,54 +207,6 @@ class Inference:
             values = values[..., :length] if feature.per_token else values
             inputs[feature.name] = tf.constant(values, _dtype(feature))
         return {name: value.numpy()[:count] for name, value in self.step(inputs).items()}
-
-
-def _traced(
-    model: keras.Model,
-    fetch: Callable[[Any, Batch], Mapping[str, Any]],
-    signature: Mapping[str, tf.TensorSpec],
-    devices: Devices,
-    batch_size: int,
-) -> Any:
-    """Compiles the function from a batch to the outputs of all its rows, in order."""
-    strategy, replicas = devices.strategy, devices.replicas
-
-    def compute(batch: Batch) -> dict[str, Any]:
-        return dict(fetch(model(batch, training=False), batch))
-
-    # With several replicas XLA compiles what each of them computes by itself.
-    several = replicas > 1
-    if devices.jit_compile and several:
-        compute = tf.function(compute, jit_compile=True, autograph=False)
-
-    def replica_step(batch: Batch) -> dict[str, Any]:
-        if not several:
-            return compute(batch)
-        context = tf.distribute.get_replica_context()
-        size = batch_size // replicas
-        numbers = context.replica_id_in_sync_group * size + tf.range(size)
-        outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
-        # TensorFlow cannot gather an input that is passed through, hence the copy. Gathering loses
-        # the static shape.
-        return {
-            name: tf.ensure_shape(
-                context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
-            )
-            for name, value in outputs.items()
-        }
-
-    @tf.function(
-        input_signature=[dict(signature)],
-        jit_compile=devices.jit_compile and not several,
-        autograph=False,
-    )
-    def step(batch: Batch) -> dict[str, tf.Tensor]:
-        outputs = strategy.run(replica_step, args=(batch,))
-        return {
-            name: strategy.experimental_local_results(value)[0] for name, value in outputs.items()
-        }
-
-    return step.get_concrete_function()
 
 
 def _dtype(feature: Feature) -> tf.DType:

@@ -202,7 +202,8 @@ class _Replica:
     ) -> tuple[Any, list[Any]]:
         """Sums `gradients` over micro-batches."""
         count = self.options.accumulation_steps
-        split = {name: _split(value, count) for name, value in batch.items()}
+        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
+        split = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
 
         def add(index: Any, share: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
             micro_batch = {name: value[index] for name, value in split.items()}
@@ -265,12 +266,3 @@ def with_token_positions(batch: Batch) -> Batch:
     # A part of a batch that is all padding must still have a token.
     is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
     return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}
-
-
-def _split(value: tf.Tensor, count: int) -> tf.Tensor:
-    """[B, ..] -> [count, B / count, ..]."""
-    if value.shape.is_fully_defined():  # TPUs need static shapes.
-        sizes: Any = value.shape.as_list()
-        return tf.reshape(value, [count, sizes[0] // count, *sizes[1:]])
-    sizes = tf.shape(value)
-    return tf.reshape(value, tf.concat([[count, sizes[0] // count], sizes[1:]], axis=0))
