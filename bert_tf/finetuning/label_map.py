@@ -24,10 +24,9 @@ def require_same(
     `labels` are in order; `source` says where they are from. A training from `init_checkpoint` may
     have labels of its own.
     """
-    resumes = bool(checkpoints.latest(options.output_dir or "")) and options.resume != "never"
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS)
-    if (options.do_train and not resumes) or not files.exists(path):
+    if (options.do_train and not _resumes(options)) or not files.exists(path):
         return
     before = read(path, is_label)
     if before != list(labels):
@@ -44,11 +43,14 @@ def require_same(
 
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
     """Returns the folder of the checkpoint that an evaluation or a prediction reads."""
-    folder, start = options.output_dir or "", options.init_checkpoint or ""
-    # A converted folder has a checkpoint with another name.
-    if start and (options.resume == "never" or not checkpoints.latest(folder)):
-        folder = start if files.is_dir(start) else os.path.dirname(start)
-    return folder
+    start = options.init_checkpoint
+    if not start or _resumes(options):
+        return options.output_dir or ""
+    return start if files.is_dir(start) else os.path.dirname(start)
+
+
+def _resumes(options: FineTuningOptions) -> bool:
+    return options.resume != "never" and bool(checkpoints.latest(options.output_dir or ""))
 
 
 def of_checkpoint(
@@ -77,8 +79,7 @@ def of_checkpoint(
 def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
     """Returns the labels in the configuration of another library's model."""
     start = options.init_checkpoint
-    resumes = options.resume != "never" and checkpoints.latest(options.output_dir or "")
-    if not start or resumes:
+    if not start or _resumes(options):
         return None
     labels = find_source(start).labels
     # The default names of transformers.

@@ -25,8 +25,8 @@ def check_vocabulary(
     entries = _entries(path)
     own = next((source.vocab_file for source in sources if source.vocab_file), None)
     is_other = own and os.path.realpath(own) != os.path.realpath(path)
-    problems = _difference(entries, own) if is_other else _unusual(entries, vocab_size)
-    if problem := next(problems, None):
+    problem = _difference(entries, own) if is_other else next(_unusual(entries, vocab_size), None)
+    if problem:
         log.warning("%s %s. Check that --vocab_file is the model's own", path, problem)
     # The training with the same flag has warned already.
     if any(source.do_lower_case is lower_case for source in sources):
@@ -45,16 +45,18 @@ def _entries(path: str) -> list[str]:
     return "\n".join(lines).rstrip("\n").split("\n")
 
 
-def _difference(entries: Sequence[str], own: str) -> Iterator[str]:
+def _difference(entries: Sequence[str], own: str) -> str | None:
     pairs = list(zip_longest(entries, _entries(own), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
     # [unusedN] are free for the user's own words.
     is_free = all(entry and other.startswith("[unused") for _, entry, other in changed)
-    for line, entry, other in changed if not is_free or len(set(entries)) < len(entries) else ():
-        yield (
-            f"differs from {own} in {len(changed)} of {len(pairs)} entries, first in line {line}: "
-            f"{entry!r} instead of {other!r}"
-        )
+    if not changed or (is_free and len(set(entries)) == len(entries)):
+        return None
+    line, entry, other = changed[0]
+    return (
+        f"differs from {own} in {len(changed)} of {len(pairs)} entries, first in line {line}: "
+        f"{entry!r} instead of {other!r}"
+    )
 
 
 def _unusual(entries: Sequence[str], vocab_size: int) -> Iterator[str]:

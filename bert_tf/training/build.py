@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -41,7 +40,7 @@ def build_model(
     log.info(
         "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
         type(model).__name__,
-        f"{_num_parameters(model):,}",
+        f"{model.count_params():,}",
         devices.precision,
         devices.description,
         tf.__version__,
@@ -55,11 +54,7 @@ def check_training(
 ) -> None:
     """Checks that batches can be split over the devices, and logs the memory that training needs.
 
-    Args:
-        model: the model.
-        options: `TrainingOptions` with `max_seq_length`.
-        devices: where to train.
-        texts_per_row: C of rows [C, S]; None for rows [S].
+    `texts_per_row` is C of rows [C, S], and None for rows [S].
 
     Raises:
         UserError: the batch has fewer rows than devices, or cannot be split evenly where it must.
@@ -79,22 +74,20 @@ def check_training(
     rows = -(-size // replicas)
     needed = estimate_training_bytes(
         model.config,
-        _num_parameters(model),
+        model.count_params(),
         rows * (texts_per_row or 1),
         options.max_seq_length,
         precision=devices.precision,
         accumulation_steps=micro_batches,
         recompute_layers=options.recompute_layers,
     )
-    log.info(
-        "Training: %s%s, about %.1f GB of memory%s (estimated)",
-        f"{rows} of the {size} rows of a batch on each of {replicas} devices"
-        if replicas > 1
-        else f"batches of {size} rows",
-        f", in {micro_batches} pieces" if micro_batches > 1 else "",
-        max(needed / 1e9, 0.1),
-        " on each" if replicas > 1 else "",
-    )
+    shown, on_each = f"batches of {size} rows", ""
+    if replicas > 1:
+        shown = f"{rows} of the {size} rows of a batch on each of {replicas} devices"
+        on_each = " on each"
+    shown += f", in {micro_batches} pieces" if micro_batches > 1 else ""
+    gigabytes = max(needed / 1e9, 0.1)
+    log.info("Training: %s, about %.1f GB of memory%s (estimated)", shown, gigabytes, on_each)
 
 
 def create_train_state(
@@ -178,7 +171,3 @@ def training_batches(
         )
 
     return devices.strategy.distribute_datasets_from_function(batches_of_process)
-
-
-def _num_parameters(model: keras.Model) -> int:
-    return sum(int(np.prod(v.shape)) for v in checkpoints.named_variables(model).values())

@@ -4,14 +4,12 @@ TensorFlow waits by itself, but ignores Ctrl-C and SIGTERM meanwhile and does no
 is missing.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -80,19 +78,25 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
     Meanwhile this worker, of index `worker`, listens at its own; then the port is free for
     TensorFlow.
     """
-    hosts = [_host_and_port(address) for address in addresses]
-    log.info("Worker %d of %d, at %s", worker, len(addresses), addresses[worker])
-    missing = [index for index in range(len(addresses)) if index != worker]
+    address = addresses[worker]
+    log.info("Worker %d of %d, at %s", worker, len(addresses), address)
+    try:
+        # The system itself accepts as many connections.
+        server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
+    except OSError as error:
+        raise UserError(
+            f"TF_CONFIG gives this worker the address {address}, but it cannot listen there: "
+            f"{error.strerror}. Is another process, or an earlier run, using the port?"
+        ) from error
+    missing = [other for other in addresses if other != address]
     announced = time.monotonic() - _MESSAGE_EVERY + 3.0
-    with _listening(hosts[worker][1], addresses[worker]):
-        while missing:
-            missing = [index for index in missing if not _answers(hosts[index])]
-            if missing and time.monotonic() - announced > _MESSAGE_EVERY:
+    with server:
+        while missing := [other for other in missing if not _answers(other)]:
+            if time.monotonic() - announced > _MESSAGE_EVERY:
                 announced = time.monotonic()
-                absent = ", ".join(addresses[index] for index in missing)
                 # A warning, because workers other than the chief log nothing below that.
-                log.warning("Waiting for the workers at %s", absent)
-            time.sleep(_PAUSE if missing else 0.0)
+                log.warning("Waiting for the workers at %s", ", ".join(missing))
+            time.sleep(_PAUSE)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -100,37 +104,9 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _answers(host: tuple[str, int]) -> bool:
+def _answers(address: str) -> bool:
     try:
-        with socket.create_connection(host, timeout=2.0):
+        with socket.create_connection(_host_and_port(address), timeout=2.0):
             return True
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def _listening(port: int, address: str) -> Iterator[None]:
-    """Accepts and closes connections to a port."""
-    try:
-        server = socket.create_server(("", port))
-    except OSError as error:
-        raise UserError(
-            f"TF_CONFIG gives this worker the address {address}, but it cannot listen there: "
-            f"{error.strerror}. Is another process, or an earlier run, using the port?"
-        ) from error
-    done = threading.Event()
-    server.settimeout(_PAUSE)
-
-    def accept() -> None:
-        while not done.is_set():
-            with contextlib.suppress(OSError):
-                server.accept()[0].close()
-
-    thread = threading.Thread(target=accept, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        server.close()

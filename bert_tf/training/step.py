@@ -51,12 +51,11 @@ class StepOptions:
     Attributes:
         seed: seed of dropout.
         jit_compile: whether XLA compiles the step.
-        skip_padding: compute nothing for padding; not with `jit_compile`, since every number of
-            tokens is a shape of its own.
-        accumulation_steps: micro-batches of a replica's part of the batch, computed one after the
-            other; must divide its rows, whose number must be static.
-        clip_per_replica: each replica clips its own gradient, as on the original's TPUs, instead
-            of clipping the gradient of the batch.
+        skip_padding: compute nothing for padding; not under XLA, which would compile for each
+            number of tokens.
+        accumulation_steps: number of micro-batches; must divide a replica's static number of rows.
+        clip_per_replica: clip each replica's gradient, as on the original's TPUs, instead of that
+            of the batch.
     """
 
     seed: int = 0
