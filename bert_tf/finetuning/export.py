@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 
 import keras
 
 from bert_tf import files, locks
-from bert_tf.finetuning.run_metadata import model_files
+from bert_tf.finetuning.run_metadata import model_files, write
 from bert_tf.finetuning.task import Task
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
@@ -33,15 +32,9 @@ def export_task(
 ) -> str:
     """Exports a fine-tuned model, and returns the folder of the new version.
 
-    Args:
-        task: the task.
-        model: the model with its weights.
-        options: options of the training.
-        export_dir: folder of the versions.
-        text_input: whether the model takes texts; never if rows have several texts.
-        ids_model: whether to write the model without text operations, too.
-        text_pairs: whether it takes two texts by default; None asks the task.
-        jit_compile: whether XLA compiles it.
+    With `text_input` the model takes texts, unless rows have several; `ids_model` then adds one
+    without text operations. `text_pairs` says whether it takes two texts by default; None asks the
+    task.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
@@ -85,19 +78,17 @@ def new_version(
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
-            with tempfile.TemporaryDirectory() as temporary:
-                assets = {}
-                for name in contents:
-                    stem, extension = os.path.splitext(name)
-                    if extension == ".txt":
-                        assets[stem] = os.path.join(temporary, name)
-                        files.write_text(assets[stem], contents[name])
-                yield folder, assets
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
-            for name, text in contents.items():
-                if not name.endswith(".txt"):
-                    files.write_text(os.path.join(extra, name), text)
+            write(extra, contents)
+            assets = {
+                name.removesuffix(".txt"): os.path.join(extra, name)
+                for name in contents
+                if name.endswith(".txt")
+            }
+            yield folder, assets
+            for path in assets.values():
+                files.remove(path)
             files.rename(folder, os.path.join(export_dir, str(number)))
 
 

@@ -1,7 +1,7 @@
-"""Files that a training keeps beside its checkpoints, so that its folder is all a model needs.
+"""Files that a training keeps beside its checkpoints: all that a model needs.
 
-`bert_config.json` and `vocab.txt` are copies, `run.json` has the script and its flags, and
-`labels.txt` the names of the outputs.
+Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
+`labels.txt` with the names of the outputs.
 """
 
 import dataclasses
@@ -38,9 +38,10 @@ def training_files(
     """
     begun = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
     contents = model_files(options, labels, begun_from=begun, training_data=training_data)
-    for name in contents.keys() & _COPIES.keys():
-        source = f"--{_COPIES[name]}={getattr(options, _COPIES[name])}"
-        require_same(options.output_dir, {name: contents[name]}, source)
+    for name, flag in _COPIES.items():
+        if name in contents:
+            source = f"--{flag}={getattr(options, flag)}"
+            require_same(options.output_dir, {name: contents[name]}, source)
     return contents
 
 

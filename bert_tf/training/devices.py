@@ -29,11 +29,8 @@ class Devices:
         strategy: the `tf.distribute` strategy.
         kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
         description: the devices that were found and are used, for the log.
-        worker: index of this process; 0 is the chief.
-        workers: number of processes that train together.
+        worker: index of this of the `workers` processes; 0 is the chief.
         one_thread: whether each operation runs on one thread.
-        precision: `float32`, `bfloat16` or `float16`.
-        jit_compile: whether XLA compiles the steps.
         fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
     """
 

@@ -69,15 +69,12 @@ class EvalCallback(Callback):
 
     Attributes:
         compute_metrics: returns the metrics of the model as it is.
-        model: the model whose best weights are kept.
-        output_dir: takes `best`, `evaluations.json` and curves.
+        output_dir: takes the folder `best`, `evaluations.json` and curves.
         every: steps between evaluations.
-        monitor: the metric that counts.
         patience: number of evaluations without improvement before stopping; 0 for never.
         first_step: the step that the training resumes from, or 0.
         examples_key: identifies the examples.
         extra_files: contents of the files that a model needs, by name.
-        is_chief: whether this process writes.
     """
 
     compute_metrics: Callable[[], Mapping[str, Any]]

@@ -93,17 +93,11 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles the function that takes a batch and updates the model.
 
-    With `element_spec` it is traced once, otherwise for each new shape. For results that are
+    With `element_spec`, the specification of the batches, it is traced once, otherwise for each
+    shape. `state` must be made in the scope of `strategy`. For results that are
     repeatable bit for bit, the number of rows must not be static unless XLA compiles: with static
     shapes TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
     additions in the order in which the gradients become ready, and no option turns only that off.
-
-    Args:
-        state: made in the scope of `strategy`.
-        loss: the loss of a batch.
-        strategy: where to run.
-        options: how to compute.
-        element_spec: specification of the batches.
 
     Returns:
         (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
