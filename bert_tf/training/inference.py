@@ -17,7 +17,7 @@ from bert_tf.errors import UserError
 from bert_tf.progress import bar
 from bert_tf.training.devices import Devices
 from bert_tf.training.precision import cast_once
-from bert_tf.training.step import Batch
+from bert_tf.training.step import Batch, compile_for_replicas
 
 # On a CPU, larger batches gain nothing.
 _MAX_BATCH_TOKENS = 2048
@@ -121,17 +121,15 @@ class Inference:
         """Compiles the function from a batch to the outputs of all its rows, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
         jit_compile, batch_size = self._devices.jit_compile, self._batch_size
-        several = replicas > 1
 
         def compute(batch: Batch) -> dict[str, Any]:
             return dict(fetch(model(batch, training=False), batch))
 
-        # With several replicas XLA compiles what each of them computes by itself.
-        if jit_compile and several:
+        if jit_compile and replicas > 1:
             compute = tf.function(compute, jit_compile=True, autograph=False)
 
         def replica_step(batch: Batch) -> dict[str, Any]:
-            if not several:
+            if replicas == 1:
                 return compute(batch)
             context = tf.distribute.get_replica_context()
             size = batch_size // replicas
@@ -146,18 +144,7 @@ class Inference:
                 for name, value in outputs.items()
             }
 
-        @tf.function(
-            input_signature=[self._signature()],
-            jit_compile=jit_compile and not several,
-            autograph=False,
-        )
-        def step(batch: Batch) -> dict[str, tf.Tensor]:
-            outputs = strategy.run(replica_step, args=(batch,))
-            return {
-                name: strategy.experimental_local_results(value)[0]
-                for name, value in outputs.items()
-            }
-
+        step = compile_for_replicas(replica_step, strategy, jit_compile, [self._signature()])
         return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:

@@ -93,11 +93,11 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles the function that takes a batch and updates the model.
 
-    With `element_spec`, the specification of the batches, it is traced once, otherwise for each
-    shape. `state` must be made in the scope of `strategy`. For results that are
-    repeatable bit for bit, the number of rows must not be static unless XLA compiles: with static
-    shapes TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
-    additions in the order in which the gradients become ready, and no option turns only that off.
+    `state` must be made in the scope of `strategy`. With `element_spec`, the specification of the
+    batches, it is traced once, otherwise for each shape. For results that are repeatable bit for
+    bit, the number of rows must not be static unless XLA compiles: with static shapes TensorFlow's
+    memory optimizer (Grappler) turns sums of three or more gradients into additions in the order in
+    which the gradients become ready, and no option turns only that off.
 
     Returns:
         (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
@@ -107,20 +107,33 @@ def make_train_step(
         element of a distributed data set, `stop` an int32 scalar.
     """
     replica = _Replica(state, loss, strategy, options)
-    # With several replicas XLA compiles what each of them computes by itself.
-    whole = options.jit_compile and strategy.num_replicas_in_sync == 1
-    if options.jit_compile and not whole:
+    if options.jit_compile and strategy.num_replicas_in_sync > 1:
         replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
+    return compile_for_replicas(replica.step, strategy, options.jit_compile, signature)
 
-    @tf.function(jit_compile=whole, input_signature=signature, autograph=False)
-    def train_step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
-        results = strategy.run(replica.step, args=(batch, stop))
+
+def compile_for_replicas(
+    function: Callable[..., Mapping[str, tf.Tensor]],
+    strategy: tf.distribute.Strategy,
+    jit_compile: bool,
+    signature: Any = None,
+) -> Any:
+    """Compiles a function that each replica runs, and whose results are equal in all of them.
+
+    With several replicas, XLA can only compile parts without communication, which is up to
+    `function`.
+    """
+    jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
+
+    @tf.function(jit_compile=jit_compile, input_signature=signature, autograph=False)
+    def step(*args: Any) -> dict[str, tf.Tensor]:
+        results = strategy.run(function, args=args)
         return {
             name: strategy.experimental_local_results(value)[0] for name, value in results.items()
         }
 
-    return train_step
+    return step
 
 
 @dataclasses.dataclass(eq=False)
