@@ -1,5 +1,6 @@
 """Resolves configuration, vocabulary and initial weights of every script."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -183,9 +184,9 @@ def restore_weights(
                 f"{error}. Choose another --output_dir, or empty this one to start anew"
             ) from error
         log.info("Going on from %s (%d variables)", newest, len(restored.restored))
-        if init_checkpoint and not _is_same_path(init_checkpoint, newest):
+        if init_checkpoint and not _is_same(init_checkpoint, newest):
             begun = run_metadata.hint(output_dir, "begun_from")
-            another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
+            another = do_train and begun and not _is_same(begun, init_checkpoint)
             log.log(
                 logging.WARNING if another else logging.INFO,
                 "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
@@ -200,7 +201,9 @@ def restore_weights(
         )
         return None
     restored = restore_from(model, init_checkpoint)
-    if do_train and _is_same_path(os.path.dirname(restored.prefix), output_dir):
+    if do_train and os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(
+        output_dir
+    ):
         log.warning(
             "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
             "trained now, and no longer for that model. Choose another --output_dir",
@@ -217,18 +220,14 @@ def restore_weights(
     return None
 
 
-def _is_same_path(one: str, other: str) -> bool:
-    return os.path.normpath(one) == os.path.normpath(other)
-
-
-def _is_same_checkpoint(one: str, other: str) -> bool:
-    # A folder and the prefix in it may name the same checkpoint.
-    if _is_same_path(one, other):
-        return True
-    try:
-        return _is_same_path(checkpoints.resolve(one), checkpoints.resolve(other))
-    except UserError:
-        return False
+def _is_same(*checkpoint_paths: str) -> bool:
+    """Returns whether paths name the same checkpoint, such as a folder and the prefix in it."""
+    prefixes = set()
+    for path in checkpoint_paths:
+        with contextlib.suppress(UserError):
+            path = checkpoints.resolve(path)
+        prefixes.add(os.path.normpath(path))
+    return len(prefixes) == 1
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:

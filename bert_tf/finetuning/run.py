@@ -182,7 +182,7 @@ class FineTuningRun:
             options.recompute_layers,
             zero_init_encoder=bool(options.init_checkpoint),
         )
-        freeze_layers(model, options.freeze_layers)
+        training.freeze_layers(model, options.freeze_layers)
         if options.do_train:
             training.check_training(model, options, self.devices, task.texts_per_row)
         return model
@@ -357,18 +357,6 @@ class FineTuningRun:
                 results.files += paths
                 log.info("Prediction of %d examples: %s", len(predictions), ", ".join(paths))
         return results
-
-
-def freeze_layers(model: Any, count: int) -> None:
-    """Excludes the embeddings and the first layers from training, if `count` is not 0."""
-    layers = model.bert.encoder.transformer_layers
-    if count > len(layers):
-        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
-    if count:
-        model.bert.embeddings.trainable = False
-        for layer in layers[:count]:
-            layer.trainable = False
-        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
 
 
 def _written(task: Task) -> tuple[list[str], list[str]]:

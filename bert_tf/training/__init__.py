@@ -7,6 +7,7 @@ from bert_tf.training.build import (
     build_model,
     check_training,
     create_train_state,
+    freeze_layers,
     step_options,
     training_batches,
 )

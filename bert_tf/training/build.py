@@ -49,6 +49,18 @@ def build_model(
     return model
 
 
+def freeze_layers(model: Any, count: int) -> None:
+    """Excludes the embeddings and the first layers from training, if `count` is not 0."""
+    layers = model.bert.encoder.transformer_layers
+    if count > len(layers):
+        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
+    if count:
+        model.bert.embeddings.trainable = False
+        for layer in layers[:count]:
+            layer.trainable = False
+        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
+
+
 def check_training(
     model: Any, options: Any, devices: Devices, texts_per_row: int | None = None
 ) -> None:

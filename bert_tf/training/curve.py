@@ -1,5 +1,6 @@
 """The training curve: losses of all steps, as a table and as a plot."""
 
+import dataclasses
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ _METRIC_COLORS = ("#d95f02", "#1b9e77")
 Points = Sequence[tuple[int, float]]
 
 
+@dataclasses.dataclass(eq=False)
 class TrainingCurve(Callback):
     """Records the loss and the learning rate of each step.
 
@@ -32,15 +34,13 @@ class TrainingCurve(Callback):
     the points of evaluations by the name of a metric.
     """
 
-    def __init__(
-        self,
-        output_dir: str,
-        first_step: int,
-        metrics: Callable[[], Mapping[str, Points]] = dict,
-        is_chief: bool = True,
-    ) -> None:
-        self._output_dir, self._metrics, self._is_chief = output_dir, metrics, is_chief
-        self._rows = _read(os.path.join(output_dir, CURVE), first_step)
+    output_dir: str
+    first_step: int
+    metrics: Callable[[], Mapping[str, Points]] = dict
+    is_chief: bool = True
+
+    def __post_init__(self) -> None:
+        self._rows = _read(os.path.join(self.output_dir, CURVE), self.first_step)
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
         """Records the loss."""
@@ -49,17 +49,17 @@ class TrainingCurve(Callback):
     def on_checkpoint(self) -> None:
         """Writes the table, so that it is complete when a training resumes from the checkpoint."""
         lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
-        files.write_text(os.path.join(self._output_dir, CURVE), _HEADER + "".join(lines))
+        files.write_text(os.path.join(self.output_dir, CURVE), _HEADER + "".join(lines))
 
     def close(self) -> None:
         """Writes the table and the plot, also of a training that failed."""
-        if not self._rows or not self._is_chief:
+        if not self._rows or not self.is_chief:
             return
         try:
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
-            path = os.path.join(self._output_dir, CURVE_PLOT)
-            files.write_bytes(path, plot_training_curve(steps, losses, self._metrics()))
+            path = os.path.join(self.output_dir, CURVE_PLOT)
+            files.write_bytes(path, plot_training_curve(steps, losses, self.metrics()))
         except UserError as error:
             log.warning("%s", error)
 

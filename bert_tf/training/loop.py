@@ -122,30 +122,29 @@ def train(
         log_step.report(step)
 
 
+@dataclasses.dataclass
 class _StepLog:
     """Shows the results of steps: progress bar, curves, callbacks."""
 
-    def __init__(
-        self,
-        first_step: int,
-        options: LoopOptions,
-        callbacks: Sequence[Callback],
-        saver: AsyncSaver,
-    ) -> None:
-        self._options, self._callbacks, self._saver = options, callbacks, saver
-        self.progress = TrainingProgress(first_step, options.num_train_steps)
-        self._scalars = Scalars(options.output_dir)
+    first_step: int
+    options: LoopOptions
+    callbacks: Sequence[Callback]
+    saver: AsyncSaver
+
+    def __post_init__(self) -> None:
+        self.progress = TrainingProgress(self.first_step, self.options.num_train_steps)
+        self._scalars = Scalars(self.options.output_dir)
 
     def __call__(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
         """Waits for the results of a step; raises a UserError if loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
         self.progress.update(step, values)
-        for callback in self._callbacks:
+        for callback in self.callbacks:
             callback.on_step(step, values)
         curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
-        due = step == self._options.num_train_steps or step % SUMMARY_STEPS == 0
-        if due and self._options.is_chief:
+        due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
+        if due and self.options.is_chief:
             self._scalars.write(step, {**curves, **self.progress.rates()})
 
     def report(self, step: int) -> None:
@@ -155,7 +154,7 @@ class _StepLog:
             step,
             self.progress.seconds,
             self.progress.describe(),
-            checkpoints.latest(self._options.output_dir),
+            checkpoints.latest(self.options.output_dir),
         )
 
     def close(self) -> None:
@@ -167,8 +166,8 @@ class _StepLog:
         checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
         wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
-            self._saver.close()
-            newest = checkpoints.latest(self._options.output_dir)
+            self.saver.close()
+            newest = checkpoints.latest(self.options.output_dir)
             scaled = values["loss_scale"] != 1.0
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "

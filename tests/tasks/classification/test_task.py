@@ -213,7 +213,7 @@ def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
     assert "--tpu_zone=b: Without effect without --use_tpu=true" in said.text
-    assert "--iterations_per_loop=500: Steps in a TPU call. Without effect" in said.text
+    assert "--iterations_per_loop=500: Without effect" in said.text
     assert "--tpu_name" not in said.text
 
 
