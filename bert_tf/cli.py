@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf import registry
-from bert_tf.errors import Terminated, UserError
+from bert_tf.errors import Terminated, UserError, reason
 from bert_tf.options.shared import DeviceOptions
 from bert_tf.quiet import import_tensorflow
 
@@ -45,11 +45,10 @@ def explained_exit() -> Iterator[None]:
         print(f"Interrupted. {end}".strip(), file=sys.stderr)
         sys.exit(130)
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
-        reason = " ".join(str(error).split())[:200]
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason):
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
             raise
         advice = "free some, raise a limit (ulimit -v), or pass a smaller batch size"
-        print(f"ERROR: Not enough memory: {advice} ({reason or 'MemoryError'})", file=sys.stderr)
+        print(f"ERROR: Not enough memory: {advice} ({reason(error)})", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 

@@ -155,13 +155,7 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
     return restored
 
 
-def restore_weights(
-    model: keras.Model,
-    output_dir: str,
-    init_checkpoint: str | None,
-    do_train: bool,
-    resume: str = "auto",
-) -> str | None:
+def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
 
     Logs what was restored and what starts from random values. A damaged checkpoint, for instance
@@ -174,43 +168,27 @@ def restore_weights(
         UserError: the checkpoint does not exist, cannot be read, or does not fit; or `resume`
             forbids what would be done.
     """
-    newest = _own_checkpoint(output_dir, do_train, resume)
+    output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
+    newest = _own_checkpoint(output_dir, options.do_train, options.resume)
     if newest:
-        try:
-            restored = restore_all(model, newest)
-        except UserError as error:
-            raise UserError(
-                f"--output_dir={output_dir} has a checkpoint that this run cannot resume from. "
-                f"{error}. Choose another --output_dir, or empty this one to start anew"
-            ) from error
-        log.info("Going on from %s (%d variables)", newest, len(restored.restored))
-        if init_checkpoint and not _is_same(init_checkpoint, newest):
-            begun = run_metadata.hint(output_dir, "begun_from")
-            another = do_train and begun and not _is_same(begun, init_checkpoint)
-            log.log(
-                logging.WARNING if another else logging.INFO,
-                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
-                init_checkpoint,
-                f", of a training that began from {begun}" if begun else "",
-            )
+        _resume(model, newest, options)
         return newest
     if not init_checkpoint:
         log.warning(
             "No --init_checkpoint: all weights of the model start from random values%s",
-            "" if do_train else ", and without --do_train=true they stay random",
+            "" if options.do_train else ", and without --do_train=true they stay random",
         )
         return None
     restored = restore_from(model, init_checkpoint)
-    if do_train and os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(
-        output_dir
-    ):
+    is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
+    if options.do_train and is_own:
         log.warning(
             "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
             "trained now, and no longer for that model. Choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
-    if restored.new and not do_train:
+    if restored.new and not options.do_train:
         log.warning(
             "Random, because not in %s: %s. Without --do_train=true the results are those of "
             "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
@@ -218,6 +196,27 @@ def restore_weights(
             checkpoints.summarize(restored.new),
         )
     return None
+
+
+def _resume(model: keras.Model, newest: str, options: Any) -> None:
+    try:
+        restored = restore_all(model, newest)
+    except UserError as error:
+        raise UserError(
+            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from. "
+            f"{error}. Choose another --output_dir, or empty this one to start anew"
+        ) from error
+    log.info("Going on from %s (%d variables)", newest, len(restored.restored))
+    init_checkpoint = options.init_checkpoint
+    if init_checkpoint and not _is_same(init_checkpoint, newest):
+        begun = run_metadata.hint(options.output_dir, "begun_from")
+        another = options.do_train and begun and not _is_same(begun, init_checkpoint)
+        log.log(
+            logging.WARNING if another else logging.INFO,
+            "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
+            init_checkpoint,
+            f", of a training that began from {begun}" if begun else "",
+        )
 
 
 def _is_same(*checkpoint_paths: str) -> bool:

@@ -135,9 +135,7 @@ class FineTuningRun:
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
-        self.restored = restore_weights(
-            self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
-        )
+        self.restored = restore_weights(self.model, options)
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
             labels = run_metadata.labels_file(task.labels)

@@ -64,33 +64,18 @@ def train(
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
         saver = AsyncSaver(options.output_dir)
-        log_step = _StepLog(step, options, callbacks, saver)
-        for part in (log_step, *callbacks, saver):
+        recorder = _Recorder(state, options, callbacks, saver)
+        for part in (recorder, *callbacks, saver):
             stack.callback(part.close)
         stack.enter_context(explained_errors(options.workers))
-
-        def save(wait: bool) -> None:
-            if not options.is_chief:
-                return
-            saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
-            if wait:
-                saver.wait()
-            for callback in callbacks:
-                callback.on_checkpoint()
 
         def due(last: bool) -> list[Callback]:
             return [callback for callback in callbacks if callback.is_due(step, last)]
 
-        def evaluate(evaluating: Sequence[Callback]) -> bool:
-            # Evaluations do not count for the throughput.
-            with log_step.progress.paused():
-                results = [callback.evaluate(step) for callback in evaluating]
-                return any(results)
-
         if checkpoints.latest(options.output_dir) is None:
-            save(wait=True)
+            recorder.save(wait=True)
         # A run that was killed between a checkpoint and its evaluation left that out.
-        ended, stopping = bool(step) and evaluate(due(last=False)), False
+        ended, stopping = bool(step) and recorder.evaluate(step, due(last=False)), False
         pending: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
         while step < last_step and not stopping and not ended:
@@ -102,63 +87,79 @@ def train(
             step += 1
             # The device works while the results of the step before are read.
             if pending:
-                log_step(step - 1, pending)
+                recorder.record(step - 1, pending)
             pending = results
             # All processes see the same sum, so that all stop after the same step.
             stopping = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
             last = step == last_step
             evaluating = due(last)
             if last or stopping or evaluating or step % options.save_checkpoints_steps == 0:
-                log_step(step, pending)
+                recorder.record(step, pending)
                 pending = {}
                 # The checkpoint comes before an evaluation or the end.
-                save(wait=bool(last or stopping or evaluating))
+                recorder.save(wait=bool(last or stopping or evaluating))
             if evaluating and not stopping:
-                ended = evaluate(evaluating)
+                ended = recorder.evaluate(step, evaluating)
         # The signal may have arrived during the last step or its checkpoint.
         if stopping or request.number is not None:
             log.warning("Stopped at step %d; the same command goes on from there", step)
             raise request.error()
-        log_step.report(step)
+        recorder.report(step)
 
 
 @dataclasses.dataclass
-class _StepLog:
-    """Shows the results of steps: progress bar, curves, callbacks."""
+class _Recorder:
+    """Records a training: progress bar, curves, checkpoints, callbacks."""
 
-    first_step: int
+    state: TrainState
     options: LoopOptions
     callbacks: Sequence[Callback]
     saver: AsyncSaver
 
     def __post_init__(self) -> None:
-        self.progress = TrainingProgress(self.first_step, self.options.num_train_steps)
+        self._progress = TrainingProgress(self.state.step, self.options.num_train_steps)
         self._scalars = Scalars(self.options.output_dir)
 
-    def __call__(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
+    def save(self, wait: bool) -> None:
+        if not self.options.is_chief:
+            return
+        state = self.state
+        self.saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
+        if wait:
+            self.saver.wait()
+        for callback in self.callbacks:
+            callback.on_checkpoint()
+
+    def evaluate(self, step: int, callbacks: Sequence[Callback]) -> bool:
+        # Evaluations do not count for the throughput.
+        with self._progress.paused():
+            results = [callback.evaluate(step) for callback in callbacks]
+            return any(results)
+
+    def record(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
         """Waits for the results of a step; raises a UserError if loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
-        self.progress.update(step, values)
+        self._progress.update(step, values)
         for callback in self.callbacks:
             callback.on_step(step, values)
         curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
         due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
         if due and self.options.is_chief:
-            self._scalars.write(step, {**curves, **self.progress.rates()})
+            self._scalars.write(step, {**curves, **self._progress.rates()})
 
     def report(self, step: int) -> None:
-        self.progress.close()
+        self._progress.close()
         log.info(
             "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
             step,
-            self.progress.seconds,
-            self.progress.describe(),
+            self._progress.seconds,
+            self._progress.describe(),
             checkpoints.latest(self.options.output_dir),
         )
 
     def close(self) -> None:
-        self.progress.close()
+        self._progress.close()
         self._scalars.close()
 
     def _require_finite(self, step: int, values: Mapping[str, float]) -> None:
