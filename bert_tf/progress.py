@@ -53,10 +53,7 @@ class _LogFile:
 
 
 def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
-    """Creates a progress bar on stderr, which appears only if the work takes a while.
-
-    With a `unit`, such as "B" for bytes, it counts in thousands and millions and shows the speed.
-    """
+    """Creates a progress bar on stderr, with the speed if there is a `unit` such as "B"."""
     counts = "{n_fmt}" + unit + "/{total_fmt}" + unit
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG

@@ -32,10 +32,7 @@ _REPLACEMENTS = {
 
 
 def replaced(owner: str) -> dict[str, Callable[..., NoReturn]]:
-    """Returns, by name, functions for an `owner`, a module or class of the original.
-
-    A call raises a `UserError` that names the replacement.
-    """
+    """Returns, by name, functions of an original module or class that raise a `UserError`."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
     return {name.partition(".")[2]: _stand_in(name) for name in names}
 

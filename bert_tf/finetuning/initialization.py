@@ -28,11 +28,8 @@ _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 def find_model_files(options: Any) -> Any:
     """Adds configuration and vocabulary from beside `init_checkpoint` to options without them.
 
-    Without `init_checkpoint`, takes those that a training left in `output_dir`.
-
-    Raises:
-        UserError: there is no model, a file that is needed is not beside it, or `do_lower_case` is
-            not the model's.
+    Without `init_checkpoint`, takes those that a training left in `output_dir`. Raises a UserError
+    if a file is missing, or `do_lower_case` is not the model's.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "not needed")]
@@ -158,15 +155,9 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
 
-    Logs what was restored and what starts from random values. A damaged checkpoint, for instance
-    after a power cut, is skipped with a warning.
-
-    Returns:
-        The checkpoint that the run resumes from; None for a new run.
-
-    Raises:
-        UserError: the checkpoint does not exist, cannot be read, or does not fit; or `resume`
-            forbids what would be done.
+    Skips damaged checkpoints, for instance after a power cut. Returns the checkpoint that the run
+    resumes from; None for a new run. Raises a UserError if the checkpoint does not fit, or `resume`
+    forbids to use it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
     newest = _own_checkpoint(output_dir, options.do_train, options.resume)

@@ -56,11 +56,7 @@ def _resumes(options: FineTuningOptions) -> bool:
 def of_checkpoint(
     options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Returns the labels of the checkpoint that an evaluation or a prediction reads.
-
-    Raises:
-        UserError: there is no label map beside it, or it is invalid.
-    """
+    """Returns the labels of the checkpoint that an evaluation or a prediction reads."""
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     if files.exists(path):
         return read(path, is_label)

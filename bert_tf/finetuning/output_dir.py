@@ -29,11 +29,7 @@ class Results:
 
 @contextlib.contextmanager
 def reserved(options: Any, is_chief: bool) -> Iterator[None]:
-    """Keeps other trainings out of `output_dir`; evaluation and prediction need no lock.
-
-    Raises:
-        UserError: another training uses the folder, or it is not writable.
-    """
+    """Keeps other trainings out of `output_dir`; evaluation and prediction need no lock."""
     output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
     while not os.path.exists(folder) and not files.is_remote(output_dir):
@@ -55,10 +51,7 @@ def prepare_output_dir(
 ) -> None:
     """Creates the folder, and checks before the training that results can be written to it.
 
-    `names` are files, `folders` are folders in it that the run writes.
-
-    Raises:
-        UserError: it is not writable, or a file has the name of a folder or the other way round.
+    `names` are the files and `folders` the folders that the run writes.
     """
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
@@ -84,10 +77,7 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
 
 
 def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
-    """Calls `write` with a folder; adds a suffix to the names of the files whose paths it returns.
-
-    Returns the final paths.
-    """
+    """Calls `write` with a folder; adds the suffix to the names of the files, and returns them."""
     if not suffix:
         return list(write(output_dir))
     paths = []

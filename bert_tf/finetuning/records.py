@@ -52,11 +52,7 @@ class Splits:
         return self._digests[split]
 
     def records(self, split: str) -> tuple[str, int]:
-        """Returns path and number of the records; the chief writes them, the others wait.
-
-        Raises:
-            UserError: the file cannot be written, or is not visible to this worker.
-        """
+        """Returns path and number of the records; the chief writes them, the others wait."""
         if split in self._records:
             return self._records[split]
         path = os.path.join(self._folder, record_file(split))

@@ -34,10 +34,8 @@ def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
 def check_resumed(options: Any, training_data: str) -> bool:
     """Logs how a run differs from the training in `output_dir` that it resumes or evaluates.
 
-    Compares the flags that `run.json` has, and returns whether they are equal.
-
-    Raises:
-        UserError: the training has another task or another kind of output.
+    Compares the flags that `run.json` has, and returns whether they are equal. Raises a UserError
+    if the training has another task or another kind of output.
     """
     folder, asked = options.output_dir or "", _task_of(options)
     try:

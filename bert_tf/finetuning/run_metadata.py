@@ -31,11 +31,7 @@ _OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
 def training_files(
     options: Any, resumes: bool, training_data: str, labels: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the contents of the files of a training by name.
-
-    Raises:
-        UserError: `output_dir` has other files with these names.
-    """
+    """Returns the contents of a training's files by name, or raises a UserError if some differ."""
     begun = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
     contents = model_files(options, labels, begun_from=begun, training_data=training_data)
     for name, flag in _COPIES.items():
@@ -95,10 +91,7 @@ def hint(folder: str, *names: str) -> str | None:
 
 
 def best_prefix(folder: str) -> str | None:
-    """Returns the best weights of a training with `--eval_every`, or None.
-
-    They do not count if a later training in the folder ran without `--eval_every`.
-    """
+    """Returns the best weights, or None if the last training ran without `--eval_every`."""
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     evaluated = hint(folder, "flags", "eval_every")
     return prefix if evaluated and files.exists(f"{prefix}.index") else None
@@ -109,9 +102,6 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
 
     Flags of the training apply, except those of devices; `flags` override them. The default of
     `script` is the one that trained the model, and `predict_masked` after pre-training.
-
-    Raises:
-        UserError: the folder or a file in it is missing, or there is no such script or flag.
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
@@ -174,11 +164,7 @@ def _saved_threshold(folder: str) -> float:
 
 
 def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, or None if that is unknown, and its flags.
-
-    Raises:
-        UserError: `run.json` is damaged.
-    """
+    """Returns the script that trained a model, or None if that is unknown, and its flags."""
     path = os.path.join(folder, RUN)
     if not files.exists(path):
         return None, {}

@@ -67,9 +67,6 @@ def check_training(
     """Checks that batches can be split over the devices, and logs the memory that training needs.
 
     `texts_per_row` is C of rows [C, S], and None for rows [S].
-
-    Raises:
-        UserError: the batch has fewer rows than devices, or cannot be split evenly where it must.
     """
     replicas, size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps

@@ -111,10 +111,7 @@ def plot_training_curve(
 def _running_mean(values: np.ndarray) -> np.ndarray:
     """Returns the mean of the finite values around each position; NaN where there are none."""
     half = int(len(values) * _SMOOTHING / 2)
-    finite = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(finite)])
-    positions = np.arange(len(values))
-    start, end = np.maximum(positions - half, 0), np.minimum(positions + half + 1, len(values))
+    finite, window = np.isfinite(values), np.ones(2 * half + 1)
+    sums = np.convolve(np.where(finite, values, 0.0), window, "same")
     with np.errstate(invalid="ignore"):
-        return (sums[end] - sums[start]) / (counts[end] - counts[start])
+        return sums / np.convolve(finite, window, "same")

@@ -83,10 +83,7 @@ class Devices:
         return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, what: str, flag: str) -> None:
-        """Raises a UserError if `value` differs from the chief's; a barrier.
-
-        The message has its name, `what`, and the flag of the files that it was read from.
-        """
+        """Raises a UserError if `value`, named `what`, differs from the chief's; a barrier."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
@@ -123,9 +120,6 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     Waits for all processes of a distributed run. `one_thread` runs each operation on one thread
     (on a CPU), which is faster for many batches in parallel: threads that share an operation keep
     waiting for the slowest.
-
-    Raises:
-        UserError: the devices do not exist, `TF_CONFIG` is invalid, or flags contradict each other.
     """
     backend.require_runtime(starts=True)
     notes = options.notes()

@@ -33,11 +33,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that decides which weights are best.
-
-    `best_metric` is one of `metric_names`, with or without `eval_`, or `auto` for the first one;
-    otherwise it raises a UserError.
-    """
+    """The metric that decides which weights are best; `auto` is the first of `metric_names`."""
 
     def __init__(
         self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
