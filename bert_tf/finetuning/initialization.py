@@ -174,15 +174,15 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
-            "trained now, and no longer for that model. Choose another --output_dir",
+            "--output_dir=%s has the model of --init_checkpoint, which this training will hide from "
+            "later runs. Choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
     if restored.new and not options.do_train:
         log.warning(
-            "Random, because not in %s: %s. Without --do_train=true the results are those of "
-            "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
+            "Random, because not in %s: %s. Without --do_train=true the results are random: "
+            "train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
             checkpoints.summarize(restored.new),
         )
@@ -197,7 +197,7 @@ def _resume(model: keras.Model, newest: str, options: Any) -> None:
             f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from. "
             f"{error}. Choose another --output_dir, or empty this one to start anew"
         ) from error
-    log.info("Going on from %s (%d variables)", newest, len(restored.restored))
+    log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, newest):
         begun = run_metadata.hint(options.output_dir, "begun_from")
@@ -235,7 +235,7 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
         )
     if not newest and resume == "must":
         raise UserError(
-            f"--resume=must, but --output_dir={output_dir} has no checkpoint to go on from "
+            f"--resume=must, but --output_dir={output_dir} has no checkpoint to resume from "
             f"({files.describe_absence(os.path.join(output_dir, '*'))})"
         )
     return newest

@@ -148,7 +148,7 @@ class FineTuningRun:
         if devices.is_chief:
             files, folders = _written(task)
             prepare_output_dir(self.output_dir, [*files, *self.kept], folders)
-        devices.require_equal(self.step, "step that it goes on from", "--output_dir")
+        devices.require_equal(self.step, "step to resume from", "--output_dir")
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
         digest = self.evaluation.digest if self.evaluation else 0

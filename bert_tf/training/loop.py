@@ -102,7 +102,7 @@ def train(
                 ended = recorder.evaluate(step, evaluating)
         # The signal may have arrived during the last step or its checkpoint.
         if stopping or request.number is not None:
-            log.warning("Stopped at step %d; the same command goes on from there", step)
+            log.warning("Stopped at step %d; the same command resumes from there", step)
             raise request.error()
         recorder.report(step)
 

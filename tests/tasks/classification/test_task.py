@@ -129,7 +129,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     classification.run(half)
     said.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
-    assert "Going on from" in said.text
+    assert "Resuming from" in said.text
     assert "is not read: --output_dir has checkpoints of its own" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
