@@ -174,8 +174,8 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint, which this training will hide from "
-            "later runs. Choose another --output_dir",
+            "--output_dir=%s has the model of --init_checkpoint, which this training will hide "
+            "from later runs. Choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
