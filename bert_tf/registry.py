@@ -19,8 +19,7 @@ class Script:
     `run`, which takes the options and does the work, and may have `make_answer`: (options) -> the
     function from the inputs of a `Predictor` to its predictions.
 
-    `description` is the first line of `--help`. With `is_training`, the script leaves a model in
-    `output_dir`. The `environment` is set before anything is imported.
+    `description` is the first line of `--help`; `environment` is set before anything is imported.
     """
 
     description: str
@@ -28,7 +27,6 @@ class Script:
     make_task: str | None = None
     run: str | None = None
     make_answer: str | None = None
-    is_training: bool = False
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -51,7 +49,6 @@ SCRIPTS: Mapping[str, Script] = {
         "Fine-tunes and applies classifiers of texts and pairs.",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
         make_task=f"{_TASKS}.classification.task:make_task",
-        is_training=True,
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders of TensorFlow Hub.",
@@ -62,19 +59,16 @@ SCRIPTS: Mapping[str, Script] = {
         "Fine-tunes and applies models that answer questions on texts (SQuAD).",
         options=f"{_TASKS}.question_answering.options:SquadOptions",
         make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
-        is_training=True,
     ),
     "run_ner": Script(
         "Fine-tunes and applies models that label words, such as named entities.",
         options=f"{_TASKS}.token_classification.options:NerOptions",
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
-        is_training=True,
     ),
     "run_multiple_choice": Script(
         "Fine-tunes and applies models that choose one of several endings of a text.",
         options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
         make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
-        is_training=True,
     ),
     "extract_features": Script(
         "Writes an encoder's vectors of tokens or whole texts.",
@@ -104,7 +98,6 @@ SCRIPTS: Mapping[str, Script] = {
         "Trains a model on masked words and next sentences.",
         options=f"{_TASKS}.pretraining.options:PretrainingOptions",
         run=f"{_TASKS}.pretraining.training:run",
-        is_training=True,
     ),
     "convert_checkpoint": Script(
         "Converts models: the original's, Hugging Face's, Keras'.",
