@@ -1,4 +1,4 @@
-"""What a program must be like where TensorFlow computes, checked in one place.
+"""Checks that TensorFlow can compute in this program.
 
 Importing this module makes TensorFlow the backend of Keras.
 """
@@ -24,14 +24,10 @@ if (_backend := import_module("keras").config.backend()) != "tensorflow":
 
 
 def require_runtime(starts: bool = False) -> None:
-    """Refuses to compute where TensorFlow would hang or fail.
+    """Raises a UserError where TensorFlow would hang or fail.
 
-    Args:
-        starts: whether a model is about to be loaded or trained.
-
-    Raises:
-        UserError: the process was forked after a model was loaded, TensorFlow does not execute
-            eagerly, or what starts is inside of `strategy.scope()`.
+    That is in a process forked after a model was loaded, without eager execution, and, if a model
+    `starts` to be loaded or trained, inside `strategy.scope()`.
     """
     global _started_in
     if _started_in not in (None, os.getpid()):

@@ -1,4 +1,4 @@
-"""The command line: flags from options, errors on one line, TensorFlow's noise kept away.
+"""The command line: flags from options, errors on one line, and logging.
 
 The only module that imports `absl.flags`. `bert_tf.scripts` calls it for every script.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bert_tf import registry
-from bert_tf.errors import Terminated, UserError
+from bert_tf.errors import Terminated, UserError, reason
 from bert_tf.options.shared import DeviceOptions
 from bert_tf.quiet import import_tensorflow
 
@@ -29,9 +29,8 @@ def explained_exit() -> Iterator[None]:
     """Exits after the block, with one line instead of a traceback for a user's mistake.
 
     Exit codes: 0 for success; 1 for a user's mistake; 75 if another worker of a distributed run is
-    gone; 130 after Ctrl-C and 143 after SIGTERM, before which a training saves a checkpoint and the
-    other scripts remove their temporary files. After 75, 130 and 143 the same command resumes a
-    training.
+    gone; 130 after Ctrl-C and 143 after SIGTERM. After the last three, the same command resumes a
+    training from its checkpoint.
     """
     try:
         yield
@@ -46,32 +45,23 @@ def explained_exit() -> Iterator[None]:
         print(f"Interrupted. {end}".strip(), file=sys.stderr)
         sys.exit(130)
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
-        reason = " ".join(str(error).split())[:200]
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason):
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
             raise
         advice = "free some, raise a limit (ulimit -v), or pass a smaller batch size"
-        print(f"ERROR: Not enough memory: {advice} ({reason or 'MemoryError'})", file=sys.stderr)
+        print(f"ERROR: Not enough memory: {advice} ({reason(error)})", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
 
 def read_options(script: str, argv: Sequence[str]) -> Any:
-    """Reads and checks the options of a script, and imports TensorFlow; `--help` exits.
-
-    Args:
-        script: name of the script in the registry.
-        argv: name of the program and its arguments.
-
-    Raises:
-        UserError: the command line is invalid.
-    """
+    """Reads and checks the options of a script, and imports TensorFlow; `--help` exits."""
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
         try:
             print(help_text(entry.options_class, program, entry.description), flush=True)
         except BrokenPipeError:
-            # `| head` has read enough. Python would try once more at its end.
+            # `| head` has read enough. Python would write the rest again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)
@@ -102,16 +92,7 @@ def _check_address_space() -> None:
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:
-    """Options from a command line, `--flagfile` included.
-
-    Args:
-        options_class: a dataclass of `bert_tf.options`.
-        argv: name of the script and its arguments.
-
-    Raises:
-        UserError: a flag is unknown (with a suggestion) or has a bad value, or an argument is
-            not a flag.
-    """
+    """Parses a command line, including `--flagfile`; raises a UserError if it is invalid."""
     values = flags.FlagValues()
     _define_flags(options_class, values)
     values.set_gnu_getopt()
@@ -124,12 +105,11 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
             f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
             "--do_train=true"
         )
-    return options_class(
-        **{name: _checked(name, values[name].value) for name in values if _is_option(name)}
-    )
+    names = [field.name for field in dataclasses.fields(options_class)]
+    return options_class(**{name: _checked(name, values[name].value) for name in names})
 
 
-# Messages of absl, and ours.
+# Patterns of absl's messages, and our wording.
 _MESSAGES_OF_ABSL = (
     (
         r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag', .*",
@@ -159,7 +139,7 @@ def _reworded(message: str) -> str:
 
 
 def help_text(options_class: type, script: str, description: str) -> str:
-    """What `--help` prints: every flag with its default; flags the original lacks are marked."""
+    """Returns the text of `--help`: each flag with its default; `new` if the original lacks it."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
     for field in ordered_options(options_class):
         if field.metadata["required"]:
@@ -174,7 +154,7 @@ def help_text(options_class: type, script: str, description: str) -> str:
 
 
 def ordered_options(options_class: type) -> list[dataclasses.Field]:
-    """Options of a script as a person wants to read them: first what is needed, last devices."""
+    """Returns the options of a script as `--help` lists them: required ones first, devices last."""
     devices = {field.name for field in dataclasses.fields(DeviceOptions)}
     return sorted(
         dataclasses.fields(options_class),
@@ -182,20 +162,15 @@ def ordered_options(options_class: type) -> list[dataclasses.Field]:
     )
 
 
-def _is_option(name: str) -> bool:
-    # absl adds these two to every set of flags.
-    return name not in ("flagfile", "undefok")
-
-
 def _checked(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
-    # TensorFlow and JSON files take no other names; a text comes back as it was.
+    # TensorFlow and JSON files require UTF-8 names; a text comes back as it was.
     if name != "text" and re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename that file")
-    # In --output_dir=~/run the shell leaves the ~ as it is.
+    # Shells do not expand the ~ in --output_dir=~/run.
     return os.path.expanduser(value) if value.startswith("~/") else value
 
 
@@ -208,19 +183,15 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
     }
     types_by_name = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
+        arguments = field.name, field.default, field.metadata["help"]
         if field.metadata["words"]:
-            flags.DEFINE(
-                _NumberOrWord(field.metadata["words"]),
-                field.name,
-                field.default,
-                field.metadata["help"],
-                flag_values=values,
-            )
+            parser = _NumberOrWord(field.metadata["words"])
+            flags.DEFINE(parser, *arguments, flag_values=values)
             continue
         kind = types_by_name[field.name]
         if isinstance(kind, types.UnionType):  # `str | None`
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
-        define[kind](field.name, field.default, field.metadata["help"], flag_values=values)
+        define[kind](*arguments, flag_values=values)
 
 
 class _NumberOrWord(flags.FloatParser):
@@ -253,8 +224,6 @@ def _set_up_logging(verbose: bool) -> None:
 
 
 class _MessageFormatter(logging.Formatter):
-    """Plain sentences; only what is out of the ordinary says so."""
-
     def format(self, record: logging.LogRecord) -> str:
         message = super().format(record)
         return f"{record.levelname}: {message}" if record.levelno >= logging.WARNING else message

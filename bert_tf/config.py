@@ -1,6 +1,7 @@
 """The model configuration: `bert_config.json` of the original release."""
 
 import copy
+import dataclasses
 import difflib
 import json
 import math
@@ -10,11 +11,11 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# Every activation that the original knows by name; None and "" also mean no activation. The
-# last one is not the original's: models of other programs were trained with it.
+# The original's activations (None and "" also mean none), and `gelu_erf` of other libraries.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-_SIZES = (
+# Keys on which names and shapes of variables depend; positive integers.
+SIZES = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -23,11 +24,11 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# A key that is at least so similar to one that is missing, from its first letter, is a typo of it.
+# A key that resembles a missing one so closely, and has its first letter, is a typo of it.
 _SIMILARITY = 0.9
-_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class BertConfig:
     """Sizes and rates of a BERT model, with the original's names and defaults.
 
@@ -49,42 +50,30 @@ class BertConfig:
         initializer_range: deviation of the truncated normal that weights start from.
 
     Raises:
-        UserError: a value makes no sense; the message names the key.
+        UserError: a value is invalid; the message names the key.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        hidden_size: int = 768,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        intermediate_size: int = 3072,
-        hidden_act: str | Callable | None = "gelu",
-        hidden_dropout_prob: float | None = 0.1,
-        attention_probs_dropout_prob: float | None = 0.1,
-        max_position_embeddings: int = 512,
-        type_vocab_size: int = 16,
-        initializer_range: float = 0.02,
-    ) -> None:
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.hidden_dropout_prob = hidden_dropout_prob
-        self.attention_probs_dropout_prob = attention_probs_dropout_prob
-        self.max_position_embeddings = max_position_embeddings
-        self.type_vocab_size = type_vocab_size
-        self.initializer_range = initializer_range
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str | Callable | None = "gelu"
+    hidden_dropout_prob: float | None = 0.1
+    attention_probs_dropout_prob: float | None = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
         self._check()
 
     @classmethod
     def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
-        """A configuration from a dictionary; what is missing has its default.
+        """Creates a configuration from a dictionary; missing keys have their defaults.
 
         Raises:
-            UserError: `vocab_size` is missing, or a value makes no sense.
+            UserError: `vocab_size` is missing, or a value is invalid.
         """
         if "vocab_size" not in json_object:
             raise UserError(
@@ -92,8 +81,9 @@ class BertConfig:
                 f"vocabulary). It has: {', '.join(sorted(json_object)) or 'no keys'}"
             )
         config = cls(vocab_size=json_object["vocab_size"])
+        known = {field.name for field in dataclasses.fields(cls)}
         for key, value in json_object.items():
-            if hasattr(cls, key):
+            if key not in known and hasattr(cls, key):
                 raise UserError(f"The model configuration may not have a key {key!r}")
             similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
             if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
@@ -107,11 +97,11 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, json_file: str) -> "BertConfig":
-        """A configuration from a `bert_config.json`.
+        """Reads a `bert_config.json`.
 
         Raises:
-            UserError: the file is missing, is not a JSON object, or holds nonsense; the message
-                names the file.
+            UserError: the file is missing, is not a JSON object, or has an invalid value; the
+                message names the file.
         """
         text = files.read_text(json_file).removeprefix("\ufeff")
         try:
@@ -131,11 +121,11 @@ class BertConfig:
             raise UserError(f"{json_file}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """All keys, the unknown ones included, as a deep copy."""
+        """Returns all keys, including unknown ones, as a deep copy."""
         return copy.deepcopy(self.__dict__)
 
     def to_json_string(self) -> str:
-        """JSON as the original writes it: sorted keys, indent 2, a final newline."""
+        """Returns JSON as the original writes it: sorted keys, indent 2, a final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other: object) -> bool:
@@ -147,7 +137,7 @@ class BertConfig:
         return f"BertConfig({self.__dict__})"
 
     def _check(self) -> None:
-        for key in _SIZES:
+        for key in SIZES:
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
                 raise UserError(f"{key} must be a whole number above 0. Received: {value!r}")
@@ -156,7 +146,7 @@ class BertConfig:
                 "hidden_size must be a multiple of num_attention_heads. Received: "
                 f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
             )
-        for key in _PROBABILITIES:
+        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, key)
             if value is not None and not (_is_number(value) and 0 <= value < 1):
                 raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")

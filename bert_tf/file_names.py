@@ -65,7 +65,7 @@ def require_writable(path: str) -> None:
             raise UserError(f"Cannot write {path}: Permission denied")
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Replacing the file would lose its content, and what the shell writes to it later.
+        # Replacing the file would lose its content and later output of the shell.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):

@@ -143,24 +143,11 @@ def concatenate(paths: Sequence[str], path: str) -> None:
         with create(temporary, "wb") as target:
             for source in paths:
                 with open_binary(source) as part:
-                    _append(part, target)
-
-
-def _append(source: Any, target: Any) -> None:
-    target.flush()
-    # On Linux, the system copies between local files without passing bytes through this process.
-    with contextlib.suppress(AttributeError, TypeError, OSError):
-        while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
-            pass
-    # Elsewhere; after an error, such as a full disk, this reports it.
-    shutil.copyfileobj(source, target, 1 << 22)
+                    shutil.copyfileobj(part, target, 1 << 22)
 
 
 def sync(path: str) -> None:
-    """Flushes a local file, or the names in a folder, to disk.
-
-    Otherwise a power cut may empty a new file or undo its renaming.
-    """
+    """Flushes a local file or folder, so that a power cut neither empties nor renames files."""
     if is_remote(path):
         return
     with explained("write", path):
@@ -212,11 +199,7 @@ def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
 
 
 def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
-    """Reads the lines of a small file, such as a configuration or a vocabulary.
-
-    Raises:
-        UserError: as `read_lines`; also for pipes, devices and larger files.
-    """
+    """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:
             raise UserError(
@@ -230,11 +213,8 @@ def read_lines(path: str) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, without line ends; decompresses `.gz` files.
 
     Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
-    which the original uses. U+2028 and similar characters do not end a line.
-
-    Raises:
-        UserError: the file cannot be read, is not a complete gzip file, or has a line that is not
-            UTF-8 (`train.tsv:12: ...`) or longer than 128 MB.
+    which the original uses. U+2028 and similar characters do not end a line. A UserError names the
+    line that is not UTF-8 (`train.tsv:12: ...`) or longer than 128 MB.
     """
     with open_decompressed(path) as file:
         yield from text_lines.decode(path, text_lines.split(path, file))
@@ -298,7 +278,7 @@ def standard_output() -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file, see `write_bytes`."""
+    """Writes a UTF-8 file, see `atomic_write`."""
     write_bytes(path, text.encode("utf-8"))
 
 

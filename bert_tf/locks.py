@@ -1,7 +1,7 @@
-"""Locks on files, which keep two runs from writing to the same place.
+"""File locks, which keep two runs from writing to the same folder or file.
 
-The operating system releases such a lock when its process ends, in whatever way. A lock file that a
-killed process leaves behind locks nothing and need not be removed.
+The operating system releases a lock when its process ends, even by a kill. The lock file that is
+left then locks nothing and need not be removed.
 """
 
 import contextlib
@@ -17,33 +17,28 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
-# Process and path: to the system all threads of a process are one holder. A forked child, which
-# inherits the set, holds nothing.
+# Process and path, because the system does not tell the threads of a process apart. A forked child
+# inherits the set, but no lock.
 _held: set[tuple[int, str]] = set()
-# To open and close a file again would release the lock that its process has on it.
+# To open and close a file releases the lock of the process on it.
 _guard = threading.Lock()
-# A lock that is taken or released at this moment may not tell its holder.
+# A lock that is being taken or released may not have a name of its holder yet.
 _ATTEMPTS = 20
 
 
 def beside(path: str) -> str:
-    """The lock file of a file or folder: hidden, in the same folder."""
+    """Returns the lock file of a file or folder: hidden, in the same folder."""
     folder, name = os.path.split(files.resolved(path))
     return os.path.join(folder, f".{name}.lock")
 
 
 @contextlib.contextmanager
 def exclusive(path: str, flag: str = "") -> Iterator[None]:
-    """Holds a lock, of which there is only one, over all processes and threads.
+    """Holds the lock of a file, exclusively over all processes and threads.
 
-    Args:
-        path: the lock file. It and missing folders are created, and removed in the end, except
-            for folders that are not empty then.
-        flag: what is locked as the user passed it, `--output_dir=out`: it is an error that somebody
-            else holds the lock. By default the call waits.
-
-    Raises:
-        UserError: somebody else holds the lock, or the file cannot be written.
+    The lock file and missing folders are created, and removed afterwards unless folders are no
+    longer empty. If the lock is held, the call waits; with `flag`, which is what is locked as the
+    user passed it (`--output_dir=out`), it raises a UserError.
     """
     if files.is_remote(path):
         if flag:
@@ -73,7 +68,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         yield
     finally:
         with _guard:
-            # While it is locked, as it may be another's after that. Windows removes no open file.
+            # Still locked, so that it cannot be another's. Windows removes no open file.
             with contextlib.suppress(OSError):
                 os.remove(path)
             os.close(found)
@@ -84,7 +79,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
 
 
 def _try(path: str) -> int | str:
-    """Takes a lock and gives its descriptor; else who holds it, "" if that is not known yet."""
+    """Takes a lock and returns its descriptor, or else its holder, "" if that is unknown yet."""
     this = f"process {os.getpid()} on {socket.gethostname()}"
     with _guard, files.explained("write", path):
         if (os.getpid(), path) in _held:
@@ -121,7 +116,7 @@ def _lock(descriptor: int) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        # Far behind the text, which others can read then.
+        # Far behind the text, which must stay readable.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:

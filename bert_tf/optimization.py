@@ -15,7 +15,7 @@ from bert_tf.replaced import replaced
 
 globals().update(replaced("optimization"))
 
-# The original's constants, which none of its scripts can change.
+# Constants of the original.
 WEIGHT_DECAY_RATE = 0.01
 CLIP_NORM = 1.0
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
@@ -51,7 +51,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_warmup_steps = num_warmup_steps or 0
 
     def __call__(self, step: Any) -> Any:
-        """The rate of the update that follows `step` updates."""
+        """Returns the learning rate of the update that follows `step` updates."""
         step = ops.cast(step, "float32")
         done = ops.minimum(step, self.num_train_steps) / self.num_train_steps
         rate = self.init_lr * (1.0 - done)
@@ -61,7 +61,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         return ops.where(step < self.num_warmup_steps, warming_up, rate)
 
     def get_config(self) -> dict[str, Any]:
-        """What `__init__` takes, for saving."""
+        """Returns the arguments of `__init__`."""
         return {
             "init_lr": self.init_lr,
             "num_train_steps": self.num_train_steps,
@@ -120,10 +120,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         super().build(variables)
         self.adam_m, self.adam_v = self.add_optimizer_variables(variables, ["adam_m", "adam_v"])
-        self._decays = [self._do_use_weight_decay(variable.path) for variable in variables]
+        patterns = self.exclude_from_weight_decay_patterns
+        self._excluded = [
+            any(re.search(pattern, variable.path) for pattern in patterns) for variable in variables
+        ]
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
-        """The trained variables, each with its slots by the names they have in checkpoints."""
+        """Returns the trained variables, each with its slots by their names in checkpoints."""
         return [
             (variable, {"adam_m": m, "adam_v": v})
             for variable, m, v in zip(
@@ -132,21 +135,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         ]
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
-        """`adam_m` and `adam_v` of a variable, or None when its update is not Adam's as it is here.
-
-        Then nothing but `update_step` knows it: there is a correction of the bias, or LAMB's scale.
-        """
+        """Returns `adam_m` and `adam_v` of a variable; None with bias correction or LAMB."""
         if type(self) is not AdamWeightDecay or self.bias_correction:
             return None
         index = self._get_variable_index(variable)
         return self.adam_m[index], self.adam_v[index]
 
     def decay_rate(self, variable: Any) -> float:
-        """The share of a variable that an update takes off, for a learning rate of 1."""
-        return self.weight_decay_rate if self._decays[self._get_variable_index(variable)] else 0.0
+        """Returns the weight decay of a variable: `weight_decay_rate`, or 0 if it is excluded."""
+        excluded = self._excluded[self._get_variable_index(variable)]
+        return 0.0 if excluded else self.weight_decay_rate
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """One update of one variable."""
+        """Updates one variable."""
         index = self._get_variable_index(variable)
         gradient = ops.cast(gradient, variable.dtype)
         m = self.beta_1 * self.adam_m[index] + (1.0 - self.beta_1) * gradient
@@ -158,8 +159,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             m = m / (1.0 - ops.power(self.beta_1, updates))
             v = v / (1.0 - ops.power(self.beta_2, updates))
         update = m / (ops.sqrt(v) + self.epsilon)
-        if self._decays[index]:
-            update = update + self.weight_decay_rate * variable
+        if decay := self.decay_rate(variable):
+            update = update + decay * variable
         update = self._adapted(update, variable)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * update)
 
@@ -167,9 +168,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return update
 
     def get_config(self) -> dict[str, Any]:
-        """What `__init__` takes, for saving."""
+        """Returns the arguments of `__init__`."""
         config = super().get_config()
-        # This optimizer decays by itself; Keras' own decay would come on top.
+        # Keras' own decay would be applied in addition.
         config.pop("weight_decay")
         return {
             **config,
@@ -182,14 +183,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         }
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Gradients scaled down to `global_clipnorm`, made dense first; and their norm before.
-
-        Args:
-            gradients: one for each variable.
-        """
+        """Returns dense gradients, scaled down to `global_clipnorm`, and their norm before."""
         dense = [_dense(gradient) for gradient in gradients]
-        # Summed up by one operation: a chain of additions may be put into another order by
-        # TensorFlow's graph optimizer, from one process to the next.
+        # One sum, because TensorFlow's graph optimizer may reorder a chain of additions, and
+        # differently in each process.
         norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in dense])))
         if self.global_clipnorm is None:
             return dense, norm
@@ -199,36 +196,22 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         return self.clip(grads)[0]
 
-    def _do_use_weight_decay(self, path: str) -> bool:
-        return bool(self.weight_decay_rate) and not self._is_excluded(path)
-
-    def _is_excluded(self, path: str) -> bool:
-        return any(re.search(pattern, path) for pattern in self.exclude_from_weight_decay_patterns)
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Lamb(AdamWeightDecay):
     """LAMB, for large batches (You et al. 2019, "Large Batch Optimization for Deep Learning").
 
-    The update of each variable that may be decayed, decay included, is scaled to the norm of the
-    variable (no scaling where one of them is 0); those that are excluded from decay are updated as
-    Adam does. Keras' `Lamb` adds the decay after the scaling, which is not the paper's.
-
-    Args:
-        learning_rate: see `AdamWeightDecay`.
-        **kwargs: see there.
+    The update of each variable, including its decay, is scaled to the norm of the variable, unless
+    one of the norms is 0. Variables that are excluded from decay are updated as by Adam. Keras'
+    `Lamb`, unlike the paper, adds the decay after the scaling. Takes the arguments of
+    `AdamWeightDecay`.
     """
 
     def __init__(self, learning_rate: Any, *, name: str = "lamb", **kwargs: Any) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
 
-    def build(self, variables: list[keras.Variable]) -> None:
-        """Creates the slots of every variable."""
-        super().build(variables)
-        self._adapts = [not self._is_excluded(variable.path) for variable in variables]
-
     def _adapted(self, update: Any, variable: Any) -> Any:
-        if not self._adapts[self._get_variable_index(variable)]:
+        if self._excluded[self._get_variable_index(variable)]:
             return update
         size, length = ops.norm(ops.convert_to_tensor(variable)), ops.norm(update)
         known = ops.logical_and(size > 0, length > 0)
@@ -236,8 +219,8 @@ class Lamb(AdamWeightDecay):
 
 
 def _dense(gradient: Any) -> Any:
-    # TensorFlow's IndexedSlices, the gradient of a look-up, sum up when they meet an operation.
-    # Their type cannot be named here: this module runs on every backend.
+    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. They are recognized
+    # by name, because this module runs on every backend.
     return ops.add(gradient, 0) if type(gradient).__name__ == "IndexedSlices" else gradient
 
 

@@ -1,6 +1,7 @@
-"""What a person sees while a script runs: messages, a progress bar, TensorBoard scalars."""
+"""Messages, progress bars and TensorBoard scalars."""
 
 import contextlib
+import io
 import logging
 import math
 import sys
@@ -24,34 +25,23 @@ def warnings_only() -> None:
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
-# By this mark TensorBoard knows a curve.
+# Marks values as scalars for TensorBoard.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
 )
 
-
-# What a bar below another one writes to get back to that.
+# tqdm's escape sequence after a bar below another one.
 _CURSOR_UP = "\x1b[A"
 
 
-class _Nowhere:
-    """A file for the bars of a process that only speaks of trouble."""
-
-    def write(self, text: str) -> None:
-        """Forgets the text."""
-
-    def flush(self) -> None:
-        """Does nothing."""
-
-
 class _LogFile:
-    """Gives every state of a bar a line of its own, for a log that other messages go to, too."""
+    """Writes every state of a bar to stderr as a line of its own, for log files."""
 
     def __init__(self) -> None:
         self._last = ""
 
     def write(self, text: str) -> None:
-        """Writes what a bar overwrites its line with, but not where it moves the cursor."""
+        """Writes a changed line without cursor movements."""
         line = text.replace(_CURSOR_UP, "").strip()
         if line not in ("", self._last):
             sys.stderr.write(line + "\n")
@@ -63,14 +53,7 @@ class _LogFile:
 
 
 def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
-    """A progress bar on stderr; one that is done at once is never shown.
-
-    Args:
-        total: what `update` counts up to.
-        what: stands before it.
-        initial: where it starts.
-        unit: of what is counted in thousands and millions, as "B" for bytes; it shows the speed.
-    """
+    """Creates a progress bar on stderr, with the speed if there is a `unit` such as "B"."""
     counts = "{n_fmt}" + unit + "/{total_fmt}" + unit
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
@@ -78,12 +61,11 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
         total=total,
         initial=initial,
         desc=what,
-        file=_Nowhere() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
+        file=io.StringIO() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
-        # Otherwise another thread of tqdm writes what has been written already.
+        # Otherwise a monitor thread of tqdm repeats lines.
         miniters=1,
         delay=refresh,
-        # A log file is not overwritten: a fixed width keeps its lines alike.
         ncols=None if terminal else 110,
         dynamic_ncols=terminal,
         unit=unit,
@@ -94,34 +76,23 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
 
 
 class TrainingProgress:
-    """The bar of a training run: step, loss, learning rate, throughput, time left.
-
-    Args:
-        first_step: steps already done before this run.
-        total_steps: steps at the end of the training.
-    """
+    """The bar of a training run: step, loss, learning rate, throughput, time left."""
 
     def __init__(self, first_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._refresh = self._bar.mininterval
-        # What stands in the line is of one step: it is drawn here and at no other time.
+        # Only `update` draws the bar, so that loss and step belong together.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._shown = time.monotonic()
         self._step = first_step
-        # The first step compiles, and the second is under way when the first one's figures are
-        # looked at: throughput counts from then on, without the second.
+        # Throughput counts from the end of the first step, which compiles, and leaves out the
+        # second, which has begun by then.
         self._first_step = first_step + 1
         self._first_done = self._last_done = math.inf
         self._done = {"sequences": 0.0, "tokens": 0.0}
 
-    def update(self, step: int, figures: Mapping[str, float]) -> None:
-        """Called after each step.
-
-        Args:
-            step: steps done.
-            figures: of this step: `loss`, `learning_rate`, `sequences`, and `tokens` without
-                padding.
-        """
+    def update(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Counts a step; `metrics` has `loss`, `learning_rate`, `sequences` and `tokens`."""
         self._step = step
         self._last_done = now = time.monotonic()
         if step <= self._first_step:
@@ -129,17 +100,17 @@ class TrainingProgress:
             return
         if step > self._first_step + 1:
             for name in self._done:
-                self._done[name] += figures[name]
+                self._done[name] += metrics[name]
         if now - self._shown >= self._refresh or step == self._bar.total:
             self._shown = now
             self._bar.set_postfix_str(
-                f"loss {figures['loss']:.4f}, lr {figures['learning_rate']:.2e}, {self.describe()}",
+                f"loss {metrics['loss']:.4f}, lr {metrics['learning_rate']:.2e}, {self.describe()}",
                 refresh=False,
             )
             self._bar.update(step - self._bar.n)
 
     def rates(self) -> dict[str, float]:
-        """Mean throughput so far: curves by name."""
+        """Returns the mean throughput so far, as curves by name."""
         seconds = self._last_done - self._first_done
         if not seconds > 0 or not self._done["sequences"]:
             return {}
@@ -147,7 +118,7 @@ class TrainingProgress:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Around what is no training: it does not count for the throughput."""
+        """Excludes the time of the block from the throughput."""
         begun = time.monotonic()
         yield
         seconds = time.monotonic() - begun
@@ -155,48 +126,44 @@ class TrainingProgress:
         self._last_done += seconds
 
     def describe(self) -> str:
-        """The throughput, for a person."""
+        """Returns the throughput as text."""
         rates = self.rates()
         if not rates:
             return "too short for a rate"
         return f"{rates['sequences_per_second']:.1f} seq/s, {rates['tokens_per_second']:,.0f} tok/s"
 
     def close(self) -> None:
-        """Leaves the last line standing, at the step where the training stopped."""
+        """Leaves the bar at the step where the training stopped."""
         if self._step != self._bar.n:
-            # Loss and rate in the line are of an earlier step.
+            # The loss shown is that of an earlier step.
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(self._step - self._bar.n)
         self._bar.close()
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self._created
 
 
 class Scalars:
-    """Scalars for TensorBoard in a folder; the file appears with the first of them.
-
-    Args:
-        folder: where `events.out.tfevents...` is written.
-    """
+    """Writes scalars for TensorBoard to a folder; the file is created with the first of them."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._writer: Any = None
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to each curve; values that are not finite are left out."""
+        """Adds a point to each curve, except for values that are not finite."""
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(self._folder)
         with self._writer.as_default(step=step):
             for name, value in values.items():
                 if math.isfinite(value):
-                    # What tf.summary.scalar does, which only works where TensorBoard is installed.
+                    # As tf.summary.scalar, which needs TensorBoard.
                     tf.summary.write(name, np.float32(value), metadata=_SCALAR)
 
     def close(self) -> None:
-        """Writes out what is buffered."""
+        """Flushes and closes the file."""
         if self._writer is not None:
             self._writer.close()

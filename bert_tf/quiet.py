@@ -1,4 +1,4 @@
-"""TensorFlow as the scripts need it: quiet, fast, and with no other settings than theirs."""
+"""Imports TensorFlow quietly, quickly, and with the settings of the scripts."""
 
 import contextlib
 import gc
@@ -7,40 +7,34 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 
-# Keras and TensorFlow import these where they are installed, for wrappers, pictures and converters
-# that no script uses: with them TensorFlow takes nearly twice as long to start.
+# Optional imports of Keras and TensorFlow that no script needs; they nearly double the time that
+# TensorFlow takes to start.
 _NOT_NEEDED = ("jax", "matplotlib", "scipy", "sklearn")
 
 
 def import_tensorflow(for_script: bool = True) -> None:
-    """Imports TensorFlow as the scripts need it.
+    """Imports TensorFlow as the backend of Keras, unless they have been imported already.
 
-    Keras runs on TensorFlow, whatever `KERAS_BACKEND` or a `keras.json` says, unless it has been
-    imported. TensorFlow's own log is silenced, and oneDNN computes matrix products, unless the user
-    has set something else. By itself TensorFlow takes oneDNN on newer processors only; on one with
-    AVX2 a training step of BERT-base takes half as long again without it.
-
-    Where TensorFlow has been imported, nothing else is changed.
-
-    Args:
-        for_script: hides what no script uses, and ignores `keras.json`; a program may want them.
+    Silences TensorFlow's own log and turns on oneDNN for matrix products, unless the user has set
+    them. By default TensorFlow uses oneDNN on newer processors only; with AVX2, a training step of
+    BERT-base takes half as long again without it. For scripts it also hides packages that they do
+    not need, and ignores `keras.json`.
     """
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = "tensorflow"
-        # TensorFlow imports Keras and passes over a failure; what is left has read the old setting.
+        # Left over from an import that failed, with the old setting.
         for name in [name for name in sys.modules if name.startswith("keras.")]:
             del sys.modules[name]
     if "tensorflow" in sys.modules:
-        # It has read its settings, and programs that this one starts are to have the same.
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if for_script:
-        # A folder that cannot be: a keras.json in the user's home can change number types, and a
-        # damaged one keeps TensorFlow itself from starting.
+        # A folder that cannot exist. A keras.json can change number types, and a damaged one keeps
+        # TensorFlow from starting.
         os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     hidden = _NOT_NEEDED if for_script else ()
     wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
-    # Some lines are written before TensorFlow has read its level.
+    # TensorFlow writes some lines before it reads its level.
     held_back = contextlib.nullcontext() if wanted else _stderr_held_back()
     with _without_garbage_collection(), _hidden(hidden), held_back:
         import tensorflow  # noqa: F401
@@ -48,10 +42,7 @@ def import_tensorflow(for_script: bool = True) -> None:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """For an import: what it makes stays, and need not be looked through again and again.
-
-    Nor at the end of the process: both together take a second of TensorFlow.
-    """
+    """Keeps the objects of an import out of garbage collection, also at exit; saves a second."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -64,9 +55,9 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hidden(packages: Iterable[str]) -> Iterator[None]:
-    """Lets packages look as if they were not installed, but for those that are imported already."""
+    """Makes packages that are not imported yet look as if they were not installed."""
     hidden = [package for package in packages if package not in sys.modules]
-    # What is None there cannot be imported.
+    # A module that is None there cannot be imported.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield
@@ -77,7 +68,7 @@ def _hidden(packages: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Holds back what is written to stderr, also by C++, and shows it only after an exception."""
+    """Shows what is written to stderr, also by C++, only after an exception."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as held:

@@ -1,7 +1,7 @@
-"""The scripts: what each does, its options, and the functions behind it.
+"""The table of scripts: what each does, its options, and the functions behind it.
 
-The only table of scripts. It is plain data: functions and classes are named as `module:name` and
-imported when they are used, so that every module may import the registry.
+Functions and classes are named as `module:name` and imported when they are used, so that every
+module may import the registry.
 """
 
 import dataclasses
@@ -15,15 +15,11 @@ from typing import Any
 class Script:
     """A row of the registry.
 
-    Attributes:
-        description: first line of `--help`.
-        options: the class of its options.
-        make_task: of fine-tuning scripts: (options, config, tokenizer) -> `Task`.
-        run: of the others: takes the options and does the work.
-        make_answer: (options) -> function from the inputs of a `Predictor` to its predictions; by
-            default `finetuning.prediction.TaskPredictor` for scripts with `make_task`.
-        is_training: whether it leaves a model in `output_dir`, which `run.json` describes.
-        environment: environment variables, set before anything is imported.
+    Fine-tuning scripts have `make_task`: (options, config, tokenizer) -> `Task`. The others have
+    `run`, which takes the options and does the work, and may have `make_answer`: (options) -> the
+    function from the inputs of a `Predictor` to its predictions.
+
+    `description` is the first line of `--help`; `environment` is set before anything is imported.
     """
 
     description: str
@@ -31,7 +27,6 @@ class Script:
     make_task: str | None = None
     run: str | None = None
     make_answer: str | None = None
-    is_training: bool = False
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -46,7 +41,7 @@ class Script:
 
 
 _TASKS = "bert_tf.tasks"
-# Neither computes on a GPU, and each worker of create_pretraining_data would take all its memory.
+# For scripts that need no GPU: each worker of create_pretraining_data would take all its memory.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 SCRIPTS: Mapping[str, Script] = {
@@ -54,7 +49,6 @@ SCRIPTS: Mapping[str, Script] = {
         "Fine-tunes and applies classifiers of texts and pairs.",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
         make_task=f"{_TASKS}.classification.task:make_task",
-        is_training=True,
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders of TensorFlow Hub.",
@@ -65,19 +59,16 @@ SCRIPTS: Mapping[str, Script] = {
         "Fine-tunes and applies models that answer questions on texts (SQuAD).",
         options=f"{_TASKS}.question_answering.options:SquadOptions",
         make_task=f"{_TASKS}.question_answering.task:QuestionAnswering",
-        is_training=True,
     ),
     "run_ner": Script(
         "Fine-tunes and applies models that label words, such as named entities.",
         options=f"{_TASKS}.token_classification.options:NerOptions",
         make_task=f"{_TASKS}.token_classification.task:TokenClassification",
-        is_training=True,
     ),
     "run_multiple_choice": Script(
         "Fine-tunes and applies models that choose one of several endings of a text.",
         options=f"{_TASKS}.multiple_choice.options:MultipleChoiceOptions",
         make_task=f"{_TASKS}.multiple_choice.task:MultipleChoice",
-        is_training=True,
     ),
     "extract_features": Script(
         "Writes an encoder's vectors of tokens or whole texts.",
@@ -100,15 +91,13 @@ SCRIPTS: Mapping[str, Script] = {
         "Makes records for pre-training from texts.",
         options=f"{_TASKS}.pretraining.options:PretrainingDataOptions",
         run=f"{_TASKS}.pretraining.create_data:run",
-        # Without threads of NumPy, whose matrix products are not needed, workers can be forked:
-        # see `parallel_for`.
+        # Workers can be forked only without NumPy's threads, see `parallel_for`.
         environment={**_NO_GPU, "OPENBLAS_NUM_THREADS": "1"},
     ),
     "run_pretraining": Script(
         "Trains a model on masked words and next sentences.",
         options=f"{_TASKS}.pretraining.options:PretrainingOptions",
         run=f"{_TASKS}.pretraining.training:run",
-        is_training=True,
     ),
     "convert_checkpoint": Script(
         "Converts models: the original's, Hugging Face's, Keras'.",
@@ -131,16 +120,9 @@ def load(reference: str) -> Any:
 
 
 def script_of(options_class: type) -> str:
-    """Returns the script whose options are of a class.
-
-    Raises:
-        KeyError: there is no such script.
-    """
+    """Returns the script whose options are of a class."""
     reference = f"{options_class.__module__}:{options_class.__qualname__}"
-    for name, script in SCRIPTS.items():
-        if script.options == reference:
-            return name
-    raise KeyError(reference)
+    return {script.options: name for name, script in SCRIPTS.items()}[reference]
 
 
 def runner(name: str) -> Callable[[Any], Any]:

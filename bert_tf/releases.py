@@ -10,15 +10,13 @@ the `bert_config.json` files and the vocabularies themselves.
 
 import dataclasses
 import re
+from itertools import pairwise
 
-from bert_tf.config import BertConfig
+from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
 # One file with the zips of all 24 smaller models.
 SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
-
-# The width of attention heads in all published models.
-_HEAD_SIZE = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,6 @@ class Release:
         date: folder of the bucket; distinguishes the two models `uncased_L-12_H-768_A-12`.
         layers: number of transformer layers.
         hidden_size: H.
-        heads: attention heads per layer.
         vocab_size: lines of `vocab.txt`.
         vocab_sha256: digest of `vocab.txt`, if known.
         cased: if False, texts must be lower-cased (`--do_lower_case=true`).
@@ -39,6 +36,7 @@ class Release:
         parameters: number of parameters as published ("110M"), if so. It includes the pre-training
             heads, and assumes the English uncased vocabulary; see `encoder_parameters` for exact
             numbers.
+        heads: attention heads per layer.
         whole_word_masking: whether all pieces of a word were masked together.
     """
 
@@ -107,15 +105,10 @@ def named(name_or_path: str) -> Release | None:
             or the URL of a zip.
     """
     parts = re.split(r"[/\\]", name_or_path)
-    for index in reversed(range(len(parts))):
-        name = parts[index].removesuffix(".zip")
-        candidates = [release for release in RELEASES if release.name == name]
-        folder = parts[index - 1] if index else ""
-        for release in candidates:
-            if release.date == folder:
-                return release
+    for folder, part in reversed([*pairwise(["", *parts])]):
+        candidates = [r for r in RELEASES if r.name == part.removesuffix(".zip")]
         if candidates:
-            return candidates[0]
+            return next((r for r in candidates if r.date == folder), candidates[0])
     return None
 
 
@@ -130,55 +123,37 @@ def matching(config: BertConfig) -> list[Release]:
 
 
 def _sizes(config: BertConfig) -> list[int]:
-    return [getattr(config, key) for key in _SIZE_KEYS]
+    return [getattr(config, key) for key in SIZES]
 
 
-_SIZE_KEYS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-
-
-# By the prefix of the release's name: size, casing, language and SHA-256 of the vocabulary.
+# By the prefix of the release's name: size, casing and language of the vocabulary.
 _VOCABULARIES = {
-    "uncased": (
-        30522,
-        False,
-        "English",
-        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    ),
-    "cased": (
-        28996,
-        True,
-        "English",
-        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
-    ),
-    "multilingual": (105879, False, "102 languages", None),
-    "multi_cased": (
-        119547,
-        True,
-        "104 languages",
-        "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
-    ),
-    "chinese": (
-        21128,
-        False,
-        "Chinese",
-        "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
-    ),
+    "uncased": (30522, False, "English"),
+    "cased": (28996, True, "English"),
+    "multilingual": (105879, False, "102 languages"),
+    "multi_cased": (119547, True, "104 languages"),
+    "chinese": (21128, False, "Chinese"),
+}
+_VOCAB_SHA256 = {
+    "uncased": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    "cased": "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+    "multi_cased": "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
+    "chinese": "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
 }
 
 
 def _release(
-    prefix: str, layers: int, hidden_size: int, date: str, title: str, parameters: str | None
+    prefix: str,
+    layers: int,
+    hidden_size: int,
+    date: str,
+    title: str = "",
+    parameters: str | None = None,
 ) -> Release:
-    heads = hidden_size // _HEAD_SIZE
-    vocab_size, cased, language, sha256 = _VOCABULARIES[prefix.removeprefix("wwm_")]
+    # Attention heads have size 64.
+    heads = hidden_size // 64
+    vocabulary = prefix.removeprefix("wwm_")
+    vocab_size, cased, language = _VOCABULARIES[vocabulary]
     return Release(
         name=f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}",
         title=title,
@@ -187,7 +162,7 @@ def _release(
         hidden_size=hidden_size,
         heads=heads,
         vocab_size=vocab_size,
-        vocab_sha256=sha256,
+        vocab_sha256=_VOCAB_SHA256.get(vocabulary),
         cased=cased,
         language=language,
         parameters=parameters,
@@ -195,18 +170,13 @@ def _release(
     )
 
 
-def _small(layers: int, hidden_size: int) -> Release:
-    title, parameters = _SMALL_NAMES.get((layers, hidden_size), ("", None))
-    return _release("uncased", layers, hidden_size, "2020_02_20", title, parameters)
-
-
 # Titles of the smaller models, and their parameters according to the paper.
-_SMALL_NAMES = {
+_SMALL_TITLES = {
     (2, 128): ("BERT-Tiny", "4.4M"),
     (4, 256): ("BERT-Mini", "11.3M"),
     (4, 512): ("BERT-Small", "29.1M"),
     (8, 512): ("BERT-Medium", "41.7M"),
-    (12, 768): ("BERT-Base, Uncased (trained anew)", None),
+    (12, 768): ("BERT-Base, Uncased (trained anew)",),
 }
 
 _MULTILINGUAL_TITLE = "BERT-Base, Multilingual Uncased (not recommended)"
@@ -222,5 +192,9 @@ RELEASES: tuple[Release, ...] = (
     _release("multi_cased", 12, 768, "2018_11_23", "BERT-Base, Multilingual Cased", "110M"),
     _release("wwm_uncased", 24, 1024, "2019_05_30", _WWM_TITLES[0], "340M"),
     _release("wwm_cased", 24, 1024, "2019_05_30", _WWM_TITLES[1], "340M"),
-    *(_small(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)),
+    *(
+        _release("uncased", layers, hidden, "2020_02_20", *_SMALL_TITLES.get((layers, hidden), ()))
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    ),
 )

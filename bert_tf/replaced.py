@@ -1,4 +1,4 @@
-"""What the original release has and TensorFlow 2 has no place for, and what replaces it."""
+"""Names of the original that make no sense in TensorFlow 2, and their replacements."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -32,10 +32,7 @@ _REPLACEMENTS = {
 
 
 def replaced(owner: str) -> dict[str, Callable[..., NoReturn]]:
-    """Functions in place of what a module or class of the original has beyond ours, by name.
-
-    They can be imported; a call raises a `UserError` that names the replacement.
-    """
+    """Returns, by name, functions of an original module or class that raise a `UserError`."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
     return {name.partition(".")[2]: _stand_in(name) for name in names}
 

@@ -1,7 +1,7 @@
-"""The scripts: `from bert_tf.scripts import run_classifier` gives what `run_classifier.py` runs.
+"""The main functions of the scripts, by name: `from bert_tf.scripts import run_classifier`.
 
-Imports next to nothing, so that Ctrl-C and SIGTERM end a script with one line from its beginning,
-also while the rest is imported. A signal handler is changed when a script starts, and not before.
+Imports next to nothing, so that Ctrl-C and SIGTERM end a script with one line even while it imports
+the rest.
 """
 
 import os

@@ -107,7 +107,7 @@ def test_pretraining_and_going_on(tmp_path):
     expected = _figures(folder / "eval_results.txt")
     assert_values(folder, tmp_path, (0, 3, 6))
     done = _repeat(_runs()["pretraining_train_continue"], tmp_path)
-    assert "Going on from" in done.stderr
+    assert "Resuming from" in done.stderr
     assert_values(folder, tmp_path, (8,))
     actual = _figures(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)

@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 
 import keras
 
 from bert_tf import files, locks
-from bert_tf.finetuning.run_metadata import model_files
+from bert_tf.finetuning.run_metadata import model_files, write
 from bert_tf.finetuning.task import Task
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
@@ -31,23 +30,11 @@ def export_task(
     text_pairs: bool | None = None,
     jit_compile: bool = False,
 ) -> str:
-    """Exports a fine-tuned model.
+    """Exports a fine-tuned model, and returns the folder of the new version.
 
-    Args:
-        task: the task.
-        model: the model with its weights.
-        options: options of the training.
-        export_dir: folder of the versions.
-        text_input: whether the model takes texts; never if rows have several texts.
-        ids_model: whether to write the model without text operations, too.
-        text_pairs: whether it takes two texts by default; None asks the task.
-        jit_compile: whether XLA compiles it.
-
-    Returns:
-        The folder of the new version.
-
-    Raises:
-        UserError: it cannot be written, or TensorFlow Text is missing.
+    With `text_input` the model takes texts, unless rows have several; `ids_model` then adds one
+    without text operations. `text_pairs` says whether it takes two texts by default; None asks the
+    task.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
@@ -73,11 +60,7 @@ def export_task(
 
 
 def require_text_input(options: FineTuningOptions) -> None:
-    """Checks before a training whether the tokenizer can be exported after it.
-
-    Raises:
-        UserError: TensorFlow Text is missing, or cannot read the vocabulary.
-    """
+    """Raises a UserError if TensorFlow Text is missing or cannot read the vocabulary."""
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     modules.TextInputs(tokenizer, options.max_seq_length)
 
@@ -88,31 +71,24 @@ def new_version(
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields a folder to write to, which becomes the next version, and the paths of its assets.
 
-    Args:
-        export_dir: folder of the versions.
-        contents: files of the model by name. `.txt` files become assets of the SavedModel, the
-            others are written beside it.
-
-    Raises:
-        UserError: it cannot be written.
+    `contents` are files of the model by name. `.txt` files become assets of the SavedModel, the
+    others are written beside it.
     """
     # Another export waits, and writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
-            with tempfile.TemporaryDirectory() as temporary:
-                assets = {}
-                for name, text in contents.items():
-                    path = os.path.join(temporary, name)
-                    files.write_text(path, text)
-                    if name.endswith(".txt"):
-                        assets[os.path.splitext(name)[0]] = path
-                yield folder, assets
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
-            for name, text in contents.items():
-                if not name.endswith(".txt"):
-                    files.write_text(os.path.join(extra, name), text)
+            write(extra, contents)
+            assets = {
+                name.removesuffix(".txt"): os.path.join(extra, name)
+                for name in contents
+                if name.endswith(".txt")
+            }
+            yield folder, assets
+            for path in assets.values():
+                files.remove(path)
             files.rename(folder, os.path.join(export_dir, str(number)))
 
 

@@ -1,5 +1,6 @@
 """Resolves configuration, vocabulary and initial weights of every script."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -26,14 +27,10 @@ _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def find_model_files(options: Any) -> Any:
-    """Returns the options with configuration and vocabulary found beside `init_checkpoint`.
+    """Adds configuration and vocabulary from beside `init_checkpoint` to options without them.
 
-    Without `init_checkpoint`, takes those that a training left in `output_dir`. Files that the
-    options name are not searched.
-
-    Raises:
-        UserError: there is no model, a file that is needed is not beside it, or the model says
-            that its texts are lower-cased and the options do not, or the other way round.
+    Without `init_checkpoint`, takes those that a training left in `output_dir`. Raises a UserError
+    if a file is missing, or `do_lower_case` is not the model's.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "not needed")]
@@ -58,11 +55,8 @@ def find_model_files(options: Any) -> Any:
             raise UserError(
                 f"--{name} is not given, and there is none beside --{flag}={path}: pass it"
             )
-    shown = [
-        source.config_file or source.path if name == "bert_config_file" else available[name]
-        for name in missing
-    ]
-    log.info("Found beside --%s: %s", flag, ", ".join(filter(None, shown)))
+    shown = {**available, "bert_config_file": source.config_file or source.path}
+    log.info("Found beside --%s: %s", flag, ", ".join(str(shown[name]) for name in missing))
     return dataclasses.replace(options, **{name: available[name] for name in missing})
 
 
@@ -74,21 +68,12 @@ def _folders_of_runs(options: Any) -> list[str]:
     return [folder] if count == 1 else [os.path.join(folder, name) for name in run_names(count)]
 
 
-def _sources(options: Any) -> list[Source]:
-    """Returns the checkpoints to read: the run's own, otherwise `init_checkpoint`."""
-    folders = _folders_of_runs(options)
-    paths = [*filter(None, map(checkpoints.latest, folders))]
-    if options.init_checkpoint and (not folders or len(paths) < len(folders)):
-        paths.append(options.init_checkpoint)
-    return [find_source(path) for path in paths]
-
-
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
-    """Compares `do_lower_case` with the model's; the original's models say it by their names."""
     lower = source.do_lower_case
     # Pre-training reads no texts and has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
+    # `options.check` compares it with the names of the original's models.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(
@@ -106,19 +91,13 @@ def _config_file(source: Source) -> str | None:
     config = source.config()
     if config is None:
         return None
-    folder = temporary_folder()
-    path = os.path.join(folder, run_metadata.CONFIG)
+    path = os.path.join(temporary_folder(), run_metadata.CONFIG)
     files.write_text(path, config.to_json_string())
     return path
 
 
 def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
-    """Loads configuration and tokenizer, and checks them against each other and the options.
-
-    Raises:
-        UserError: a file is missing or invalid, the vocabulary does not fit the model, or
-            `max_seq_length` exceeds the model's positions.
-    """
+    """Loads configuration and tokenizer, and checks them against each other and the options."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
@@ -135,19 +114,19 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
             f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
             "BERT's, with one piece on each line"
         )
-    lower_case, sources = options.do_lower_case, _sources(options)
-    check_vocabulary(options.vocab_file or "", lower_case, config.vocab_size, sources)
+    folders = _folders_of_runs(options)
+    paths = [*filter(None, map(checkpoints.latest, folders))]
+    if options.init_checkpoint and (not folders or len(paths) < len(folders)):
+        paths.append(options.init_checkpoint)
+    sources = list(map(find_source, paths))
+    check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)
     return config, tokenizer
 
 
 def check_length(options: EncoderOptions, config: BertConfig) -> None:
-    """Requires that inputs are not longer than the model's positions.
-
-    Raises:
-        UserError: they are.
-    """
+    """Raises a UserError if inputs may be longer than the model's positions."""
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={options.max_seq_length} is more than the model's "
@@ -158,15 +137,11 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
 
 
 def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
-    """Loads weights in any format that `find_source` reads.
-
-    Raises:
-        UserError: there are no readable weights, or they do not fit the model.
-    """
+    """Loads weights in any format that `find_source` reads."""
     source = find_source(path)
     for note in source.notes:
         log.warning("%s", note)
-    # Reading the original's files directly is faster.
+    # It is faster to read the original's files directly.
     tensors = None if isinstance(source, OriginalSource) else source
     restored = checkpoints.restore(model, source.path, tensors)
     if isinstance(source, SavedModelSource) and source.is_encoder:
@@ -180,90 +155,78 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
     return restored
 
 
-def restore_weights(
-    model: keras.Model,
-    output_dir: str,
-    init_checkpoint: str | None,
-    do_train: bool,
-    resume: str = "auto",
-) -> str | None:
+def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
 
-    Logs what was restored and what starts from random values. A damaged checkpoint, for instance
-    after a power cut, is skipped with a warning.
-
-    Args:
-        model: the model.
-        output_dir: folder of the run; it need not exist.
-        init_checkpoint: prefix or folder, or None for random weights.
-        do_train: whether a training follows.
-        resume: whether checkpoints in `output_dir` count, see `TrainingOptions`.
-
-    Returns:
-        The checkpoint that the run resumes from; None for a new run.
-
-    Raises:
-        UserError: the checkpoint does not exist, cannot be read, or does not fit; or `resume`
-            forbids what would be done.
+    Skips damaged checkpoints, for instance after a power cut. Returns the checkpoint that the run
+    resumes from; None for a new run. Raises a UserError if the checkpoint does not fit, or `resume`
+    forbids to use it.
     """
-    newest = _own_checkpoint(output_dir, do_train, resume)
+    output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
+    newest = _own_checkpoint(output_dir, options.do_train, options.resume)
     if newest:
-        _restore_own(model, newest, output_dir)
-        run_metadata.warn_if_untrained(newest, do_train)
-        if init_checkpoint and not _is_same_path(init_checkpoint, newest):
-            begun = run_metadata.hint(output_dir, "begun_from")
-            another = do_train and begun and not _is_same_checkpoint(begun, init_checkpoint)
-            log.log(
-                logging.WARNING if another else logging.INFO,
-                "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
-                init_checkpoint,
-                f", of a training that began from {begun}" if begun else "",
-            )
+        _resume(model, newest, options)
         return newest
     if not init_checkpoint:
         log.warning(
             "No --init_checkpoint: all weights of the model start from random values%s",
-            "" if do_train else ", and without --do_train=true they stay random",
+            "" if options.do_train else ", and without --do_train=true they stay random",
         )
         return None
     restored = restore_from(model, init_checkpoint)
-    if do_train and _is_same_path(os.path.dirname(restored.prefix), output_dir):
+    is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
+    if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint: the folder will stand for what is "
-            "trained now, and no longer for that model. Choose another --output_dir",
+            "--output_dir=%s has the model of --init_checkpoint, which this training will hide "
+            "from later runs. Choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
-    run_metadata.warn_if_untrained(restored.prefix, do_train)
-    if restored.new and not do_train:
+    run_metadata.warn_if_untrained(restored.prefix, options.do_train)
+    if restored.new and not options.do_train:
         log.warning(
-            "Random, because not in %s: %s. Without --do_train=true the results are those of "
-            "chance: train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
+            "Random, because not in %s: %s. Without --do_train=true the results are random: "
+            "train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
             checkpoints.summarize(restored.new),
         )
     return None
 
 
-def _is_same_path(one: str, other: str) -> bool:
-    return os.path.normpath(one) == os.path.normpath(other)
-
-
-def _is_same_checkpoint(one: str, other: str) -> bool:
-    """Whether both name the same checkpoint, such as a folder and the prefix in it."""
-    if _is_same_path(one, other):
-        return True
+def _resume(model: keras.Model, newest: str, options: Any) -> None:
     try:
-        return _is_same_path(checkpoints.resolve(one), checkpoints.resolve(other))
-    except UserError:
-        return False
+        restored = restore_all(model, newest)
+    except UserError as error:
+        raise UserError(
+            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from. "
+            f"{error}. Choose another --output_dir, or empty this one to start anew"
+        ) from error
+    log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
+    run_metadata.warn_if_untrained(newest, options.do_train)
+    init_checkpoint = options.init_checkpoint
+    if init_checkpoint and not _is_same(init_checkpoint, newest):
+        begun = run_metadata.hint(options.output_dir, "begun_from")
+        another = options.do_train and begun and not _is_same(begun, init_checkpoint)
+        log.log(
+            logging.WARNING if another else logging.INFO,
+            "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
+            init_checkpoint,
+            f", of a training that began from {begun}" if begun else "",
+        )
+
+
+def _is_same(*checkpoint_paths: str) -> bool:
+    """Returns whether paths name the same checkpoint, such as a folder and the prefix in it."""
+    prefixes = set()
+    for path in checkpoint_paths:
+        with contextlib.suppress(UserError):
+            path = checkpoints.resolve(path)
+        prefixes.add(os.path.normpath(path))
+    return len(prefixes) == 1
 
 
 def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the checkpoint to resume from: the newest readable one.
-
-    Without a training it is the best one of a training with `--eval_every`.
-    """
+    """Returns the newest readable checkpoint, or without a training the best, if there is one."""
     newest, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
@@ -277,25 +240,19 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
         )
     if not newest and resume == "must":
         raise UserError(
-            f"--resume=must, but --output_dir={output_dir} has no checkpoint to go on from "
+            f"--resume=must, but --output_dir={output_dir} has no checkpoint to resume from "
             f"({files.describe_absence(os.path.join(output_dir, '*'))})"
         )
     return newest
 
 
-def _restore_own(model: keras.Model, newest: str, output_dir: str) -> None:
-    advice = "Choose another --output_dir, or empty this one to start anew"
-    try:
-        restored = checkpoints.restore(model, newest)
-    except UserError as error:
-        raise UserError(
-            f"--output_dir={output_dir} holds a checkpoint that cannot be gone on from. {error}. "
-            f"{advice}"
-        ) from error
+def restore_all(model: keras.Model, prefix: str) -> checkpoints.Restored:
+    """Restores a checkpoint that must have exactly the variables of the model."""
+    restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         raise UserError(
-            f"--output_dir={output_dir} holds the checkpoint of another model: {newest} lacks "
-            f"{checkpoints.summarize(restored.new)}, and has beyond this model "
-            f"{checkpoints.summarize(restored.unused)}. {advice}"
+            f"{prefix} is the checkpoint of another model: it lacks "
+            f"{checkpoints.summarize(restored.new) or 'nothing'}, and has beyond this model "
+            f"{checkpoints.summarize(restored.unused) or 'nothing'}"
         )
-    log.info("Going on from %s (%d variables)", newest, len(restored.restored))
+    return restored

@@ -19,23 +19,14 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] | None = None,
 ) -> None:
-    """Requires the labels of the checkpoint that is trained further, evaluated or predicted with.
+    """Raises a UserError if labels are not those of the checkpoint that is resumed or evaluated.
 
-    A training from `init_checkpoint` may have labels of its own.
-
-    Args:
-        labels: the labels of the data, in order.
-        source: where they are from, for the message.
-        options: options of the run.
-        is_label: see `read`.
-
-    Raises:
-        UserError: they differ.
+    `labels` are in order; `source` says where they are from. A training from `init_checkpoint` may
+    have labels of its own.
     """
-    resumes = bool(checkpoints.latest(options.output_dir or "")) and options.resume != "never"
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
     path = os.path.join(folder, LABELS)
-    if (options.do_train and not resumes) or not files.exists(path):
+    if (options.do_train and not _resumes(options)) or not files.exists(path):
         return
     before = read(path, is_label)
     if before != list(labels):
@@ -52,21 +43,20 @@ def require_same(
 
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
     """Returns the folder of the checkpoint that an evaluation or a prediction reads."""
-    folder, start = options.output_dir or "", options.init_checkpoint or ""
-    # A converted folder has a checkpoint with another name.
-    if start and (options.resume == "never" or not checkpoints.latest(folder)):
-        folder = start if files.is_dir(start) else os.path.dirname(start)
-    return folder
+    start = options.init_checkpoint
+    if not start or _resumes(options):
+        return options.output_dir or ""
+    return start if files.is_dir(start) else os.path.dirname(start)
+
+
+def _resumes(options: FineTuningOptions) -> bool:
+    return options.resume != "never" and bool(checkpoints.latest(options.output_dir or ""))
 
 
 def of_checkpoint(
     options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Returns the labels of the checkpoint that an evaluation or a prediction reads.
-
-    Raises:
-        UserError: there is no label map beside it, or it is invalid.
-    """
+    """Returns the labels of the checkpoint that an evaluation or a prediction reads."""
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     if files.exists(path):
         return read(path, is_label)
@@ -83,10 +73,9 @@ def of_checkpoint(
 
 
 def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
-    """Returns the labels in the configuration of another program's model, such as transformers'."""
+    """Returns the labels in the configuration of another library's model."""
     start = options.init_checkpoint
-    resumes = options.resume != "never" and checkpoints.latest(options.output_dir or "")
-    if not start or resumes:
+    if not start or _resumes(options):
         return None
     labels = find_source(start).labels
     # The default names of transformers.
@@ -95,13 +84,10 @@ def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
-    """Requires that a model's outputs are the labels of a published task in the same order.
+    """Raises a UserError if a model has the labels of a published task in another order.
 
-    Models of transformers have MNLI's in another order, for example; names may differ in case.
-    Warns of other names, which may stand for the same.
-
-    Raises:
-        UserError: the order differs, which would only show as bad metrics.
+    That would only show as bad metrics: models of transformers, for example, have MNLI's in another
+    order. Warns of other names, which may have the same meaning.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     outputs = files.read_small_lines(path) if files.exists(path) else _labels_of_source(options)

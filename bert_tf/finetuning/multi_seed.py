@@ -20,30 +20,21 @@ def run_names(count: int) -> list[str]:
 
 
 def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int) -> dict:
-    """Returns mean and deviation of each metric over at least one run.
-
-    Args:
-        runs: the results.
-        seeds: random seeds of the runs.
-        best_run: index of the best run.
+    """Summarizes the metrics of at least one run.
 
     Returns:
         `mean`, `deviation` (of a sample: by N - 1; 0 for one run), `best` and `runs`.
     """
     metrics = [plain_metrics(run.metrics) for run in runs]
-    columns = {name: [float(one[name]) for one in metrics] for name in metrics[0]}
-    names = run_names(len(runs))
     listed = [
         {"folder": name, "random_seed": seed, **one}
-        for name, seed, one in zip(names, seeds, metrics, strict=True)
+        for name, seed, one in zip(run_names(len(runs)), seeds, metrics, strict=True)
     ]
-    deviation = {
-        name: float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        for name, values in columns.items()
-    }
+    values = np.array([[float(value) for value in one.values()] for one in metrics])
+    deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
     return {
-        "mean": {name: float(np.mean(values)) for name, values in columns.items()},
-        "deviation": deviation,
+        "mean": dict(zip(metrics[0], values.mean(axis=0).tolist(), strict=True)),
+        "deviation": dict(zip(metrics[0], deviation.tolist(), strict=True)),
         "best": listed[best_run],
         "runs": listed,
     }

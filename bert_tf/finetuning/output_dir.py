@@ -1,10 +1,10 @@
-"""The output directory of a run: the lock, the checks before the work, and the results."""
+"""The output directory of a run: its lock, early checks, and the results."""
 
 import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_tf import files, locks
@@ -13,7 +13,6 @@ from bert_tf.progress import Scalars, log
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
 EVAL_RESULTS = "eval_results.txt"
-# The same for programs; the original has no such file.
 EVAL_RESULTS_JSON = "eval_results.json"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
 # Metrics in the original's `eval_results.txt` of a classifier.
@@ -22,12 +21,7 @@ _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
 
 @dataclasses.dataclass
 class Results:
-    """Results of a run.
-
-    Attributes:
-        metrics: metrics of the evaluation, as in `eval_results.txt`; empty without one.
-        files: paths of the files that were written.
-    """
+    """The metrics of a run's evaluation, if any, and the paths of the files that it wrote."""
 
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     files: list[str] = dataclasses.field(default_factory=list)
@@ -35,11 +29,7 @@ class Results:
 
 @contextlib.contextmanager
 def reserved(options: Any, is_chief: bool) -> Iterator[None]:
-    """Keeps other trainings out of `output_dir`; evaluation and prediction beside one are allowed.
-
-    Raises:
-        UserError: another training uses the folder, or it is not writable.
-    """
+    """Keeps other trainings out of `output_dir`; evaluation and prediction need no lock."""
     output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
     while not os.path.exists(folder) and not files.is_remote(output_dir):
@@ -59,15 +49,9 @@ def reserved(options: Any, is_chief: bool) -> Iterator[None]:
 def prepare_output_dir(
     output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
 ) -> None:
-    """Creates the folder, and checks now rather than after the training that it is writable.
+    """Creates the folder, and checks before the training that results can be written to it.
 
-    Args:
-        output_dir: the folder.
-        names: names of the files that will be written.
-        folders: names of the folders in it that will be written to, beside that of the curves.
-
-    Raises:
-        UserError: it is not writable, or a file has the name of a folder or the other way round.
+    `names` are the files and `folders` the folders that the run writes.
     """
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
@@ -92,28 +76,16 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
     return os.path.join(output_dir, f"{stem}{suffix}{extension}")
 
 
-@contextlib.contextmanager
-def renamed(output_dir: str, suffix: str, paths: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Gives the names of result files a suffix, whoever writes them.
-
-    Yields a folder to write to and a list for the paths that were written; their final paths are
-    added to `paths`. Without a suffix the folder is `output_dir`.
-    """
-    written: list[str] = []
+def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
+    """Calls `write` with a folder; adds the suffix to the names of the files, and returns them."""
     if not suffix:
-        yield output_dir, written
-        paths += written
-        return
-    folder = os.path.join(output_dir, f".results{suffix}")
-    files.make_dirs(folder)
-    try:
-        yield folder, written
-        for path in written:
-            final = result_path(output_dir, os.path.basename(path), suffix)
-            files.rename(path, final)
-            paths.append(final)
-    finally:
-        files.remove_tree(folder)
+        return list(write(output_dir))
+    paths = []
+    with files.temporary_folder_at(os.path.join(output_dir, f".results{suffix}")) as folder:
+        for path in write(folder):
+            paths.append(result_path(output_dir, os.path.basename(path), suffix))
+            files.rename(path, paths[-1])
+    return paths
 
 
 def write_metrics(
@@ -126,16 +98,10 @@ def write_metrics(
 ) -> None:
     """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
-    Args:
-        output_dir: the folder.
-        metrics: metrics by name. Those of the original's classifier come first.
-        step: training step of the model.
-        num_examples: number of examples of the evaluation.
-        more: more entries for the JSON file.
-        suffix: suffix of the names of the files.
+    `more` has further entries for the JSON file; `suffix` is added to the names of the files.
     """
     first = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
-    # str, not a format: it writes the shortest digits that identify the float32.
+    # str writes the shortest digits that identify a float32.
     names = sorted(metrics, key=lambda name: (name not in first, name))
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", num_examples, ", ".join(lines))

@@ -1,4 +1,4 @@
-"""A fine-tuned model that answers one request after the other; `Predictor` uses it."""
+"""A fine-tuned model that predicts one request after the other, for `Predictor`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,22 +9,18 @@ import keras
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.initialization import (
+    find_model_files,
+    load_config_and_tokenizer,
+    restore_all,
+)
 from bert_tf.finetuning.run import MakeTask
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """The model of a task from the checkpoint of its folder; several threads may share it.
-
-    Args:
-        make_task: makes the task from options, configuration and tokenizer.
-        options: options of the task, whose `output_dir` is the folder.
-
-    Raises:
-        UserError: the folder has no checkpoint of this model, or there are several processes.
-    """
+    """The model of a task from the checkpoint in `output_dir`; several threads may share it."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         options = find_model_files(options)
@@ -35,7 +31,7 @@ class TaskPredictor:
         with training.explained_errors():
             model = training.build_model(task.build_model, devices, zero_init_encoder=True)
             restore_trained(model, options.output_dir or "")
-            # Without labels, which nobody knows.
+            # Without labels, which are unknown.
             features = [feature for feature in task.features("predict") if feature.per_token]
             self._inference = training.Inference(
                 model, task.fetch, features, devices, options.predict_batch_size
@@ -51,34 +47,18 @@ class TaskPredictor:
 
 
 def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores the best checkpoint of a training with `--eval_every`, otherwise the newest.
-
-    Raises:
-        UserError: there is no checkpoint, or it is of another model.
-    """
+    """Restores the best checkpoint of a training with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # A checkpoint that was moved or stripped is in no list.
     prefix = prefix or checkpoints.resolve(folder)
     run_metadata.warn_if_untrained(prefix)
-    restored = checkpoints.restore(model, prefix)
-    if restored.new or restored.unused:
-        raise UserError(
-            f"{prefix} is the checkpoint of another model: it lacks "
-            f"{checkpoints.summarize(restored.new) or 'nothing'}, and has beyond this model "
-            f"{checkpoints.summarize(restored.unused) or 'nothing'}"
-        )
+    restore_all(model, prefix)
 
 
 def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:
-    """Checks that inputs are texts, or tuples of texts.
+    """Raises a UserError if inputs are no texts or tuples of as many texts as `numbers` allows.
 
-    Args:
-        inputs: the inputs of a user.
-        numbers: allowed numbers of texts; 1 is a text that is not in a tuple.
-        expected: describes a valid input.
-
-    Raises:
-        UserError: an input is of another kind.
+    The number 1 stands for a text that is not in a tuple; `expected` describes a valid input.
     """
     for number, given in enumerate(inputs):
         texts = given if isinstance(given, tuple) else (given,)
@@ -89,8 +69,7 @@ def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) 
 class PairCheck:
     """Warns once of pairs for a model of single texts, and the other way round.
 
-    Args:
-        has_pairs: whether the model was trained on pairs; None if that is unknown.
+    `has_pairs` says whether the model was trained on pairs; None if that is unknown.
     """
 
     def __init__(self, has_pairs: bool | None) -> None:

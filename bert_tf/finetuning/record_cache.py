@@ -1,4 +1,4 @@
-"""Remembers what the record files of a folder were made from, so that they can be reused."""
+"""Remembers what record files were made from, so that they can be reused."""
 
 import hashlib
 import json
@@ -22,38 +22,27 @@ def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
     return digest.hexdigest()[:32]
 
 
-class RecordCache:
-    """The record files of a folder.
+def read_stats(path: str, key: str) -> dict[str, Any] | None:
+    """Returns the statistics of a record file if it was made from `key` and not changed since."""
+    entry = _read_manifest(path).get(os.path.basename(path))
+    if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT} {key}":
+        return None
+    if not files.exists(path) or entry.get("stamp") != list(files.size_and_mtime(path)):
+        return None
+    return entry.get("about")
 
-    A file that was changed since then, by its size and time, does not count.
-    """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._path = os.path.join(folder, MANIFEST)
+def write_stats(path: str, key: str, stats: dict[str, Any]) -> None:
+    """Stores the statistics of a record file that was just written from `key`."""
+    folder, name = os.path.split(path)
+    entry = {"key": f"{_FORMAT} {key}", "stamp": files.size_and_mtime(path), "about": stats}
+    text = json.dumps({**_read_manifest(path), name: entry}, indent=1) + "\n"
+    files.write_text(os.path.join(folder, MANIFEST), text)
 
-    def find(self, name: str, key: str) -> dict[str, Any] | None:
-        """Returns the statistics of a file if it exists and was made from `key`."""
-        path = os.path.join(self._folder, name)
-        entry = self._read().get(name)
-        if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT} {key}":
-            return None
-        if not files.exists(path) or entry.get("stamp") != list(files.size_and_mtime(path)):
-            return None
-        return entry.get("about")
 
-    def note(self, name: str, key: str, stats: dict[str, Any]) -> None:
-        """Stores the statistics of a file that was just written from `key`."""
-        stamp = files.size_and_mtime(os.path.join(self._folder, name))
-        entry = {"key": f"{_FORMAT} {key}", "stamp": stamp, "about": stats}
-        files.write_text(self._path, json.dumps({**self._read(), name: entry}, indent=1) + "\n")
-
-    def _read(self) -> dict[str, Any]:
-        if not files.exists(self._path):
-            return {}
-        try:
-            manifest = json.loads(files.read_text(self._path))
-        except (UserError, ValueError):
-            # The records are written anew.
-            return {}
-        return manifest if isinstance(manifest, dict) else {}
+def _read_manifest(path: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(files.read_text(os.path.join(os.path.dirname(path), MANIFEST)))
+    except (UserError, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}

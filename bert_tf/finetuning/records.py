@@ -1,4 +1,4 @@
-"""Writes the records of a split, or reuses those of an earlier run."""
+"""Reads the examples of a task, and writes their records or reuses those of an earlier run."""
 
 import contextlib
 import dataclasses
@@ -13,72 +13,88 @@ from bert_tf.data import records
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.errors import UserError
-from bert_tf.finetuning.record_cache import RecordCache, fingerprint
+from bert_tf.finetuning.record_cache import fingerprint, read_stats, write_stats
+from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.training import Devices
 
-# Examples that are featurized at a time.
+# Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
 
 
 def record_file(split: str) -> str:
-    """Name of the record file of a split, as in the original."""
+    """Returns the name of the record file of a split, as in the original."""
     return f"{split}.tf_record"
 
 
-def find_records(
-    task: Task, examples: Sequence[Any], split: str, folder: str, devices: Devices, digest: str
-) -> tuple[str, int]:
-    """Returns path and number of the records; the chief writes them, the others wait.
+class Splits:
+    """The examples of a task by split, and their records in a folder."""
 
-    `digest` identifies the examples.
+    def __init__(self, task: Task, folder: str, devices: Devices) -> None:
+        self._task, self._folder, self._devices = task, folder, devices
+        self._examples: dict[str, Sequence[Any]] = {}
+        self._digests: dict[str, tuple[str, str]] = {}
+        self._records: dict[str, tuple[str, int]] = {}
 
-    Raises:
-        UserError: the file cannot be written, or is not visible to this worker.
-    """
-    path = os.path.join(folder, record_file(split))
-    count = _write_records(task, examples, split, path, digest) if devices.is_chief else 0
-    count = devices.from_chief(count)
-    if not files.exists(path):
-        raise UserError(
-            f"This worker does not see {path}, which worker 0 has written: --output_dir must be "
-            "in a file system that all workers share"
-        )
-    return path, count
+    def __getitem__(self, split: str) -> Sequence[Any]:
+        if split not in self._examples:
+            self._examples[split] = self._task.read(split)
+        return self._examples[split]
 
+    def digest(self, split: str) -> tuple[str, str]:
+        """Returns a digest of what `Task.identity` returns, and its description."""
+        if split not in self._digests:
+            rows = list(self._task.identity(self[split]))
+            digest = fingerprint(examples=rows)
+            self._digests[split] = digest, describe_data(rows, digest)
+        return self._digests[split]
 
-def _write_records(task: Task, examples: Sequence[Any], split: str, path: str, digest: str) -> int:
-    """Writes the records unless an earlier run has written the same; returns their number."""
-    options, features = task.options, task.features(split)
-    cache, name = RecordCache(os.path.dirname(path)), os.path.basename(path)
-    vocabulary = files.read_text(options.vocab_file or "")
-    # Flags of training and devices do not change the rows, and the digest is of what files have.
-    shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
-    own = {
-        name: value
-        for name, value in dataclasses.asdict(options).items()
-        if name not in shared and not name.endswith(("_batch_size", "_dir", "_file"))
-    }
-    key = fingerprint(own, list(task.labels), options.do_lower_case, vocabulary, features, digest)
-    stats = cache.find(name, key)
-    if stats:
-        log.info("Reusing %s, which was written from the same data and flags", path)
+    def records(self, split: str) -> tuple[str, int]:
+        """Returns path and number of the records; the chief writes them, the others wait."""
+        if split in self._records:
+            return self._records[split]
+        path = os.path.join(self._folder, record_file(split))
+        count = self._write_records(split, path) if self._devices.is_chief else 0
+        count = self._devices.from_chief(count)
+        if not files.exists(path):
+            raise UserError(
+                f"This worker does not see {path}, which worker 0 has written: --output_dir must "
+                "be in a file system that all workers share"
+            )
+        self._records[split] = path, count
+        return path, count
+
+    def _write_records(self, split: str, path: str) -> int:
+        task, options, features = self._task, self._task.options, self._task.features(split)
+        vocabulary = files.read_text(options.vocab_file or "")
+        # Flags of training and devices do not change the rows, and the digest covers the files.
+        shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
+        own = {
+            name: value
+            for name, value in dataclasses.asdict(options).items()
+            if name not in shared and not name.endswith(("_batch_size", "_dir", "_file"))
+        }
+        settings = own, list(task.labels), options.do_lower_case, vocabulary, features
+        key = fingerprint(*settings, self.digest(split)[0])
+        stats = read_stats(path, key)
+        if stats:
+            log.info("Reusing %s, which was written from the same data and flags", path)
+        else:
+            examples = self[split]
+            stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
+            rows = _featurize(task, examples, split, stats)
+            stats["records"] = records.write_records(path, features, rows)
+            write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)
         return stats["records"]
-    stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
-    rows = _featurize(task, examples, split, stats)
-    stats["records"] = records.write_records(path, features, rows)
-    _report(split, stats, options.max_seq_length)
-    cache.note(name, key, stats)
-    return stats["records"]
 
 
 def _featurize(
     task: Task, examples: Sequence[Any], split: str, stats: dict[str, int]
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yields the rows of all examples chunk by chunk, and counts what was cut."""
+    """Yields the rows of all examples chunk by chunk, and counts the truncated ones."""
     names = [feature.name for feature in task.features(split)]
 
     def convert(chunk: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:

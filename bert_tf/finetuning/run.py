@@ -2,13 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_tf import checkpoints, registry, training
+from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
@@ -23,20 +24,20 @@ from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
     prepare_output_dir,
-    renamed,
     reserved,
     result_path,
     write_metrics,
+    write_results,
 )
-from bert_tf.finetuning.record_cache import MANIFEST, fingerprint
-from bert_tf.finetuning.records import find_records, record_file
-from bert_tf.finetuning.run_checks import check_evaluated, check_resumed, describe_data
+from bert_tf.finetuning.record_cache import MANIFEST
+from bert_tf.finetuning.records import Splits, record_file
+from bert_tf.finetuning.run_checks import check_evaluated, check_resumed
 from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
-from bert_tf.training.evaluation import BEST_FOLDER, EVALUATIONS, EvalCallback, Monitor
+from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
 
 # Folder of exported models in `output_dir`.
 EXPORT_FOLDER = "export"
@@ -49,13 +50,6 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
 
     Everything is read and checked before anything is written.
 
-    Args:
-        make_task: makes the task from options, configuration and tokenizer.
-        options: flags of the script.
-
-    Returns:
-        Metrics of the evaluation, and paths of the files that were written.
-
     Raises:
         UserError: options, configuration, vocabulary, checkpoint or data are invalid; then nothing
             in `output_dir` has changed. Or a file cannot be written.
@@ -65,16 +59,17 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if not options.do_train:
         folder = label_map.folder_of_checkpoint(options)
         run_metadata.require_script(folder, registry.script_of(type(options)))
-    # The small files of the model come first; a data set may be large.
+    # Before the data, which may be large.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         require_text_input(options)
     with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
-        if options.num_runs == 1:
-            return FineTuningRun(task, task.options, devices, monitor).run()
-        return _run_with_several_seeds(task, devices, monitor)
+        if options.num_runs > 1:
+            return _run_with_several_seeds(task, devices, monitor)
+        splits = Splits(task, options.output_dir or "", devices)
+        return FineTuningRun(task, task.options, devices, monitor, splits).run()
 
 
 def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Monitor) -> Results:
@@ -84,10 +79,11 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
     names = run_names(options.num_runs)
     if devices.is_chief:
         # An obstacle to the last run must be found before the first.
-        prepare_output_dir(folder, [RUNS], names)
+        files, folders = _written(task)
+        prepare_output_dir(folder, [RUNS, *files], names)
         for name in names:
-            prepare_output_dir(os.path.join(folder, name), *_written(task))
-    splits = Splits(task)
+            prepare_output_dir(os.path.join(folder, name), files, folders)
+    splits = Splits(task, folder, devices)
     results: list[Results] = []
     seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
@@ -100,7 +96,7 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
-        results.append(FineTuningRun(task, options_of_run, devices, monitor, splits, folder).run())
+        results.append(FineTuningRun(task, options_of_run, devices, monitor, splits).run())
         # Device memory does not hold the models of all runs.
         keras.backend.clear_session()
     if not devices.is_chief:
@@ -109,94 +105,71 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
     return write_summary(folder, results, seeds, scores.index(max(scores)))
 
 
-class Splits:
-    """The examples of a task by split, read once, and their digests."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-        self._examples: dict[str, Sequence[Any]] = {}
-        self._digests: dict[str, tuple[str, str]] = {}
-
-    def __getitem__(self, split: str) -> Sequence[Any]:
-        if split not in self._examples:
-            self._examples[split] = self._task.read(split)
-        return self._examples[split]
-
-    def digest(self, split: str) -> tuple[str, str]:
-        """Returns a digest of what `Task.identity` returns, and its description."""
-        if split not in self._digests:
-            rows = list(self._task.identity(self[split]))
-            digest = fingerprint(examples=rows)
-            self._digests[split] = digest, describe_data(rows, digest)
-        return self._digests[split]
-
-
+@dataclasses.dataclass
 class FineTuningRun:
-    """One training with its evaluation and prediction.
+    """One training with its evaluation and prediction, for the seed and folder of `options`.
 
-    Args:
-        task: the task.
-        options: the task's options, with seed and folder of this run.
-        devices: where to compute.
-        monitor: the metric that decides which weights are best.
-        splits: the examples; shared by the runs of several seeds.
-        records_dir: folder of the records; by default `output_dir`.
+    The runs of several seeds share `splits`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        options: FineTuningOptions,
-        devices: training.Devices,
-        monitor: Monitor,
-        splits: Splits | None = None,
-        records_dir: str | None = None,
-    ) -> None:
-        self.task, self.options, self.devices, self.monitor = task, options, devices, monitor
-        self.output_dir = options.output_dir or ""
-        self.records_dir = self.output_dir if records_dir is None else records_dir
-        self.splits = splits or Splits(task)
-        self._records: dict[str, tuple[str, int]] = {}
+    task: Task
+    options: FineTuningOptions
+    devices: training.Devices
+    monitor: Monitor
+    splits: Splits
+
+    def __post_init__(self) -> None:
+        self.output_dir = self.options.output_dir or ""
+        # The checkpoint that the run resumes from, the files to keep beside its own, and its step.
+        self.restored: str | None = None
+        self.kept: dict[str, str] = {}
+        self.step = self.num_train_steps = 0
+        self.evaluation: EvalCallback | None = None
         self._inference: dict[str, training.Inference] = {}
 
     def run(self) -> Results:
         """Does what the options say; see `run`."""
         task, options, devices = self.task, self.options, self.devices
-        self._read_examples()
+        names = ["train"] * options.do_train + ["eval"] * options.evaluates
+        for split in [*names, *[task.predict_split] * options.do_predict]:
+            # Read before the work begins, so that invalid data are found.
+            self.splits[split]
+        if names == ["train", "eval"] and len(set(map(self.splits.digest, names))) == 1:
+            log.warning("The data to evaluate on are the training data: check --data_dir or files")
         data = self.splits.digest("train")[1] if options.do_train else ""
         is_unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
-        restored = restore_weights(
-            self.model, self.output_dir, options.init_checkpoint, options.do_train, options.resume
-        )
-        step = checkpoints.step_of(restored) if restored else 0
-        num_train_steps = self._num_train_steps() if options.do_train else 0
-        kept: dict[str, str] = {}
-        evaluation = None
-        if restored:
+        self.restored = restore_weights(self.model, options)
+        if self.restored:
+            self.step = checkpoints.step_of(self.restored)
             labels = run_metadata.labels_file(task.labels)
             run_metadata.require_same(self.output_dir, labels, "the labels of the data")
         if options.do_train:
-            kept = run_metadata.training_files(options, bool(restored), data, task.labels)
-            evaluation = self._eval_callback(step, kept)
-        self._prepare(kept)
-        devices.require_equal(step, "step that it goes on from", "--output_dir")
-        devices.require_equal(num_train_steps, "number of steps", "the training data")
+            self.num_train_steps = self._count_train_steps()
+            resumes = bool(self.restored)
+            self.kept = run_metadata.training_files(options, resumes, data, task.labels)
+            self.evaluation = self._eval_callback()
+        if devices.is_chief:
+            files, folders = _written(task)
+            prepare_output_dir(self.output_dir, [*files, *self.kept], folders)
+        devices.require_equal(self.step, "step to resume from", "--output_dir")
+        devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
-        digest = evaluation.digest if evaluation else 0
+        digest = self.evaluation.digest if self.evaluation else 0
         devices.require_equal(digest, "record of earlier evaluations", "--output_dir")
 
-        if options.do_train and self._has_steps_left(step, num_train_steps, restored, evaluation):
-            arguments = self._training(step, num_train_steps, restored, kept, evaluation)
+        evaluation = self.evaluation
+        if options.do_train and self._has_steps_left():
+            arguments = self._training()
             training.train(*arguments)
-            step = int(arguments[1].step)
-        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(step, last=True):
-            # The run before was killed between its last checkpoint and the evaluation of that.
-            evaluation.evaluate(step)
+            self.step = arguments[1].step
+        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(self.step, True):
+            # The last run was killed between its last checkpoint and the evaluation of that.
+            evaluation.evaluate(self.step)
         if options.do_train:
-            step = self._restore_best(step)
-        results = self._evaluate_and_predict(step)
+            self._restore_best()
+        results = self._evaluate_and_predict(self.step)
         if options.do_export and devices.is_chief:
             folder = os.path.join(self.output_dir, EXPORT_FOLDER)
             results.files.append(export_task(task, self.model, options, folder))
@@ -212,21 +185,12 @@ class FineTuningRun:
             options.recompute_layers,
             zero_init_encoder=bool(options.init_checkpoint),
         )
-        freeze_layers(model, options.freeze_layers)
+        training.freeze_layers(model, options.freeze_layers)
         if options.do_train:
             training.check_training(model, options, self.devices, task.texts_per_row)
         return model
 
-    def _read_examples(self) -> None:
-        """Reads the splits that are needed, so that invalid data are found first."""
-        options = self.options
-        splits = ["train"] * options.do_train + ["eval"] * options.evaluates
-        for split in [*splits, *[self.task.predict_split] * options.do_predict]:
-            self.splits[split]
-        if splits == ["train", "eval"] and len(set(map(self.splits.digest, splits))) == 1:
-            log.warning("The data to evaluate on are the training data: check --data_dir or files")
-
-    def _num_train_steps(self) -> int:
+    def _count_train_steps(self) -> int:
         options, rows = self.options, self.task.epoch_size(self.splits["train"])
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
@@ -237,84 +201,65 @@ class FineTuningRun:
             )
         return steps
 
-    def _eval_callback(self, step: int, kept: Mapping[str, str]) -> EvalCallback | None:
+    def _eval_callback(self) -> EvalCallback | None:
         options = self.options
         rows = self.task.epoch_size(self.splits["train"])
         every = options.steps_between_evaluations(rows / options.train_batch_size)
         if not every:
             return None
         return EvalCallback(
-            self.evaluate,
-            self.model,
-            self.output_dir,
+            compute_metrics=lambda: self._evaluate()[0],
+            model=self.model,
+            output_dir=self.output_dir,
             every=every,
             monitor=self.monitor,
             patience=options.early_stopping_patience,
-            first_step=step,
+            first_step=self.step,
             examples_key=self.splits.digest("eval")[0],
-            extra_files=kept,
+            extra_files=self.kept,
             is_chief=self.devices.is_chief,
         )
 
-    def _prepare(self, kept: Mapping[str, str]) -> None:
-        """Creates the folders, and finds obstacles before the work begins."""
-        if self.devices.is_chief:
-            names, folders = _written(self.task)
-            for folder in {self.records_dir, self.output_dir}:
-                prepare_output_dir(folder, [*names, *kept], folders)
-
-    def _has_steps_left(
-        self,
-        step: int,
-        num_train_steps: int,
-        restored: str | None,
-        evaluation: EvalCallback | None,
-    ) -> bool:
-        if step >= num_train_steps:
+    def _has_steps_left(self) -> bool:
+        if self.step >= self.num_train_steps:
             log.warning(
                 "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                restored,
-                step,
+                self.restored,
+                self.step,
                 self.options.num_train_epochs,
-                num_train_steps,
+                self.num_train_steps,
             )
             return False
-        if evaluation and evaluation.should_stop:
+        if self.evaluation and self.evaluation.should_stop:
             log.warning(
                 "Skipping training: it ended at step %d, because the evaluations got no better",
-                step,
+                self.step,
             )
             return False
         return True
 
-    def _training(
-        self,
-        step: int,
-        num_train_steps: int,
-        restored: str | None,
-        kept: Mapping[str, str],
-        evaluation: EvalCallback | None,
-    ) -> tuple[Any, ...]:
-        """Returns the arguments of `training.train`; writes the records."""
+    def _training(self) -> tuple[Any, ...]:
+        """Returns the arguments of `training.train`, after writing the records."""
         task, options, devices = self.task, self.options, self.devices
+        num_train_steps, evaluation = self.num_train_steps, self.evaluation
         state = training.create_train_state(
             self.model,
             options,
             devices,
             num_train_steps=num_train_steps,
             num_warmup_steps=int(num_train_steps * options.warmup_proportion),
-            restore_from=restored,
+            restore_from=self.restored,
         )
         if devices.is_chief:
-            run_metadata.write(self.output_dir, kept)
-        path, count = self._find_records("train")
+            run_metadata.write(self.output_dir, self.kept)
+        path, count = self.splits.records("train")
         batches = training.training_batches(
             path,
             task.features("train"),
             options,
             devices,
             num_records=count,
-            skip_batches=step,
+            skip_batches=self.step,
         )
         train_step = training.make_train_step(
             state,
@@ -324,7 +269,7 @@ class FineTuningRun:
             batches.element_spec,
         )
         points = (lambda: evaluation.points) if evaluation else dict
-        callbacks = [TrainingCurve(self.output_dir, step, points, devices.is_chief)]
+        callbacks = [TrainingCurve(self.output_dir, self.step, points, devices.is_chief)]
         callbacks += [evaluation] if evaluation else []
         profiled = options.profiled_steps()
         if profiled and devices.is_chief:
@@ -338,50 +283,37 @@ class FineTuningRun:
         )
         return train_step, state, batches, loop, callbacks
 
-    def _restore_best(self, step: int) -> int:
-        """Restores the best weights if the training had `--eval_every`; returns their step."""
+    def _restore_best(self) -> None:
+        """Restores the best weights if the training had `--eval_every`."""
         # Barrier: the chief may still be writing them.
         self.devices.from_chief(0)
-        prefix = run_metadata.best_prefix(self.output_dir)
-        if not prefix:
-            return step
-        checkpoints.restore(self.model, prefix)
-        step = checkpoints.step_of(prefix)
-        log.info("Restored the best weights, those of step %d: %s", step, prefix)
-        return step
-
-    def evaluate(self) -> dict[str, Any]:
-        """Evaluates the model as it is; returns metrics by name."""
-        return self._evaluate()[0]
+        if prefix := run_metadata.best_prefix(self.output_dir):
+            checkpoints.restore(self.model, prefix)
+            self.step = checkpoints.step_of(prefix)
+            log.info("Restored the best weights, those of step %d: %s", self.step, prefix)
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
         examples = self.splits["eval"]
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
         if losses is not None:
-            # As the original's Estimator: a mean over batches, in which a short last one counts in
-            # full.
+            # As in the original, a mean over batches, in which a short last one counts in full.
             size = self.options.batch_size("eval")
             batches = np.split(losses, range(size, len(losses), size))
             metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
         return metrics, predictions
 
     def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
-        """Predictions for a split, and the loss of each row if its records have the targets."""
+        """Returns predictions, and the loss of each row if the records have the targets."""
         task = self.task
-        names = {feature.name for feature in task.features(split)}
-        has_loss = (
-            split != "predict"
-            and task.rows_are_independent
-            and bool(task.targets)
-            and names.issuperset(feature.name for feature in task.targets)
-        )
+        has_targets = bool(task.targets) and {*task.features(split)}.issuperset(task.targets)
+        has_loss = split != "predict" and task.rows_are_independent and has_targets
 
         def fetch(outputs: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
             loss = {"loss": task.loss(outputs, batch, training=False)} if has_loss else {}
             return {**task.fetch(outputs, batch), **loss}
 
-        path, count = self._find_records(split)
+        path, count = self.splits.records(split)
         inference = self._inference.get(split)
         # In other precisions the weights are cast once, and must be cast anew.
         if inference is None or self.devices.precision != "float32":
@@ -397,66 +329,40 @@ class FineTuningRun:
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
     def _evaluate_and_predict(self, step: int) -> Results:
-        """Evaluates and predicts as the options say, and writes what was found."""
+        """Evaluates and predicts as the options say, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
-        results = Results()
+        folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None
         # Results for another task than the trained one must not replace those of that task.
         suffix = "" if options.do_train else check_evaluated(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": step}
-            results.files += [result_path(self.output_dir, name, suffix) for name in EVAL_FILES]
+            results.files += [result_path(folder, name, suffix) for name in EVAL_FILES]
             if is_chief:
-                examples = self.splits["eval"]
-                with renamed(self.output_dir, suffix, results.files) as (folder, written):
-                    more, paths = task.report(examples, predictions, folder)
-                    written += paths
-                write_metrics(
-                    self.output_dir, results.metrics, step, len(predictions), more, suffix
-                )
+                more: dict[str, Any] = {}
+
+                def report(folder: str) -> Iterable[str]:
+                    entries, paths = task.report(self.splits["eval"], predictions, folder)
+                    more.update(entries)
+                    return paths
+
+                results.files += write_results(folder, suffix, report)
+                write_metrics(folder, results.metrics, step, len(predictions), more, suffix)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
             if is_chief:
                 examples = self.splits[split]
-                first = len(results.files)
-                with renamed(self.output_dir, suffix, results.files) as (folder, written):
-                    written += task.write_predictions(examples, predictions, folder)
-                shown = ", ".join(results.files[first:])
-                log.info("Prediction of %d examples: %s", len(predictions), shown)
+                paths = write_results(
+                    folder, suffix, lambda to: task.write_predictions(examples, predictions, to)
+                )
+                results.files += paths
+                log.info("Prediction of %d examples: %s", len(predictions), ", ".join(paths))
         return results
-
-    def _find_records(self, split: str) -> tuple[str, int]:
-        if split not in self._records:
-            self._records[split] = find_records(
-                self.task,
-                self.splits[split],
-                split,
-                self.records_dir,
-                self.devices,
-                self.splits.digest(split)[0],
-            )
-        return self._records[split]
-
-
-def freeze_layers(model: Any, count: int) -> None:
-    """Excludes the embeddings and the first layers from training.
-
-    Raises:
-        UserError: the model has fewer layers.
-    """
-    layers = model.bert.encoder.transformer_layers
-    if count > len(layers):
-        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
-    if count:
-        model.bert.embeddings.trainable = False
-        for layer in layers[:count]:
-            layer.trainable = False
-        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
 
 
 def _written(task: Task) -> tuple[list[str], list[str]]:
-    """Names of the files and of the folders that a run may write."""
+    """Returns the names of the files and of the folders that a run may write."""
     names = [*map(record_file, ("train", "eval", task.predict_split)), *task.result_files]
     return [*names, MANIFEST, EVALUATIONS, CURVE, CURVE_PLOT], [BEST_FOLDER, EXPORT_FOLDER]

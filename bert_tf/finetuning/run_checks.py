@@ -16,7 +16,7 @@ from bert_tf.progress import log
 _DATA = "training data changed:"
 # Increasing these is how one continues a training.
 _LENGTHS = ("num_train_epochs", "num_train_steps")
-# Flags that change the weights, or which of them are best.
+# Flags that change the weights, or the choice of the best ones.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
 _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
 _COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
@@ -30,12 +30,10 @@ def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
 
 
 def check_resumed(options: Any, training_data: str) -> bool:
-    """Logs how a run differs from the training in `output_dir` whose checkpoint it restores.
+    """Logs how a run differs from the training in `output_dir` that it resumes or evaluates.
 
-    Flags that `run.json` does not have are not compared. Returns whether nothing differs.
-
-    Raises:
-        UserError: the training is of another task or has another kind of output.
+    Compares the flags that `run.json` has, and returns whether they are equal. Raises a UserError
+    if the training has another task or another kind of output.
     """
     folder, asked = options.output_dir or "", _task_of(options)
     script, before = _run_of(folder)
@@ -69,10 +67,9 @@ def _run_of(folder: str) -> tuple[str | None, dict[str, Any]]:
 
 
 def check_evaluated(options: Any) -> str:
-    """Warns of a model that was trained for another task than it is evaluated on.
+    """Warns if a model was trained for another task than it is evaluated on.
 
-    Returns:
-        A suffix for names of results that would overwrite those of the trained task, or "".
+    Returns a suffix for results that would overwrite those of the trained task, or "".
     """
     folder, asked = folder_of_checkpoint(options), _task_of(options)
     trained = other_task(folder, asked)

@@ -1,7 +1,7 @@
-"""Files that a training keeps beside its checkpoints, so that its folder is all a model needs.
+"""Files that a training keeps beside its checkpoints: all that a model needs.
 
-`bert_config.json` and `vocab.txt` are copies, `run.json` has the script and its flags, and
-`labels.txt` the names of the outputs.
+Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
+`labels.txt` with the names of the outputs.
 """
 
 import dataclasses
@@ -35,22 +35,13 @@ _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 def training_files(
     options: Any, resumes: bool, training_data: str, labels: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the contents of the files of a training by name.
-
-    Args:
-        options: options of the training.
-        resumes: whether it resumes from a checkpoint in `output_dir`.
-        training_data: from `run_checks.describe_data`.
-        labels: names of the outputs.
-
-    Raises:
-        UserError: `output_dir` has other files with these names.
-    """
+    """Returns the contents of a training's files by name, or raises a UserError if some differ."""
     begun = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
     contents = model_files(options, labels, begun_from=begun, training_data=training_data)
-    for name in contents.keys() & _COPIES.keys():
-        source = f"--{_COPIES[name]}={getattr(options, _COPIES[name])}"
-        require_same(options.output_dir, {name: contents[name]}, source)
+    for name, flag in _COPIES.items():
+        if name in contents:
+            source = f"--{flag}={getattr(options, flag)}"
+            require_same(options.output_dir, {name: contents[name]}, source)
     return contents
 
 
@@ -60,12 +51,9 @@ def labels_file(labels: Sequence[str]) -> dict[str, str]:
 
 
 def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[str, str]:
-    """Returns configuration, vocabulary, labels and `run.json` of a model by name.
+    """Returns the contents of configuration, vocabulary, `labels.txt` and `run.json` by name.
 
-    Args:
-        options: options of the script that made the model.
-        labels: names of the outputs; without labels there is no `labels.txt`.
-        more: more entries of `run.json`.
+    Without labels there is no `labels.txt`; `more` are further entries of `run.json`.
     """
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
@@ -77,11 +65,7 @@ def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[s
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
-    """Requires that files equal the copies that a training keeps of them.
-
-    Raises:
-        UserError: one differs.
-    """
+    """Raises a UserError if a file differs from the copy that a training keeps of it."""
     for name, text in contents.items():
         path = os.path.join(folder, name)
         # The copy has no blank lines at its end.
@@ -111,10 +95,7 @@ def hint(folder: str, *names: str) -> str | None:
 
 
 def best_prefix(folder: str) -> str | None:
-    """Returns the best weights of a training with `--eval_every`, or None.
-
-    They do not count if a later training in the folder ran without `--eval_every`.
-    """
+    """Returns the best weights, or None if the last training ran without `--eval_every`."""
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     evaluated = hint(folder, "flags", "eval_every")
     return prefix if evaluated and files.exists(f"{prefix}.index") else None
@@ -123,16 +104,8 @@ def best_prefix(folder: str) -> str | None:
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     """Returns the options for using a model that was trained in a folder, or published as one.
 
-    Flags of the training that concern model and inputs apply; those of devices do not.
-
-    Args:
-        folder: folder with checkpoints, configuration and vocabulary.
-        script: the script whose work to do; by default the one that trained the model, and
-            `predict_masked` after pre-training.
-        flags: flags that differ from the training's, or that the folder does not tell.
-
-    Raises:
-        UserError: the folder or a file in it is missing, or there is no such script or flag.
+    Flags of the training apply, except those of devices; `flags` override them. The default of
+    `script` is the one that trained the model, and `predict_masked` after pre-training.
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
@@ -217,11 +190,7 @@ def _saved_threshold(folder: str) -> float:
 
 
 def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, and its flags; None if that is unknown.
-
-    Raises:
-        UserError: `run.json` is damaged.
-    """
+    """Returns the script that trained a model, or None if that is unknown, and its flags."""
     path = os.path.join(folder, RUN)
     if not files.exists(path):
         return None, {}

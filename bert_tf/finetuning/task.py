@@ -102,7 +102,7 @@ class Task(abc.ABC):
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the records: the encoder's inputs, and `targets` except to predict."""
+        """Declares the records: the encoder's inputs, and `targets` except for prediction."""
         inputs = sequence_features(self.options.max_seq_length, self.texts_per_row)
         return inputs if split == "predict" else (*inputs, *self.targets)
 
@@ -141,7 +141,7 @@ class Task(abc.ABC):
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, strings too; by default those of `fetch`."""
+        """Selects the outputs of an exported model, including strings; by default as `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Warns of a vocabulary that is not the model's, is damaged, or has the wrong casing."""
+"""Warns if a vocabulary is not the model's, is damaged, or has the wrong casing."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from bert_tf.checkpoints.formats import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
-# A model's vocab_size may be rounded up, to a multiple of 64 for instance, but of 8 at least.
+# A model may round its vocab_size up to a multiple of 8 to 64.
 _MOST_SPARE_ROWS, _ROUNDED_TO = 64, 8
 _CONSECUTIVE = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -19,16 +19,16 @@ def check_vocabulary(
 ) -> None:
     """Warns if a vocabulary is probably not the model's, or does not fit `lower_case`.
 
-    `vocab_size` is the model's, if any; `sources` are the checkpoints to read, which may have a
-    vocabulary of their own.
+    It is compared with the model's `vocab_size` and with the vocabularies of `sources`, the
+    checkpoints to restore.
     """
     entries = _entries(path)
     own = next((source.vocab_file for source in sources if source.vocab_file), None)
     is_other = own and os.path.realpath(own) != os.path.realpath(path)
-    problems = _difference(entries, own) if is_other else _unusual(entries, vocab_size)
-    if problem := next(problems, None):
+    problem = _difference(entries, own) if is_other else next(_unusual(entries, vocab_size), None)
+    if problem:
         log.warning("%s %s. Check that --vocab_file is the model's own", path, problem)
-    # The training with the same flag gave this warning already.
+    # The training with the same flag has warned already.
     if any(source.do_lower_case is lower_case for source in sources):
         return
     lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
@@ -45,16 +45,18 @@ def _entries(path: str) -> list[str]:
     return "\n".join(lines).rstrip("\n").split("\n")
 
 
-def _difference(entries: Sequence[str], own: str) -> Iterator[str]:
+def _difference(entries: Sequence[str], own: str) -> str | None:
     pairs = list(zip_longest(entries, _entries(own), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
     # [unusedN] are free for the user's own words.
     is_free = all(entry and other.startswith("[unused") for _, entry, other in changed)
-    for line, entry, other in changed if not is_free or len(set(entries)) < len(entries) else ():
-        yield (
-            f"differs from {own} in {len(changed)} of {len(pairs)} entries, first in line {line}: "
-            f"{entry!r} instead of {other!r}"
-        )
+    if not changed or (is_free and len(set(entries)) == len(entries)):
+        return None
+    line, entry, other = changed[0]
+    return (
+        f"differs from {own} in {len(changed)} of {len(pairs)} entries, first in line {line}: "
+        f"{entry!r} instead of {other!r}"
+    )
 
 
 def _unusual(entries: Sequence[str], vocab_size: int) -> Iterator[str]:

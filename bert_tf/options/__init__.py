@@ -5,19 +5,12 @@ A notebook creates the same objects as the command line:
 in the task's folder; they can be imported from here, too.
 """
 
+# ruff: noqa: F401
 from typing import Any
 
 from bert_tf import registry
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, ModelOptions, TrainingOptions
-
-__all__ = [
-    "DeviceOptions",
-    "EncoderOptions",
-    "FineTuningOptions",
-    "ModelOptions",
-    "TrainingOptions",
-]
 
 
 def __getattr__(name: str) -> Any:

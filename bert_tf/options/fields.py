@@ -1,4 +1,4 @@
-"""What an option is made of, and which values make sense."""
+"""Declares options, and checks their values."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# [CLS], one piece, [SEP]: less than this is no text.
+# [CLS], one piece, [SEP].
 _SHORTEST_SEQUENCE = 3
 
 
@@ -22,16 +22,16 @@ def option(
     limits: tuple[float, float] | None = None,
     words: tuple[str, ...] = (),
 ) -> Any:
-    """A field of an options class, with what its flag needs.
+    """Declares a field of an options class.
 
     Args:
         default: as in the original.
         help_text: one sentence.
         new: whether the original has no such flag.
-        required: whether the script cannot do without.
-        choices: the only values.
+        required: whether the flag must be given.
+        choices: the allowed values.
         limits: the smallest and the largest value.
-        words: values of an option that else is a number.
+        words: allowed values of an option that is otherwise a number.
     """
     metadata = {
         "help": help_text,
@@ -45,15 +45,7 @@ def option(
 
 
 def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
-    """Refuses options without a value for what the script cannot do without.
-
-    Args:
-        options: of the script.
-        not_needed: names of options that it can do without this time.
-
-    Raises:
-        UserError: it names all flags that are missing.
-    """
+    """Raises a UserError that names all required flags without a value, except `not_needed`."""
     missing = [
         field
         for field in dataclasses.fields(options)
@@ -82,16 +74,12 @@ def checked(name: str, value: Any, expected: Any) -> Any:
 
 
 def check_values(options: Any) -> None:
-    """Refuses values of other types, or that make no sense, by the names that the scripts share.
-
-    Raises:
-        UserError: it names the flag and its range.
-    """
+    """Raises a UserError for an invalid value, by its type, the field's metadata or its name."""
     types = typing.get_type_hints(type(options))
     for field in dataclasses.fields(options):
         name = field.name
         value = checked(f"--{name}", getattr(options, name), types[name])
-        choices = field.metadata["choices"]
+        choices, limits = field.metadata["choices"], field.metadata["limits"]
         if choices:
             if value not in choices:
                 raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
@@ -99,13 +87,10 @@ def check_values(options: Any) -> None:
         words = field.metadata["words"]
         if words and not (value in words or (isinstance(value, float | int) and value == value)):
             raise UserError(f"--{name} must be a number or {' or '.join(words)}. Received: {value}")
-        counts = name.endswith(("_batch_size", "_steps")) and isinstance(value, int)
-        counts = counts and not field.metadata["limits"]
-        if counts and not 1 <= value < 2**31:
-            raise UserError(f"--{name} must be from 1 to {2**31 - 1}. Received: {value}")
+        if name.endswith(("_batch_size", "_steps")) and isinstance(value, int):
+            limits = limits or (1, 2**31 - 1)
         if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
             raise UserError(f"--{name} must be a finite number above 0. Received: {value}")
-        limits = field.metadata["limits"]
         if limits and not limits[0] <= value <= limits[1]:
             raise UserError(f"--{name} must be from {limits[0]} to {limits[1]}. Received: {value}")
         if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:

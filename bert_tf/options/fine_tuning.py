@@ -11,75 +11,64 @@ from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
-    """What the fine-tuning scripts share: three steps, and training counted in epochs."""
+    """Options that the fine-tuning scripts share."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
     do_predict: bool = option(False, "Write predictions for the test set.")
     do_export: bool = option(
         False,
-        "In the end write the model as a SavedModel, a new version in the folder export of "
-        "output_dir; see export_model.py.",
+        "Export the model as a SavedModel to output_dir/export, as export_model.py does.",
         new=True,
     )
     num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
     warmup_proportion: float = option(
-        0.1,
-        "Part of the training over which the learning rate rises: 0.1 is a tenth.",
-        limits=(0, 1),
+        0.1, "Fraction of the training over which the learning rate rises.", limits=(0, 1)
     )
-    predict_batch_size: int = option(8, "Examples in a batch of the prediction.")
+    predict_batch_size: int = option(8, "Batch size for prediction.")
     eval_every: str | None = option(
         None,
-        "Evaluate on the dev set during the training, too: every so many steps (200) or epochs "
-        "(1epoch, 0.5epoch). The best weights are kept as best/model.ckpt in output_dir, and are "
-        "those that are evaluated and predicted with in the end.",
+        "Evaluate on the dev set every so many steps (200) or epochs (0.5epoch) of the training, "
+        "keep the best weights as best/model.ckpt in output_dir, and use them in the end.",
         new=True,
     )
     best_metric: str = option(
         "auto",
-        "Figure by which --eval_every finds the best weights, without its eval_: accuracy, f1, "
-        "loss and so on. auto: what is usual for the task.",
+        "Metric by which --eval_every chooses the best weights, such as accuracy, f1 or loss. "
+        "auto: the usual one of the task.",
         new=True,
     )
     early_stopping_patience: int = option(
         0,
-        "End the training when so many evaluations of --eval_every in a row were not better than "
-        "the best one before. 0: never.",
+        "Stop after so many evaluations of --eval_every without improvement. 0: never.",
         new=True,
         limits=(0, 2**31 - 1),
     )
     num_runs: int = option(
         1,
-        "Train so many times, with --random_seed and the numbers after it, in the folders run_1, "
-        "run_2 and so on of output_dir; runs.json has mean, deviation and best of their figures.",
+        "Train so many times, with consecutive random seeds, in run_1, run_2 and so on of "
+        "output_dir; runs.json has mean, deviation and best of the metrics.",
         new=True,
         limits=(1, 1000),
     )
     freeze_layers: int = option(
         0,
-        "Leave the embeddings and so many of the first layers as they are, which is faster and "
-        "takes less memory.",
+        "Do not train the embeddings and so many of the first layers: faster, and less memory.",
         new=True,
         limits=(0, 1000),
     )
 
     @property
     def evaluates(self) -> bool:
-        """Whether the dev set is needed, in the end or on the way."""
+        """Whether the dev set is needed."""
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Rows of a batch of `train`, `eval` or `predict`."""
+        """Returns the number of rows in a batch of `train`, `eval` or `predict`."""
         return getattr(self, f"{split}_batch_size")
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
-        """
+        """Raises a UserError if options are missing or invalid, in the original's order."""
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):
@@ -107,11 +96,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """What `eval_every` is in steps, at least 1; None where it is not given.
-
-        Raises:
-            UserError: it is neither steps nor epochs.
-        """
+        """Converts `eval_every` to steps, at least 1; None if not given, UserError if invalid."""
         if not self.eval_every:
             return None
         found = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())

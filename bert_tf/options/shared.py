@@ -14,28 +14,25 @@ _OF_TPUS = "Without effect without --use_tpu=true."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """Which model."""
+    """The model."""
 
     bert_config_file: str | None = option(
         None,
-        "JSON file with the sizes of the model (bert_config.json); by default the one beside "
-        "--init_checkpoint.",
+        "Model configuration (bert_config.json); by default the one beside --init_checkpoint.",
         required=True,
     )
     init_checkpoint: str | None = option(
         None,
-        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), a folder or the zip "
-        "of a release; also a folder of Hugging Face with safetensors, a .keras file, or a "
-        "SavedModel of TensorFlow Hub. A checkpoint in output_dir wins over it: the run then goes "
-        "on.",
+        "Checkpoint to start from: a prefix (bert_model.ckpt, model.ckpt-N), or the folder or zip "
+        "of a release; also a Hugging Face folder with safetensors, a .keras file or a TensorFlow "
+        "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
     )
     max_seq_length: int = option(
-        128, "Longest input in word pieces, special ones included; longer texts are cut."
+        128, "Longest input in word pieces, including special tokens; longer texts are cut."
     )
 
     def _not_needed(self) -> set[str]:
-        """Names of options that others make superfluous."""
-        # They are looked for beside it, or beside the checkpoints of a training.
+        """Returns names of required options whose files are found beside a checkpoint."""
         folder = getattr(self, "output_dir", None)
         trained = folder and files.exists(os.path.join(folder, "checkpoint"))
         return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()
@@ -43,48 +40,36 @@ class EncoderOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(EncoderOptions):
-    """Which model, and how text becomes its input."""
+    """The model, and its tokenization."""
 
     vocab_file: str | None = option(
-        None,
-        "Vocabulary that the model was trained with, one piece a line; by default the one beside "
-        "--init_checkpoint.",
-        required=True,
+        None, "The model's vocabulary; by default the one beside --init_checkpoint.", required=True
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
 
     def check_model(self) -> None:
-        """Checks what concerns model and inputs alone, without reading a file.
-
-        Raises:
-            UserError: a value makes no sense.
-        """
+        """Raises a UserError if options of model and inputs are invalid; reads no file."""
         self.check_case()
         check_values(self)
 
     def check_case(self) -> None:
-        """Checks that `do_lower_case` fits the published model that the checkpoint's path names.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Raises a UserError unless `do_lower_case` fits the release that the path names."""
         path = self.init_checkpoint
         if path and files.is_dir(path):
-            # The check goes by the folder's name, which stands before the checkpoint's.
             path = os.path.join(path, "bert_model.ckpt")
         validate_case_matches_checkpoint(self.do_lower_case, path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How to train."""
+    """The training."""
 
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", required=True
     )
-    train_batch_size: int = option(32, "Examples in a training step, over all devices.")
+    train_batch_size: int = option(32, "Batch size for training, over all devices.")
     learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
     save_checkpoints_steps: int = option(1000, "Steps between two checkpoints.")
     random_seed: int = option(
@@ -98,50 +83,44 @@ class TrainingOptions:
     )
     resume: str = option(
         "auto",
-        "What a training does with checkpoints in output_dir. auto: go on from the newest; must: "
-        "an error where there is none; never: an error where there is one, and evaluation and "
-        "prediction do not read it.",
+        "What to do with checkpoints in output_dir. auto: resume from the newest; must: fail if "
+        "there is none; never: fail if there is one, and do not evaluate or predict with it.",
         new=True,
         choices=("auto", "never", "must"),
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Compute a batch in so many pieces, one after the other: the memory of one piece, the "
-        "result of the whole batch.",
+        "Number of micro-batches of a batch: less memory, and the same result.",
         new=True,
     )
     gradient_clip_scope: str = option(
         "batch",
-        "What gradients are clipped on. batch: their sum over all devices, so that N devices "
-        "give what one gives; replica: each device's own, as the original does on a TPU.",
+        "Gradients to clip. batch: their sum over all devices, so that N devices equal one; "
+        "replica: those of each device, as the original on a TPU.",
         new=True,
         choices=("batch", "replica"),
     )
     recompute_layers: bool = option(
         False,
-        "Compute the inside of each encoder layer a second time for its gradient instead of "
-        "keeping it: less memory, about a third more time.",
+        "Recompute activations in the backward pass: less memory, about a third more time.",
         new=True,
     )
     length_grouping: bool = option(
         False,
-        "Form batches of texts of similar length, for less padding; their order stays random, and "
-        "the same for the same seed.",
+        "Form batches of texts of similar length, in random order, for less padding.",
         new=True,
     )
     profile_steps: str | None = option(
-        None,
-        "Two steps, as in 10,20: TensorFlow's profiler records from the first to the last.",
-        new=True,
+        None, "First and last step to record with TensorFlow's profiler, as in 10,20.", new=True
     )
     verbose_logging: bool = option(
         False, "Print the first examples as tokens and ids, too.", new=True
     )
 
     def training_notes(self) -> list[str]:
-        """A sentence for each value with which a training hardly learns."""
-        found, too_high = [], self.learning_rate > 0.01
-        if too_high and getattr(self, "optimizer", "adamw") == "adamw":
+        """Returns a warning for each value with which a training hardly learns."""
+        found = []
+        if self.learning_rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
             found.append(
                 f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
             )
@@ -153,11 +132,7 @@ class TrainingOptions:
         return found
 
     def profiled_steps(self) -> tuple[int, int] | None:
-        """First and last step to profile.
-
-        Raises:
-            UserError: they are not two steps.
-        """
+        """Parses the first and the last step to profile; raises a UserError if invalid."""
         if not self.profile_steps:
             return None
         try:
@@ -174,33 +149,31 @@ class TrainingOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """On what to run, and in which numbers."""
+    """Devices and precision."""
 
     distribution_strategy: str = option(
         "auto",
-        "auto: a TPU with --use_tpu, several processes where TF_CONFIG names them, all GPUs of "
-        "this machine where there are several, one device otherwise. Batch sizes are those of "
-        "all devices together.",
+        "auto: a TPU with --use_tpu, several processes if TF_CONFIG names them, all GPUs of this "
+        "machine if there are several, otherwise one device. Devices share each batch.",
         new=True,
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
     precision: str = option(
         "float32",
-        "Numbers that the model computes in; weights and optimizer stay in float32.",
+        "Precision of the computation; weights and optimizer stay in float32.",
         new=True,
         choices=("float32", "bfloat16", "float16"),
     )
     fixed_shapes: bool = option(
         False,
-        "Pad every batch to --max_seq_length, instead of to its longest text. Always so on TPUs "
-        "and where XLA compiles.",
+        "Pad to --max_seq_length instead of the longest text of a batch, as always on TPUs and "
+        "under XLA.",
         new=True,
     )
     jit_compile: str = option(
         "auto",
-        "Compile the steps with XLA, which needs fixed shapes. auto: on TPUs, and on GPUs with "
-        "--fixed_shapes=true; not on CPUs, where it takes long to compile and gains nothing in "
-        "training.",
+        "Compile steps with XLA, which needs fixed shapes. auto: on TPUs, and on GPUs with "
+        "--fixed_shapes=true; not on CPUs, where it does not pay.",
         new=True,
         choices=("auto", "true", "false"),
     )
@@ -210,18 +183,12 @@ class DeviceOptions:
     )
     tpu_zone: str | None = option(None, "Zone of the TPU. Used with --use_tpu.")
     gcp_project: str | None = option(None, "Project of the TPU. Used with --use_tpu.")
-    master: str | None = option(
-        None, "Address of a TensorFlow 1 session. Without effect: TensorFlow 2 has no sessions."
-    )
-    num_tpu_cores: int = option(
-        8, "Cores of the TPU. Without effect: all cores of the TPU are used."
-    )
-    iterations_per_loop: int = option(
-        1000, "Steps in a TPU call. Without effect: one step is one call."
-    )
+    master: str | None = option(None, "Without effect: TensorFlow 2 has no sessions.")
+    num_tpu_cores: int = option(8, "Without effect: all cores of the TPU are used.")
+    iterations_per_loop: int = option(1000, "Without effect: one step is one TPU call.")
 
     def notes(self) -> list[str]:
-        """A sentence for each flag that was set and does nothing."""
+        """Returns a warning for each flag that was set but has no effect."""
         silent = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
             silent += _FLAGS_OF_TPUS

@@ -1,10 +1,13 @@
 """Training and inference on one device or many."""
 
-import bert_tf.backend  # noqa: F401
+# ruff: noqa: F401
+
+import bert_tf.backend
 from bert_tf.training.build import (
     build_model,
     check_training,
     create_train_state,
+    freeze_layers,
     step_options,
     training_batches,
 )
@@ -15,25 +18,3 @@ from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.inference import Inference
 from bert_tf.training.loop import LoopOptions, train
 from bert_tf.training.step import Loss, StepOptions, TrainState, make_train_step, mean_loss
-
-__all__ = [
-    "Callback",
-    "Devices",
-    "EvalCallback",
-    "Inference",
-    "LoopOptions",
-    "Loss",
-    "Profiler",
-    "StepOptions",
-    "TrainState",
-    "build_model",
-    "check_training",
-    "create_train_state",
-    "explained_errors",
-    "make_train_step",
-    "mean_loss",
-    "open_devices",
-    "step_options",
-    "train",
-    "training_batches",
-]

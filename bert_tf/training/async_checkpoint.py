@@ -3,18 +3,14 @@
 import concurrent.futures
 
 from bert_tf import checkpoints
-from bert_tf.errors import UserError
 from bert_tf.progress import log
 
 
 class AsyncSaver:
-    """Writes checkpoints in order, one at a time.
+    """Writes checkpoints to a folder in order, one at a time.
 
     A snapshot costs nothing until the next update: TensorFlow copies a value that is still in use
     when it changes the variable.
-
-    Args:
-        folder: the output directory.
     """
 
     def __init__(self, folder: str) -> None:
@@ -23,11 +19,7 @@ class AsyncSaver:
         self._writing: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: checkpoints.Snapshot) -> None:
-        """Starts to write a checkpoint, after the one before is finished.
-
-        Raises:
-            UserError: neither of the two could be written.
-        """
+        """Starts to write a checkpoint; raises a UserError if this and the last one failed."""
         earlier = self._finish()
         self._writing = self._thread.submit(checkpoints.save_snapshot, self._folder, snapshot)
         if earlier:
@@ -36,22 +28,13 @@ class AsyncSaver:
             log.warning("%s", earlier)
 
     def check(self) -> None:
-        """Reports a failure without waiting.
-
-        Raises:
-            UserError: the checkpoint could not be written.
-        """
+        """Raises the UserError of a failure, without waiting."""
         if self._writing and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits until the checkpoint is on disk.
-
-        Raises:
-            UserError: it could not be written.
-        """
-        error = self._finish()
-        if error:
+        """Waits until the checkpoint is on disk, or raises a UserError."""
+        if error := self._finish():
             raise error
 
     def close(self) -> None:
@@ -59,11 +42,6 @@ class AsyncSaver:
         self._finish()
         self._thread.shutdown()
 
-    def _finish(self) -> UserError | None:
+    def _finish(self) -> BaseException | None:
         writing, self._writing = self._writing, None
-        try:
-            if writing:
-                writing.result()
-        except UserError as error:
-            return error
-        return None
+        return writing.exception() if writing else None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
@@ -26,13 +25,10 @@ def build_model(
     recompute_layers: bool = False,
     zero_init_encoder: bool = False,
 ) -> keras.Model:
-    """Builds a model on the devices and logs its size.
+    """Builds a model on the devices, and logs its size.
 
-    Args:
-        build: takes the keyword arguments of `ConfiguredModel`.
-        devices: where to build.
-        recompute_layers: see `Encoder`.
-        zero_init_encoder: skip random initialization, for weights that are about to be loaded.
+    `build` takes the keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
+    initialization, for weights that are about to be loaded.
     """
     with devices.strategy.scope():
         model = build(
@@ -44,7 +40,7 @@ def build_model(
     log.info(
         "%s with %s parameters in %s on %s. TensorFlow %s, Keras %s",
         type(model).__name__,
-        f"{_num_parameters(model):,}",
+        f"{model.count_params():,}",
         devices.precision,
         devices.description,
         tf.__version__,
@@ -53,20 +49,24 @@ def build_model(
     return model
 
 
+def freeze_layers(model: Any, count: int) -> None:
+    """Excludes the embeddings and the first layers from training, if `count` is not 0."""
+    layers = model.bert.encoder.transformer_layers
+    if count > len(layers):
+        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
+    if count:
+        model.bert.embeddings.trainable = False
+        for layer in layers[:count]:
+            layer.trainable = False
+        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
+
+
 def check_training(
     model: Any, options: Any, devices: Devices, texts_per_row: int | None = None
 ) -> None:
     """Checks that batches can be split over the devices, and logs the memory that training needs.
 
-    Args:
-        model: the model.
-        options: `TrainingOptions` with `max_seq_length`.
-        devices: where to train.
-        texts_per_row: C of rows [C, S]; None for rows [S].
-
-    Raises:
-        UserError: the batch is smaller than the number of devices, or not divisible by devices and
-            micro-batches.
+    `texts_per_row` is C of rows [C, S], and None for rows [S].
     """
     replicas, size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
@@ -83,22 +83,20 @@ def check_training(
     rows = -(-size // replicas)
     needed = estimate_training_bytes(
         model.config,
-        _num_parameters(model),
+        model.count_params(),
         rows * (texts_per_row or 1),
         options.max_seq_length,
         precision=devices.precision,
         accumulation_steps=micro_batches,
         recompute_layers=options.recompute_layers,
     )
-    log.info(
-        "Training: %s%s, about %.1f GB of memory%s (estimated)",
-        f"{rows} of the {size} rows of a batch on each of {replicas} devices"
-        if replicas > 1
-        else f"batches of {size} rows",
-        f", in {micro_batches} pieces" if micro_batches > 1 else "",
-        max(needed / 1e9, 0.1),
-        " on each" if replicas > 1 else "",
-    )
+    shown, on_each = f"batches of {size} rows", ""
+    if replicas > 1:
+        shown = f"{rows} of the {size} rows of a batch on each of {replicas} devices"
+        on_each = " on each"
+    shown += f", in {micro_batches} pieces" if micro_batches > 1 else ""
+    gigabytes = max(needed / 1e9, 0.1)
+    log.info("Training: %s, about %.1f GB of memory%s (estimated)", shown, gigabytes, on_each)
 
 
 def create_train_state(
@@ -111,11 +109,7 @@ def create_train_state(
     restore_from: str | None,
     optimizer_name: str = "adamw",
 ) -> TrainState:
-    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from.
-
-    Raises:
-        UserError: the slots in the checkpoint do not fit the model.
-    """
+    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from."""
     with devices.strategy.scope():
         optimizer = create_optimizer(
             options.learning_rate,
@@ -140,7 +134,7 @@ def create_train_state(
 
 
 def step_options(options: Any, devices: Devices, loss_uses_padding: bool = False) -> StepOptions:
-    """Returns how to compute a step: from `TrainingOptions`, and what suits the devices."""
+    """Returns how to compute a step, from `TrainingOptions` and the devices."""
     return StepOptions(
         seed=options.random_seed,
         jit_compile=devices.jit_compile,
@@ -162,13 +156,7 @@ def training_batches(
 ) -> Any:
     """Returns shuffled batches without end, distributed over the devices.
 
-    Args:
-        paths: the record files.
-        features: their declaration.
-        options: `TrainingOptions`.
-        devices: where to train.
-        num_records: number of records to hold in memory for shuffling.
-        skip_batches: number of steps that are done already.
+    `num_records` is the size of the buffer for shuffling; `skip_batches` the number of steps done.
     """
 
     def batches_of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -192,8 +180,3 @@ def training_batches(
         )
 
     return devices.strategy.distribute_datasets_from_function(batches_of_process)
-
-
-def _num_parameters(model: keras.Model) -> int:
-    variables = checkpoints.named_variables(model).values()
-    return sum(int(np.prod(variable.shape)) for variable in variables)

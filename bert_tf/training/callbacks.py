@@ -1,4 +1,4 @@
-"""What happens beside the steps of a training: `Callback`, and the profiler."""
+"""Callbacks of the training loop: their interface, and the profiler."""
 
 import os
 from collections.abc import Mapping
@@ -9,14 +9,10 @@ from bert_tf.progress import log
 
 
 class Callback:
-    """Follows a training, may evaluate the model on the way, and may end the training early.
-
-    The order of calls is `before_step`, `on_step`, and after a step that is due, once its
-    checkpoint is written, `on_checkpoint` and `evaluate`.
-    """
+    """Follows a training, and may evaluate the model and stop early."""
 
     def before_step(self, step: int) -> None:
-        """Called before step number `step`, which counts from 1."""
+        """Called before a step; the first is 1."""
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
         """Called in order after each step, with the results of `make_train_step`."""
@@ -37,13 +33,7 @@ class Callback:
 
 
 class Profiler(Callback):
-    """Records some steps with TensorFlow's profiler.
-
-    Args:
-        output_dir: takes the profile.
-        steps: the first and the last step to record.
-        num_train_steps: number of steps of the training.
-    """
+    """Records the steps from the first to the last of `steps` with TensorFlow's profiler."""
 
     def __init__(self, output_dir: str, steps: tuple[int, int], num_train_steps: int) -> None:
         self._output_dir = output_dir

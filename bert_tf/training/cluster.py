@@ -4,14 +4,12 @@ TensorFlow waits by itself, but ignores Ctrl-C and SIGTERM meanwhile and does no
 is missing.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -19,34 +17,24 @@ from bert_tf.progress import log
 
 _PAUSE = 0.3
 _MESSAGE_EVERY = 30.0
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a distributed run.
-
-    Attributes:
-        workers: addresses (`host:port`), the chief first.
-        worker: index of this process.
-    """
+    """The addresses (`host:port`) of all workers, the chief first, and the index of this one."""
 
     workers: tuple[str, ...]
     worker: int
 
 
 def read_cluster() -> Cluster | None:
-    """Parses the environment variable `TF_CONFIG`; returns None if it is not set.
-
-    Raises:
-        UserError: its value is invalid.
-    """
+    """Parses the environment variable `TF_CONFIG`; returns None if it is not set."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
         return None
-    example = (
-        '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
-        '"task": {"type": "worker", "index": 0}}'
-    )
     try:
         config = json.loads(text)
         jobs = {name: _addresses(found) for name, found in config.get("cluster", {}).items()}
@@ -57,15 +45,14 @@ def read_cluster() -> Cluster | None:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"The environment variable TF_CONFIG cannot be read ({error!r}). It should look like "
-            f"{example}. Received: {text}"
+            f"{_EXAMPLE}. Received: {text}"
         ) from error
     if not jobs:
         return None
-    others = sorted(set(jobs) - {"chief", "worker"})
-    if others or kind not in jobs:
+    if not jobs.keys() <= {"chief", "worker"} or kind not in jobs:
         raise UserError(
             f"TF_CONFIG may have the jobs chief and worker, and the task must be in one of them. "
-            f"Received: jobs {', '.join(sorted(jobs))}, task {kind}. Example: {example}"
+            f"Received: jobs {', '.join(sorted(jobs))}, task {kind}. Example: {_EXAMPLE}"
         )
     workers = (*jobs.get("chief", ()), *jobs.get("worker", ()))
     if not 0 <= index < len(jobs[kind]):
@@ -76,11 +63,6 @@ def read_cluster() -> Cluster | None:
 
 
 def _addresses(found: Any) -> list[str]:
-    """Validates the addresses of a job.
-
-    Raises:
-        ValueError: they are not a list of distinct `host:port` strings.
-    """
     if not isinstance(found, list) or len(set(map(str, found))) < len(found):
         raise ValueError(f"not a list of different addresses: {found}")
     for address in found:
@@ -91,68 +73,40 @@ def _addresses(found: Any) -> list[str]:
 
 
 def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
-    """Waits until every worker can be reached at its address.
+    """Waits until every worker can be reached at its address (`host:port`).
 
-    Meanwhile this worker listens at its own; afterwards the port is free for TensorFlow.
-
-    Args:
-        addresses: `host:port` of all workers.
-        worker: index of this process.
-
-    Raises:
-        UserError: this worker's port is in use.
+    Meanwhile this worker, of index `worker`, listens at its own; then the port is free for
+    TensorFlow.
     """
-    places = [_place(address) for address in addresses]
-    log.info("Worker %d of %d, at %s", worker, len(addresses), addresses[worker])
-    missing = [index for index in range(len(addresses)) if index != worker]
-    announced = time.monotonic() - _MESSAGE_EVERY + 3.0
-    with _listening(places[worker][1], addresses[worker]):
-        while missing:
-            missing = [index for index in missing if not _answers(places[index])]
-            if missing and time.monotonic() - announced > _MESSAGE_EVERY:
-                announced = time.monotonic()
-                absent = ", ".join(addresses[index] for index in missing)
-                # A warning, because workers other than the chief log nothing below that.
-                log.warning("Waiting for the workers at %s", absent)
-            time.sleep(_PAUSE if missing else 0.0)
-
-
-def _place(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _answers(place: tuple[str, int]) -> bool:
+    address = addresses[worker]
+    log.info("Worker %d of %d, at %s", worker, len(addresses), address)
     try:
-        with socket.create_connection(place, timeout=2.0):
-            return True
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _listening(port: int, address: str) -> Iterator[None]:
-    """Accepts and closes connections to a port."""
-    try:
-        server = socket.create_server(("", port))
+        # The system itself accepts as many connections.
+        server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
     except OSError as error:
         raise UserError(
             f"TF_CONFIG gives this worker the address {address}, but it cannot listen there: "
             f"{error.strerror}. Is another process, or an earlier run, using the port?"
         ) from error
-    done = threading.Event()
-    server.settimeout(_PAUSE)
+    missing = [other for other in addresses if other != address]
+    announced = time.monotonic() - _MESSAGE_EVERY + 3.0
+    with server:
+        while missing := [other for other in missing if not _answers(other)]:
+            if time.monotonic() - announced > _MESSAGE_EVERY:
+                announced = time.monotonic()
+                # A warning, because workers other than the chief log nothing below that.
+                log.warning("Waiting for the workers at %s", ", ".join(missing))
+            time.sleep(_PAUSE)
 
-    def accept() -> None:
-        while not done.is_set():
-            with contextlib.suppress(OSError):
-                server.accept()[0].close()
 
-    thread = threading.Thread(target=accept, daemon=True)
-    thread.start()
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _answers(address: str) -> bool:
     try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        server.close()
+        with socket.create_connection(_host_and_port(address), timeout=2.0):
+            return True
+    except OSError:
+        return False

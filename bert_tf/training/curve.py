@@ -1,5 +1,6 @@
 """The training curve: losses of all steps, as a table and as a plot."""
 
+import dataclasses
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,35 +16,31 @@ CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
 
 _HEADER = "step\tloss\tlearning_rate\n"
-# The running mean covers this part of the training.
+# Width of the running mean, as a part of the training.
 _SMOOTHING = 1 / 25
 _DOTS_PER_INCH = 120
 _LOSS_COLOR = "#1f77b4"
 _METRIC_COLORS = ("#d95f02", "#1b9e77")
 
-# Steps, and the value of a metric at each of them.
+# Steps with the value of a metric.
 Points = Sequence[tuple[int, float]]
 
 
+@dataclasses.dataclass(eq=False)
 class TrainingCurve(Callback):
     """Records the loss and the learning rate of each step.
 
-    Args:
-        output_dir: takes the table and the plot; the table of a training that is resumed is read.
-        first_step: the step that the training resumes from, or 0.
-        metrics: returns points of the evaluations by the name of a metric.
-        is_chief: whether this process writes.
+    A training that resumes from `first_step` adds to the table of the run before. `metrics` returns
+    the points of evaluations by the name of a metric.
     """
 
-    def __init__(
-        self,
-        output_dir: str,
-        first_step: int,
-        metrics: Callable[[], Mapping[str, Points]] = dict,
-        is_chief: bool = True,
-    ) -> None:
-        self._output_dir, self._metrics, self._is_chief = output_dir, metrics, is_chief
-        self._rows = _read(os.path.join(output_dir, CURVE), first_step)
+    output_dir: str
+    first_step: int
+    metrics: Callable[[], Mapping[str, Points]] = dict
+    is_chief: bool = True
+
+    def __post_init__(self) -> None:
+        self._rows = _read(os.path.join(self.output_dir, CURVE), self.first_step)
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
         """Records the loss."""
@@ -52,23 +49,22 @@ class TrainingCurve(Callback):
     def on_checkpoint(self) -> None:
         """Writes the table, so that it is complete when a training resumes from the checkpoint."""
         lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
-        files.write_text(os.path.join(self._output_dir, CURVE), _HEADER + "".join(lines))
+        files.write_text(os.path.join(self.output_dir, CURVE), _HEADER + "".join(lines))
 
     def close(self) -> None:
         """Writes the table and the plot, also of a training that failed."""
-        if not self._rows or not self._is_chief:
+        if not self._rows or not self.is_chief:
             return
         try:
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
-            path = os.path.join(self._output_dir, CURVE_PLOT)
-            files.write_bytes(path, plot_training_curve(steps, losses, self._metrics()))
+            path = os.path.join(self.output_dir, CURVE_PLOT)
+            files.write_bytes(path, plot_training_curve(steps, losses, self.metrics()))
         except UserError as error:
             log.warning("%s", error)
 
 
 def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
-    """Step, loss and learning rate of an earlier run, up to a step."""
     if not last_step or not files.exists(path):
         return []
     try:
@@ -82,15 +78,9 @@ def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
 def plot_training_curve(
     steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
 ) -> bytes:
-    """Plots losses, their running mean, and metrics on a second axis.
+    """Plots losses, their running mean, and metrics on a second axis; returns a PNG.
 
-    Args:
-        steps: in order.
-        losses: the loss of each step; values that are not finite leave a gap.
-        metrics: points by the name of a metric.
-
-    Returns:
-        A PNG.
+    Losses that are not finite leave a gap.
     """
     # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
     from matplotlib.figure import Figure
@@ -119,12 +109,9 @@ def plot_training_curve(
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of the finite values around each position; NaN where there are none."""
+    """Returns the mean of the finite values around each position; NaN where there are none."""
     half = int(len(values) * _SMOOTHING / 2)
-    finite = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(finite)])
-    positions = np.arange(len(values))
-    start, end = np.maximum(positions - half, 0), np.minimum(positions + half + 1, len(values))
+    finite, window = np.isfinite(values), np.ones(2 * half + 1)
+    sums = np.convolve(np.where(finite, values, 0.0), window, "same")
     with np.errstate(invalid="ignore"):
-        return (sums[end] - sums[start]) / (counts[end] - counts[start])
+        return sums / np.convolve(finite, window, "same")

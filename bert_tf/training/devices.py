@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 import zlib
 from typing import Any
@@ -11,15 +10,14 @@ import tensorflow as tf
 
 from bert_tf import backend
 from bert_tf.data.parallel import num_cores
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions
 from bert_tf.progress import log, warnings_only
 from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import signals_kept
 
-# Batches that inference computes at once: one while the other waits for Python, or for the slowest
-# thread of an operation.
+# While a batch waits for Python or for the slowest thread of an operation, another one is computed.
 _BATCHES_AT_ONCE = 2
 
 
@@ -30,12 +28,9 @@ class Devices:
     Attributes:
         strategy: the `tf.distribute` strategy.
         kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
-        description: what was found and what is used, for a person.
-        worker: index of this process; 0 is the chief.
-        workers: number of processes that train together.
+        description: the devices that were found and are used, for the log.
+        worker: index of this of the `workers` processes; 0 is the chief.
         one_thread: whether each operation runs on one thread.
-        precision: number type of the computation.
-        jit_compile: whether XLA compiles the steps.
         fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
     """
 
@@ -72,29 +67,23 @@ class Devices:
     @property
     def batches_at_once(self) -> int:
         """Number of batches that inference computes in parallel."""
+        if self.replicas > 1:
+            return 1
         return max(num_cores(), _BATCHES_AT_ONCE) if self.one_thread else _BATCHES_AT_ONCE
 
     def from_chief(self, value: int) -> int:
-        """Broadcasts the chief's number to every process.
-
-        A barrier, too: put it around files that the chief writes, in all processes or in none.
-        """
+        """Broadcasts the chief's number to all processes, which must all call it; a barrier."""
         if self.workers == 1:
             return value
-        result = self._sum_of_chief(tf.constant(value, tf.int64))
-        return int(self.strategy.experimental_local_results(result)[0])
+
+        def chief_value() -> tf.Tensor:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.constant(value, tf.int64) * tf.cast(tf.equal(replica, 0), tf.int64)
+
+        return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
     def require_equal(self, value: int, what: str, flag: str) -> None:
-        """Compares a number of this worker with the chief's; a barrier.
-
-        Args:
-            value: the number.
-            what: its name.
-            flag: names the files that it was read from.
-
-        Raises:
-            UserError: the numbers differ.
-        """
+        """Raises a UserError if `value`, named `what`, differs from the chief's; a barrier."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
@@ -103,11 +92,7 @@ class Devices:
             )
 
     def require_equal_options(self, options: Any) -> None:
-        """Compares the flags of this worker, except paths, with the chief's; a barrier.
-
-        Raises:
-            UserError: they differ.
-        """
+        """Raises a UserError if flags other than paths differ from the chief's; a barrier."""
         flags = {
             field.name: getattr(options, field.name)
             for field in dataclasses.fields(options)
@@ -121,45 +106,20 @@ class Devices:
             )
 
     def require_one_process(self) -> None:
-        """Refuses several workers, for scripts that do not divide their input among them.
-
-        Raises:
-            UserError: there are several workers.
-        """
+        """Raises a UserError if there are several workers."""
         if self.workers > 1:
             raise UserError(
                 "This script runs in one process: divide the input, and start the script for each "
                 "part without TF_CONFIG"
             )
 
-    @functools.cached_property
-    def _sum_of_chief(self) -> Any:
-        @tf.function
-        def total(number: tf.Tensor) -> Any:
-            def one_replica() -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                first = tf.equal(context.replica_id_in_sync_group, 0)
-                mine = tf.where(first, number, tf.zeros_like(number))
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
-
-            return self.strategy.run(one_replica)
-
-        return total
-
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
-    """Chooses and sets up the devices of a run; call it before anything is computed.
+    """Chooses and sets up the devices of a run; call it before TensorFlow computes anything.
 
-    With several processes it waits for all of them.
-
-    Args:
-        options: the flags.
-        one_thread: on a single CPU, run each operation of this process on one thread, for
-            computing many batches in parallel. Threads that share an operation wait for the
-            slowest of them again and again.
-
-    Raises:
-        UserError: the devices do not exist, `TF_CONFIG` is invalid, or flags contradict each other.
+    Waits for all processes of a distributed run. `one_thread` runs each operation on one thread
+    (on a CPU), which is faster for many batches in parallel: threads that share an operation keep
+    waiting for the slowest.
     """
     backend.require_runtime(starts=True)
     notes = options.notes()
@@ -188,9 +148,6 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
 
 
 def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
-    """`auto` means a TPU with `use_tpu`, several processes if `TF_CONFIG` names them, all GPUs of
-    this machine if it has several, and one device otherwise.
-    """
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(
@@ -223,18 +180,13 @@ def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
         return Devices(strategy, kind, f"{found}, mirrored on {len(devices)} devices")
     # Must come before the strategy, which starts TensorFlow's threads.
-    one_thread = one_thread and not gpus and _compute_on_one_thread()
+    if one_thread := one_thread and not gpus:
+        try:
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+        except RuntimeError:  # TensorFlow has computed something already.
+            one_thread = False
     strategy = tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
     return Devices(strategy, kind, f"{found}, 1 used" if gpus else found, one_thread=one_thread)
-
-
-def _compute_on_one_thread() -> bool:
-    """Sets one thread per operation; returns False if TensorFlow has computed something already."""
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-    except RuntimeError:
-        return False
-    return True
 
 
 def _describe(gpus: list[Any]) -> str:
@@ -255,9 +207,8 @@ def _multi_worker(cluster: Cluster | None) -> Devices:
         with signals_kept():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
         raise UserError(
-            f"The workers {', '.join(cluster.workers)} could not be connected: {reason}"
+            f"The workers {', '.join(cluster.workers)} could not be connected: {reason(error)}"
         ) from error
     found = _describe(tf.config.list_physical_devices("GPU"))
     return Devices(
@@ -270,19 +221,18 @@ def _multi_worker(cluster: Cluster | None) -> Devices:
 
 
 def _tpu(name: str | None, zone: str | None, project: str | None) -> Devices:
-    place = name or "local"
+    address = name or "local"
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=place, zone=zone, project=project
+            tpu=address, zone=zone, project=project
         )
-        if place != "local":
+        if address != "local":
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # everything from a wrong address to a missing library ends here
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
-            f"No TPU could be started at {place} (--tpu_name): {reason}. On a TPU VM install "
-            "tensorflow-tpu and leave --tpu_name out; without a TPU drop --use_tpu"
+            f"No TPU could be started at {address} (--tpu_name): {reason(error)}. On a TPU VM "
+            "install tensorflow-tpu and leave --tpu_name out; without a TPU drop --use_tpu"
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")

@@ -1,6 +1,7 @@
 """Evaluation during training: the best weights, and early stopping."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -12,14 +13,13 @@ import keras
 import numpy as np
 
 from bert_tf import checkpoints, files
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.errors import UserError
 from bert_tf.progress import Scalars, log
 from bert_tf.training.callbacks import Callback
 from bert_tf.training.curve import Points
 
 EVALUATIONS = "evaluations.json"
-# Folder of the best weights, and the name of their checkpoint.
-BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 # Folder of the curves of evaluations, as in the original.
 EVAL_FOLDER = "eval"
 
@@ -33,16 +33,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that decides which weights are best.
-
-    Args:
-        best_metric: name of a metric, with or without `eval_`, or `auto` for the first one.
-        metric_names: what the task can be judged by.
-        lower_is_better: the names of which lower is better.
-
-    Raises:
-        UserError: the task has no such metric.
-    """
+    """The metric that decides which weights are best; `auto` is the first of `metric_names`."""
 
     def __init__(
         self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
@@ -66,48 +57,36 @@ class Monitor:
         return -math.inf if math.isnan(value) else value
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class EvalCallback(Callback):
-    """Evaluates every so many steps, keeps the best weights, and stops early.
+    """Evaluates every `every` steps, keeps the best weights, and stops early.
 
-    Evaluations of an earlier run of the same training count.
+    Evaluations before the training was resumed count if they were of the same examples.
 
-    Args:
-        evaluate: returns the metrics of the model as it is.
-        model: the model whose best weights are kept.
-        output_dir: takes `best`, `evaluations.json` and curves.
+    Attributes:
+        compute_metrics: returns the metrics of the model as it is.
+        output_dir: takes the folder `best`, `evaluations.json` and curves.
         every: steps between evaluations.
-        monitor: the metric that counts.
-        patience: number of evaluations without an improvement that ends the training; 0: never.
+        patience: number of evaluations without improvement before stopping; 0 for never.
         first_step: the step that the training resumes from, or 0.
-        examples_key: identifies the examples; evaluations of other examples do not count.
-        extra_files: contents by name of files needed to use the best weights.
-        is_chief: whether this process writes.
+        examples_key: identifies the examples.
+        extra_files: contents of the files that a model needs, by name.
     """
 
-    def __init__(
-        self,
-        evaluate: Callable[[], Mapping[str, Any]],
-        model: keras.Model,
-        output_dir: str,
-        *,
-        every: int,
-        monitor: Monitor,
-        patience: int,
-        first_step: int,
-        examples_key: str,
-        extra_files: Mapping[str, str],
-        is_chief: bool,
-    ) -> None:
-        self._evaluate = evaluate
-        self._model = model
-        self._output_dir = output_dir
-        self._every = every
-        self._monitor = monitor
-        self._patience = patience
-        self._examples_key = examples_key
-        self._extra_files = extra_files
-        self._is_chief = is_chief
-        self._evaluations = self._read(first_step)
+    compute_metrics: Callable[[], Mapping[str, Any]]
+    model: keras.Model
+    output_dir: str
+    every: int
+    monitor: Monitor
+    patience: int
+    first_step: int
+    examples_key: str
+    extra_files: Mapping[str, str]
+    is_chief: bool
+
+    def __post_init__(self) -> None:
+        self._path = os.path.join(self.output_dir, EVALUATIONS)
+        self._evaluations = self._read()
 
     @property
     def digest(self) -> int:
@@ -117,105 +96,92 @@ class EvalCallback(Callback):
     @property
     def best(self) -> dict[str, Any] | None:
         """The best evaluation so far, the first of equals."""
-        return max(self._evaluations, key=self._monitor.score, default=None)
-
-    @property
-    def best_prefix(self) -> str:
-        """Prefix of the checkpoint with the best weights."""
-        return os.path.join(self._output_dir, BEST_FOLDER, BEST_NAME)
+        return max(self._evaluations, key=self.monitor.score, default=None)
 
     @property
     def should_stop(self) -> bool:
         """Whether the last `patience` evaluations brought no improvement."""
-        if not self._patience or not self.best:
+        if not self.patience or not self.best:
             return False
-        return len(self._evaluations) - 1 - self._evaluations.index(self.best) >= self._patience
+        return len(self._evaluations) - 1 - self._evaluations.index(self.best) >= self.patience
 
     @property
     def points(self) -> dict[str, Points]:
         """The monitored metric and `eval_loss` of all evaluations, for a plot."""
         found = self._evaluations
         points = {
-            self._monitor.name: [(e["step"], self._monitor.value(e)) for e in found],
+            self.monitor.name: [(e["step"], self.monitor.value(e)) for e in found],
             "eval_loss": [(e["step"], e["eval_loss"]) for e in found if "eval_loss" in e],
         }
         return {name: values for name, values in points.items() if values}
 
     def is_due(self, step: int, last: bool) -> bool:
         """Every so many steps and at the last one, unless an earlier run did it."""
-        due = last or step % self._every == 0
+        due = last or step % self.every == 0
         return due and all(evaluation["step"] != step for evaluation in self._evaluations)
 
     def evaluate(self, step: int) -> bool:
         """Evaluates the model, keeps it if it is the best; returns whether to stop early."""
-        metrics = self._evaluate()
+        metrics = self.compute_metrics()
         found = {"step": step, **plain_metrics(metrics)}
         self._evaluations.append(found)
         best = self.best or found
-        if self._is_chief:
+        if self.is_chief:
             if best is found:
                 self._keep_best(step)
             self._write()
-            folder = os.path.join(self._output_dir, EVAL_FOLDER)
+            folder = os.path.join(self.output_dir, EVAL_FOLDER)
             with contextlib.closing(Scalars(folder)) as scalars:
                 scalars.write(step, {name: float(value) for name, value in metrics.items()})
-        value = self._monitor.value
-        log.info(
-            "Evaluation at step %d: %s = %.4f (%s)",
-            step,
-            self._monitor.name,
-            value(found),
-            "the best so far"
-            if best is found
-            else f"best {value(best):.4f} at step {best['step']}",
-        )
+        name, value = self.monitor.name, self.monitor.value
+        before = f"best {value(best):.4f} at step {best['step']}"
+        shown = "the best so far" if best is found else before
+        log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(found), shown)
         if self.should_stop:
-            log.info("The training ends: %d evaluations in a row were no better", self._patience)
+            log.info("The training ends: %d evaluations in a row were no better", self.patience)
         return self.should_stop
 
     def _keep_best(self, step: int) -> None:
-        folder = os.path.join(self._output_dir, BEST_FOLDER)
+        folder = os.path.join(self.output_dir, BEST_FOLDER)
         files.make_dirs(folder)
-        variables = checkpoints.named_variables(self._model)
+        variables = checkpoints.named_variables(self.model)
         values = {name: variable.value for name, variable in variables.items()}
-        checkpoints.write(self.best_prefix, {**values, checkpoints.GLOBAL_STEP: np.int64(step)})
+        prefix = os.path.join(folder, BEST_NAME)
+        checkpoints.write(prefix, {**values, checkpoints.GLOBAL_STEP: np.int64(step)})
         checkpoints.add_newest(folder, BEST_NAME)
-        for name, text in self._extra_files.items():
+        for name, text in self.extra_files.items():
             files.write_text(os.path.join(folder, name), text)
 
     def _write(self) -> None:
         content = {
-            "figure": self._monitor.name,
-            "examples": self._examples_key,
+            "figure": self.monitor.name,
+            "examples": self.examples_key,
             "best": self.best,
             "evaluations": self._evaluations,
         }
-        path = os.path.join(self._output_dir, EVALUATIONS)
-        files.write_text(path, json.dumps(content, indent=1) + "\n")
+        files.write_text(self._path, json.dumps(content, indent=1) + "\n")
 
-    def _read(self, first_step: int) -> list[dict[str, Any]]:
+    def _read(self) -> list[dict[str, Any]]:
         """Reads the evaluations of an earlier run, up to the step that this one resumes from."""
-        path = os.path.join(self._output_dir, EVALUATIONS)
-        if not first_step or not files.exists(path):
+        if not self.first_step or not files.exists(self._path):
             return []
         try:
-            content = json.loads(files.read_text(path))
-            earlier = [dict(e) for e in content["evaluations"] if e["step"] <= first_step]
-            best = checkpoints.latest(os.path.join(self._output_dir, BEST_FOLDER))
-            reasons = {
-                f"they were judged by {content['figure']}": content["figure"] != self._monitor.name,
-                "they were of other examples": content["examples"] != self._examples_key,
-                f"{BEST_FOLDER} is gone": not best,
-            }
+            content = json.loads(files.read_text(self._path))
+            earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
+            best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
+            reason = ""
+            if content["figure"] != self.monitor.name:
+                reason = f"they were judged by {content['figure']}"
+            elif content["examples"] != self.examples_key:
+                reason = "they were of other examples"
+            elif not best:
+                reason = f"{BEST_FOLDER} is gone"
         except (UserError, ValueError, KeyError, TypeError):
-            reasons, earlier = {"the file is damaged": True}, []
-        for reason, applies in reasons.items():
-            if applies:
-                log.warning(
-                    "Ignoring the evaluations in %s (%s): the best weights are looked for from "
-                    "here on",
-                    path,
-                    reason,
-                )
-                return []
-        return earlier
+            reason = "the file is damaged"
+        if not reason:
+            return earlier
+        ignoring = (
+            "Ignoring the evaluations in %s (%s): the best weights are looked for from here on"
+        )
+        log.warning(ignoring, self._path, reason)
+        return []

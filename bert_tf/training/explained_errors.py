@@ -19,11 +19,7 @@ _LOST = (
 
 @contextlib.contextmanager
 def explained_errors(workers: int = 1) -> Iterator[None]:
-    """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s.
-
-    Args:
-        workers: number of processes that train together.
-    """
+    """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s."""
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
@@ -31,22 +27,21 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
         if "No space left" in wanted:
             raise UserError(f"The disk is full: {wanted}") from error
         raise UserError(
-            "The memory of the device does not suffice. What helps, without changing the result: "
-            "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; almost "
-            "without: --precision=bfloat16; and for short texts a lower --max_seq_length. In "
+            "Out of device memory. These need less, with the same result: "
+            "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; with almost "
+            "the same: --precision=bfloat16; for short texts: a lower --max_seq_length. In "
             "evaluation, prediction and extraction: a lower --eval_batch_size, "
-            "--predict_batch_size or --batch_size. "
-            f"(TensorFlow says: {wanted})"
+            f"--predict_batch_size or --batch_size. (TensorFlow says: {wanted})"
         ) from error
     except tf.errors.NotFoundError as error:
         reason = " ".join(error.message.split())[:160]
         raise UserError(
-            "A file has been removed that was there when the work began; the same command goes on "
-            f"from the last checkpoint. (TensorFlow says: {reason})"
+            "A file has been removed during the run; the same command resumes from the last "
+            f"checkpoint. (TensorFlow says: {reason})"
         ) from error
     except tf.errors.DataLossError as error:
         raise UserError(
-            f"A file of records is damaged: make it anew. (TensorFlow says: {error.message})"
+            f"A record file is damaged: create it again. (TensorFlow says: {error.message})"
         ) from error
     except _LOST as error:
         if workers == 1:
@@ -55,5 +50,5 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
         reason = " ".join(error.message.split()).partition(" defined at ")[0][:200]
         raise WorkerLost(
             "Another worker is gone, so this one ends too. Start all workers again with the same "
-            f"command: they go on from the last checkpoint. (TensorFlow says: {reason})"
+            f"command: they resume from the last checkpoint. (TensorFlow says: {reason})"
         ) from error

@@ -15,15 +15,10 @@ from bert_tf.optimization import AdamWeightDecay
 def update_variable(
     optimizer: AdamWeightDecay, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
 ) -> None:
-    """Does what `optimizer.update_step` does, by the fused operation if that applies.
+    """Does what `optimizer.update_step` does, with the fused operation where it applies.
 
-    Call it where a variable is on one device: in `strategy.extended.update`.
-
-    Args:
-        optimizer: built.
-        gradient: dense, clipped.
-        variable: the device's part of a variable that the optimizer was built on.
-        learning_rate: of this update.
+    `gradient` is dense and clipped. Call it in `strategy.extended.update`, where `variable` is the
+    part on one device.
     """
     slots = optimizer.plain_adam_slots(variable)
     if slots is None:
@@ -32,7 +27,8 @@ def update_variable(
     m, v = slots
     # TensorFlow computes 1 - beta_2 in float32 (0.000999987), the original and Keras use 0.001, so
     # v is too small by that factor. Scaling learning rate and epsilon by its root makes up for it.
-    root = float(np.sqrt(_complement(optimizer.beta_2) / (1.0 - optimizer.beta_2)))
+    complement = float(np.float32(1.0) - np.float32(optimizer.beta_2))
+    root = float(np.sqrt(complement / (1.0 - optimizer.beta_2)))
     decay = optimizer.decay_rate(variable)
     if decay:
         variable.assign_sub(variable * (learning_rate * decay))
@@ -49,7 +45,3 @@ def update_variable(
         epsilon=optimizer.epsilon * root,
         grad=gradient,
     )
-
-
-def _complement(beta: float) -> float:
-    return float(np.float32(1.0) - np.float32(beta))

@@ -4,7 +4,7 @@ n rows, B batch size, C texts of a row, S max_seq_length.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,30 +17,22 @@ from bert_tf.errors import UserError
 from bert_tf.progress import bar
 from bert_tf.training.devices import Devices
 from bert_tf.training.precision import cast_once
-from bert_tf.training.step import Batch
+from bert_tf.training.step import Batch, compile_for_replicas
 
-# Larger batches than so many tokens gain nothing on a CPU.
+# On a CPU, larger batches gain nothing.
 _MAX_BATCH_TOKENS = 2048
-# Records that are read, and sorted by length, at a time.
+# Number of records to read, and to sort by length, at a time.
 _CHUNK_ROWS = 4096
 
 Rows = Mapping[str, np.ndarray]
-
-
-class _BatchPlan(NamedTuple):
-    """Row numbers of a batch, the length to cut them to, and the number of rows to pad to."""
-
-    rows: np.ndarray
-    length: int
-    size: int
 
 
 class Inference:
     """Runs a model over rows without dropout; several threads may share it.
 
     Equal rows are computed once, since queries, titles and parts of pairs often repeat. The model
-    is traced once, for all lengths or for the fixed one. Its weights are those of the moment of
-    construction if `devices.precision` is not float32, otherwise the current ones.
+    is traced once, for all lengths or for the fixed one. Unless `devices.precision` is float32,
+    later changes of the weights have no effect.
 
     Args:
         model: takes a batch.
@@ -48,11 +40,8 @@ class Inference:
         features: inputs of the model and of `fetch`; `input_mask` is one of them.
         devices: where to compute; several replicas share each batch.
         batch_size: rows of a batch.
-        grow: whether batches of short rows may be larger. They never have more tokens than
+        grow: whether batches of short rows may have more rows, but never more tokens than
             `batch_size` rows of S tokens.
-
-    Attributes:
-        step: the traced function.
     """
 
     def __init__(
@@ -73,13 +62,10 @@ class Inference:
         self._grow = grow and not self._full and not devices.fixed_shapes
         with devices.strategy.scope():
             model = cast_once(model, devices.precision)
-        self.step = _traced(model, fetch, self._signature(), devices, self._batch_size)
+        self.step = self._traced(model, fetch)
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Returns the outputs of all rows [n, ...], in their order.
-
-        All dimensions but the first must be the same for every length of a batch.
-        """
+        """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
         results = self._empty(len(rows["input_mask"]))
         for numbers, outputs in self.batches(rows):
             for name, values in outputs.items():
@@ -89,67 +75,77 @@ class Inference:
     def predict_records(
         self, paths: str | Sequence[str], num_rows: int, description: str
     ) -> dict[str, np.ndarray]:
-        """Returns the outputs of the first `num_rows` records, starting over when they run out.
-
-        Args:
-            paths: the record files.
-            num_rows: number of rows, at most that of the records unless they are to be repeated.
-            description: name of the progress bar.
-        """
-        results = self._empty(num_rows)
-        first = 0
+        """Returns the outputs of the first `num_rows` records, starting over when they run out."""
+        results, first = self._empty(num_rows), 0
         with bar(num_rows, description) as shown:
-            for chunk in self._chunks(paths, num_rows):
-                for numbers, outputs in self.batches(chunk):
-                    for name, values in outputs.items():
-                        results[name][first + numbers] = values
-                    shown.update(len(numbers))
-                first += len(chunk["input_mask"])
+            while first < num_rows:
+                begin = first
+                for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
+                    rows = {name: values[: num_rows - first] for name, values in chunk.items()}
+                    for numbers, outputs in self.batches(rows):
+                        for name, values in outputs.items():
+                            results[name][first + numbers] = values
+                        shown.update(len(numbers))
+                    first += len(rows["input_mask"])
+                    if first == num_rows:
+                        break
+                if first == begin:
+                    raise UserError(f"{paths} contains no records")
         return results
-
-    def _chunks(self, paths: str | Sequence[str], num_rows: int) -> Iterator[Rows]:
-        """Reads so many rows, from the first again when the files end."""
-        missing = num_rows
-        while missing:
-            before = missing
-            for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
-                count = min(len(chunk["input_mask"]), missing)
-                missing -= count
-                yield {name: values[:count] for name, values in chunk.items()}
-                if not missing:
-                    return
-            if missing == before:
-                raise UserError(f"{paths} contains no records")
 
     def batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Yields row numbers and their outputs batch by batch, the longest rows first.
 
-        Args:
-            rows: a value [n, ...] for each feature; others are ignored.
+        `rows` has a value [n, ...] for each feature; others are ignored.
         """
         columns = {feature.name: rows[feature.name] for feature in self._features}
-        if not len(columns["input_mask"]):
-            return
-        first, groups = _group_equal_rows(columns)
+        groups = _equal_rows(columns)
+        first = np.array([group[0] for group in groups], int)
         distinct = {name: values[first] for name, values in columns.items()}
+
+        def run(plan: tuple[np.ndarray, int]) -> dict[str, np.ndarray]:
+            return self._run(distinct, *plan)
+
         plans = list(self._plan(distinct["input_mask"]))
-
-        def run(plan: _BatchPlan) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            return plan.rows, self._run(distinct, plan)
-
-        if len(plans) == 1 or self._devices.replicas > 1:
-            found: Iterator[Any] = map(run, plans)
-        else:
-            found = map_in_order(run, plans, self._devices.batches_at_once)
-        for numbers, outputs in found:
+        threads = self._devices.batches_at_once if len(plans) > 1 else 1
+        found = map_in_order(run, plans, threads) if threads > 1 else map(run, plans)
+        for (numbers, _), outputs in zip(plans, found, strict=True):
             equal = [groups[number] for number in numbers]
-            # One copy at a time: never more rows than the batch had, however many are equal.
-            for copy in range(max(map(len, equal))):
-                kept = [row for row, group in enumerate(equal) if len(group) > copy]
-                yield (
-                    np.array([equal[row][copy] for row in kept]),
-                    {name: value[kept] for name, value in outputs.items()} if copy else outputs,
+            copies = [len(group) for group in equal]
+            yield (
+                np.concatenate(equal),
+                {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()},
+            )
+
+    def _traced(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
+        """Compiles the function from a batch to the outputs of all its rows, in order."""
+        strategy, replicas = self._devices.strategy, self._devices.replicas
+        jit_compile, batch_size = self._devices.jit_compile, self._batch_size
+
+        def compute(batch: Batch) -> dict[str, Any]:
+            return dict(fetch(model(batch, training=False), batch))
+
+        if jit_compile and replicas > 1:
+            compute = tf.function(compute, jit_compile=True, autograph=False)
+
+        def replica_step(batch: Batch) -> dict[str, Any]:
+            if replicas == 1:
+                return compute(batch)
+            context = tf.distribute.get_replica_context()
+            size = batch_size // replicas
+            numbers = context.replica_id_in_sync_group * size + tf.range(size)
+            outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
+            # TensorFlow cannot gather an input that is passed through, hence the copy. Gathering
+            # loses the static shape.
+            return {
+                name: tf.ensure_shape(
+                    context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
                 )
+                for name, value in outputs.items()
+            }
+
+        step = compile_for_replicas(replica_step, strategy, jit_compile, [self._signature()])
+        return step.get_concrete_function()
 
     def _signature(self) -> dict[str, tf.TensorSpec]:
         rows = self._batch_size if self._full else None
@@ -162,7 +158,7 @@ class Inference:
         return specs
 
     def _empty(self, rows: int) -> dict[str, np.ndarray]:
-        """Arrays for the outputs of so many rows; dimensions that vary with the length are 0."""
+        # Dimensions that depend on the length become 0.
         return {
             name: np.empty(
                 (rows, *(size or 0 for size in spec.shape[1:])), spec.dtype.as_numpy_dtype
@@ -170,7 +166,8 @@ class Inference:
             for name, spec in self.step.structured_outputs.items()
         }
 
-    def _plan(self, input_mask: np.ndarray) -> Iterator[_BatchPlan]:
+    def _plan(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        """Yields the row numbers of each batch, and the length to cut its rows to."""
         max_length, texts = input_mask.shape[-1], int(np.prod(input_mask.shape[1:-1]))
         lengths = _last_token(input_mask)
         order = np.argsort(-lengths, kind="stable")
@@ -184,67 +181,19 @@ class Inference:
             if self._grow:
                 tokens = min(_MAX_BATCH_TOKENS, self._batch_size * max_length * texts)
                 size = max(size, tokens // (length * texts))
-            yield _BatchPlan(order[first : first + size], length, size if self._full else 0)
+            yield order[first : first + size], length
             first += size
 
-    def _run(self, rows: Rows, plan: _BatchPlan) -> dict[str, np.ndarray]:
-        count = len(plan.rows)
-        numbers = np.pad(plan.rows, (0, max(plan.size - count, 0)), "edge")
+    def _run(self, rows: Rows, numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        count = len(numbers)
+        if self._full:
+            numbers = np.pad(numbers, (0, self._batch_size - count), "edge")
         inputs = {}
         for feature in self._features:
             values = rows[feature.name][numbers]
-            values = values[..., : plan.length] if feature.per_token else values
+            values = values[..., :length] if feature.per_token else values
             inputs[feature.name] = tf.constant(values, _dtype(feature))
         return {name: value.numpy()[:count] for name, value in self.step(inputs).items()}
-
-
-def _traced(
-    model: keras.Model,
-    fetch: Callable[[Any, Batch], Mapping[str, Any]],
-    signature: Mapping[str, tf.TensorSpec],
-    devices: Devices,
-    batch_size: int,
-) -> Any:
-    """The compiled function from a batch to the outputs of all its rows, in order."""
-    strategy, replicas = devices.strategy, devices.replicas
-
-    def compute(batch: Batch) -> dict[str, Any]:
-        return dict(fetch(model(batch, training=False), batch))
-
-    # With several replicas XLA compiles what each of them computes by itself.
-    several = replicas > 1
-    if devices.jit_compile and several:
-        compute = tf.function(compute, jit_compile=True, autograph=False)
-
-    def replica_step(batch: Batch) -> dict[str, Any]:
-        if not several:
-            return compute(batch)
-        context = tf.distribute.get_replica_context()
-        size = batch_size // replicas
-        numbers = context.replica_id_in_sync_group * size + tf.range(size)
-        outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
-        # A copy, because an input that is only passed through cannot be gathered; its shape is
-        # lost in gathering.
-        return {
-            name: tf.ensure_shape(
-                context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
-            )
-            for name, value in outputs.items()
-        }
-
-    @tf.function(
-        input_signature=[dict(signature)],
-        jit_compile=devices.jit_compile and not several,
-        autograph=False,
-    )
-    def step(batch: Batch) -> dict[str, tf.Tensor]:
-        outputs = strategy.run(replica_step, args=(batch,))
-        return {
-            name: strategy.experimental_local_results(value)[0] for name, value in outputs.items()
-        }
-
-    # Traced now, and never again.
-    return step.get_concrete_function()
 
 
 def _dtype(feature: Feature) -> tf.DType:
@@ -252,17 +201,15 @@ def _dtype(feature: Feature) -> tf.DType:
 
 
 def _last_token(input_mask: np.ndarray) -> np.ndarray:
-    """Position after the last token of each row: [n, .., S] -> [n]."""
+    # [n, .., S] -> [n]: the position after the last token.
     positions = np.arange(1, input_mask.shape[-1] + 1)
-    return np.where(input_mask != 0, positions, 0).reshape(len(input_mask), -1).max(1, initial=0)
+    axes = tuple(range(1, input_mask.ndim))
+    return np.where(input_mask != 0, positions, 0).max(axes, initial=0)
 
 
-def _group_equal_rows(columns: Rows) -> tuple[np.ndarray, list[list[int]]]:
-    """The first of each group of equal rows, and the numbers of all rows of each group."""
-    count = len(columns["input_mask"])
-    flat = [np.ascontiguousarray(values).reshape(count, -1) for values in columns.values()]
-    keys = np.concatenate([values.view(np.uint8).reshape(count, -1) for values in flat], axis=1)
+def _equal_rows(columns: Rows) -> list[list[int]]:
+    """Groups the numbers of equal rows."""
     groups: dict[bytes, list[int]] = {}
-    for number, key in enumerate(keys):
-        groups.setdefault(key.tobytes(), []).append(number)
-    return np.array([numbers[0] for numbers in groups.values()], int), list(groups.values())
+    for number, row in enumerate(zip(*columns.values(), strict=True)):
+        groups.setdefault(b"".join(value.tobytes() for value in row), []).append(number)
+    return list(groups.values())

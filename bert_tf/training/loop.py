@@ -21,7 +21,7 @@ from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 
-# The original writes a point of its curves every so many steps.
+# Interval of the points of the curves, as in the original.
 SUMMARY_STEPS = 100
 
 
@@ -29,12 +29,7 @@ SUMMARY_STEPS = 100
 class LoopOptions:
     """How long to train, and what to write.
 
-    Attributes:
-        output_dir: takes checkpoints and curves.
-        num_train_steps: number of steps in all, including those before this run.
-        save_checkpoints_steps: steps between checkpoints.
-        is_chief: whether this process writes; the others only compute.
-        workers: number of processes that train together.
+    `num_train_steps` includes the steps before this run. Only the chief of the `workers` writes.
     """
 
     output_dir: str
@@ -53,16 +48,9 @@ def train(
 ) -> None:
     """Trains up to a number of steps and writes checkpoints on the way.
 
-    Starts from the state's step. As in the original, `model.ckpt-<step>` is written at the first
-    step, every `save_checkpoints_steps`, and at the last. SIGTERM and Ctrl-C end the training after
-    the current step, with a checkpoint.
-
-    Args:
-        train_step: from `make_train_step`.
-        state: what it updates.
-        batches: without end, from the batch of the first step on.
-        options: see `LoopOptions`.
-        callbacks: follow the training.
+    Starts from the state's step; `batches` is endless and begins with the batch of that step. As in
+    the original, `model.ckpt-<step>` is written at the first step, every `save_checkpoints_steps`,
+    and at the last. SIGTERM and Ctrl-C end the training after the current step, with a checkpoint.
 
     Raises:
         UserError: a checkpoint cannot be written, memory is exhausted, another worker is gone, or
@@ -75,25 +63,19 @@ def train(
         return
     with contextlib.ExitStack() as stack:
         request = stack.enter_context(stop_request())
-        saver = _Saver(state, options, callbacks)
-        log_step = _StepLog(step, options, callbacks, saver)
-        for part in (log_step, *callbacks, saver):
+        saver = AsyncSaver(options.output_dir)
+        recorder = _Recorder(state, options, callbacks, saver)
+        for part in (recorder, *callbacks, saver):
             stack.callback(part.close)
         stack.enter_context(explained_errors(options.workers))
 
         def due(last: bool) -> list[Callback]:
             return [callback for callback in callbacks if callback.is_due(step, last)]
 
-        def evaluate(evaluating: Sequence[Callback]) -> bool:
-            # Evaluations do not count for the throughput.
-            with log_step.progress.paused():
-                results = [callback.evaluate(step) for callback in evaluating]
-                return any(results)
-
-        if options.is_chief and checkpoints.latest(options.output_dir) is None:
-            saver.save(wait=True)
+        if checkpoints.latest(options.output_dir) is None:
+            recorder.save(wait=True)
         # A run that was killed between a checkpoint and its evaluation left that out.
-        ended, stopping = bool(step) and evaluate(due(last=False)), False
+        ended, stopping = bool(step) and recorder.evaluate(step, due(last=False)), False
         pending: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
         while step < last_step and not stopping and not ended:
@@ -105,87 +87,79 @@ def train(
             step += 1
             # The device works while the results of the step before are read.
             if pending:
-                log_step(step - 1, pending)
+                recorder.record(step - 1, pending)
             pending = results
             # All processes see the same sum, so that all stop after the same step.
             stopping = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
             last = step == last_step
             evaluating = due(last)
             if last or stopping or evaluating or step % options.save_checkpoints_steps == 0:
-                log_step(step, pending)
+                recorder.record(step, pending)
                 pending = {}
                 # The checkpoint comes before an evaluation or the end.
-                saver.save(wait=bool(last or stopping or evaluating))
+                recorder.save(wait=bool(last or stopping or evaluating))
             if evaluating and not stopping:
-                ended = evaluate(evaluating)
+                ended = recorder.evaluate(step, evaluating)
         # The signal may have arrived during the last step or its checkpoint.
         if stopping or request.number is not None:
-            log.warning("Stopped at step %d; the same command goes on from there", step)
+            log.warning("Stopped at step %d; the same command resumes from there", step)
             raise request.error()
-        log_step.report(step)
+        recorder.report(step)
 
 
-class _Saver:
-    """Writes checkpoints in the chief."""
+@dataclasses.dataclass
+class _Recorder:
+    """Records a training: progress bar, curves, checkpoints, callbacks."""
 
-    def __init__(
-        self, state: TrainState, options: LoopOptions, callbacks: Sequence[Callback]
-    ) -> None:
-        self._state, self._is_chief, self._callbacks = state, options.is_chief, callbacks
-        self._saver = AsyncSaver(options.output_dir)
-        self.check, self.close = self._saver.check, self._saver.close
+    state: TrainState
+    options: LoopOptions
+    callbacks: Sequence[Callback]
+    saver: AsyncSaver
+
+    def __post_init__(self) -> None:
+        self._progress = TrainingProgress(self.state.step, self.options.num_train_steps)
+        self._scalars = Scalars(self.options.output_dir)
 
     def save(self, wait: bool) -> None:
-        if self._is_chief:
-            state = self._state
-            self._saver.save(
-                checkpoints.snapshot(state.model, state.optimizer, state.extra_variables)
-            )
-            if wait:
-                self._saver.wait()
-            for callback in self._callbacks:
-                callback.on_checkpoint()
+        if not self.options.is_chief:
+            return
+        state = self.state
+        self.saver.save(checkpoints.snapshot(state.model, state.optimizer, state.extra_variables))
+        if wait:
+            self.saver.wait()
+        for callback in self.callbacks:
+            callback.on_checkpoint()
 
+    def evaluate(self, step: int, callbacks: Sequence[Callback]) -> bool:
+        # Evaluations do not count for the throughput.
+        with self._progress.paused():
+            results = [callback.evaluate(step) for callback in callbacks]
+            return any(results)
 
-class _StepLog:
-    """Shows the results of steps: progress bar, curves, callbacks."""
-
-    def __init__(
-        self, first_step: int, options: LoopOptions, callbacks: Sequence[Callback], saver: _Saver
-    ) -> None:
-        self._options, self._callbacks, self._saver = options, callbacks, saver
-        self.progress = TrainingProgress(first_step, options.num_train_steps)
-        self._scalars = Scalars(options.output_dir)
-
-    def __call__(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
-        """Reads the results of a step, which waits for the device.
-
-        Raises:
-            UserError: loss or gradient is not finite.
-        """
+    def record(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
+        """Waits for the results of a step; raises a UserError if loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
-        self.progress.update(step, values)
-        for callback in self._callbacks:
+        self._progress.update(step, values)
+        for callback in self.callbacks:
             callback.on_step(step, values)
         curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
-        due = step == self._options.num_train_steps or step % SUMMARY_STEPS == 0
-        if due and self._options.is_chief:
-            self._scalars.write(step, {**curves, **self.progress.rates()})
+        due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
+        if due and self.options.is_chief:
+            self._scalars.write(step, {**curves, **self._progress.rates()})
 
     def report(self, step: int) -> None:
-        """Summarizes a training that is complete."""
-        self.progress.close()
+        self._progress.close()
         log.info(
             "Trained up to step %d in %.0f s, %s. Checkpoint: %s",
             step,
-            self.progress.seconds,
-            self.progress.describe(),
-            checkpoints.latest(self._options.output_dir),
+            self._progress.seconds,
+            self._progress.describe(),
+            checkpoints.latest(self.options.output_dir),
         )
 
     def close(self) -> None:
-        self.progress.close()
+        self._progress.close()
         self._scalars.close()
 
     def _require_finite(self, step: int, values: Mapping[str, float]) -> None:
@@ -193,8 +167,8 @@ class _StepLog:
         checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
         wrong = [name for name in checked if not np.isfinite(values[name])]
         if wrong:
-            self._saver.close()
-            newest = checkpoints.latest(self._options.output_dir)
+            self.saver.close()
+            newest = checkpoints.latest(self.options.output_dir)
             scaled = values["loss_scale"] != 1.0
             raise UserError(
                 f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "

@@ -1,14 +1,13 @@
-"""How much memory a training will need: an estimate, before the work begins."""
+"""Estimates the memory of a training before it begins."""
 
 from bert_tf.config import BertConfig
 
-# Bytes of a number that is kept for the gradient. In 16 bits a part of them stays in float32:
-# statistics of normalisations, draws of dropout.
+# Bytes of a value that is kept for the gradient. In 16 bits, statistics of normalisations and draws
+# of dropout stay in float32.
 _BYTES = {"float32": 4.0, "bfloat16": 2.8, "float16": 2.8}
-# Sets of all parameters, 4 bytes each, that are alive while a gradient is computed (weights, two
-# moments, the gradient as it grows; the sums of pieces come on top), and while the weights are
-# updated (their new values, too). Measured by benchmarks/memory.py; it is right within a tenth
-# there.
+# Number of copies of all parameters, 4 bytes each, during the backward pass (weights, two moments,
+# the gradient; with micro-batches also their sums) and during the update (also the new weights).
+# Measured by benchmarks/memory.py, within a tenth.
 _SETS, _SETS_WITH_PIECES, _SETS_IN_UPDATE = 4, 9, 9.7
 
 
@@ -22,16 +21,9 @@ def estimate_training_bytes(
     accumulation_steps: int = 1,
     recompute_layers: bool = False,
 ) -> int:
-    """Memory of a device that trains, in bytes; TensorFlow itself (some 0.5 GB) is not counted.
+    """Returns the bytes that a device needs for training, without TensorFlow's own 0.5 GB.
 
-    Args:
-        config: sizes of the encoder.
-        num_parameters: of the whole model.
-        rows: of a batch, on this device.
-        length: of a row, in tokens.
-        precision: that is computed in.
-        accumulation_steps: pieces that the rows are computed in.
-        recompute_layers: see `Encoder`.
+    `num_parameters` counts the whole model; a batch on this device has `rows` of `length` tokens.
     """
     parameters = 4 * num_parameters
     sets = _SETS if accumulation_steps == 1 else _SETS_WITH_PIECES
@@ -40,8 +32,8 @@ def estimate_training_bytes(
     hidden = rows * length * config.hidden_size * size
     intermediate = rows * length * config.intermediate_size * size
     scores = rows * config.num_attention_heads * length * length * size
-    # Projections, contexts and what goes into the two normalisations; both sides of gelu and its
-    # parts; scores, probabilities and masks.
+    # Projections, contexts and inputs of the normalisations; inputs, outputs and terms of gelu;
+    # attention scores, probabilities and masks.
     layer = 16 * hidden + 6 * intermediate + 4 * scores
     layers = config.num_hidden_layers
     kept = layer + layers * hidden if recompute_layers else layers * layer

@@ -15,21 +15,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @contextlib.contextmanager
 def signals_kept() -> Iterator[None]:
     """Restores signal handlers; TensorFlow replaces that of SIGTERM when it connects workers."""
-    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = [signal.getsignal(number) for number in _SIGNALS]
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
-            for number, handler in previous.items():
+            for number, handler in zip(_SIGNALS, handlers, strict=True):
                 signal.signal(number, handler)
 
 
 class StopRequest:
-    """Remembers a signal.
-
-    Attributes:
-        number: the signal's number; None before one arrived.
-    """
+    """Remembers the number of a signal; None before one arrived."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -53,12 +49,8 @@ def stop_request() -> Iterator[StopRequest]:
     Does nothing outside the main thread, where Python cannot handle signals.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
+    with signals_kept():
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, request.handle)
         yield request
-        return
-    previous = {number: signal.signal(number, request.handle) for number in _SIGNALS}
-    try:
-        yield request
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

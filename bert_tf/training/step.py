@@ -21,9 +21,9 @@ SUM = tf.distribute.ReduceOp.SUM
 class Loss:
     """The loss of a batch that is spread over replicas and micro-batches.
 
-    Each micro-batch computes its share of the loss, and the shares add up. So N replicas and any
-    number of micro-batches equal one device even if their parts differ in size; a mean of means
-    would not. A share needs figures of the whole batch, the totals.
+    Each micro-batch computes its share of the loss, and the shares add up, so that N replicas and
+    any number of micro-batches equal one device even if their parts differ in size; a mean of means
+    would not. A share depends on totals of the whole batch.
 
     Attributes:
         totals: batch -> scalars by name, of a replica's rows; they are summed over all replicas.
@@ -51,12 +51,11 @@ class StepOptions:
     Attributes:
         seed: seed of dropout.
         jit_compile: whether XLA compiles the step.
-        skip_padding: compute nothing for padding; not with `jit_compile`, since every number of
-            tokens is a shape of its own.
-        accumulation_steps: micro-batches of a replica's part of the batch, computed one after the
-            other; must divide its rows, whose number must be static.
-        clip_per_replica: each replica clips its own gradient, as on the original's TPUs, instead
-            of clipping the gradient of the batch.
+        skip_padding: compute nothing for padding; not under XLA, which would compile for each
+            number of tokens.
+        accumulation_steps: number of micro-batches; must divide a replica's static number of rows.
+        clip_per_replica: clip each replica's gradient, as on the original's TPUs, instead of that
+            of the batch.
     """
 
     seed: int = 0
@@ -66,24 +65,13 @@ class StepOptions:
     clip_per_replica: bool = False
 
 
+@dataclasses.dataclass(eq=False)
 class TrainState:
-    """A model in training and its optimizer.
+    """A model in training and its optimizer, built on the trained variables."""
 
-    Args:
-        model: takes a batch, `training` and `dropout_seed`.
-        optimizer: built on the variables that are trained.
-        loss_scale: for float16.
-    """
-
-    def __init__(
-        self,
-        model: keras.Model,
-        optimizer: AdamWeightDecay,
-        loss_scale: LossScale | None = None,
-    ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.loss_scale = loss_scale
+    model: keras.Model
+    optimizer: AdamWeightDecay
+    loss_scale: LossScale | None = None
 
     @property
     def step(self) -> int:
@@ -92,7 +80,7 @@ class TrainState:
 
     @property
     def extra_variables(self) -> dict[str, keras.Variable]:
-        """What a checkpoint stores beside the model and the optimizer, by name."""
+        """The variables by name that a checkpoint stores beside model and optimizer."""
         return self.loss_scale.variables if self.loss_scale else {}
 
 
@@ -105,17 +93,11 @@ def make_train_step(
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
     """Compiles the function that takes a batch and updates the model.
 
-    Args:
-        state: made in the scope of `strategy`.
-        loss: the loss of a batch.
-        strategy: where to run.
-        options: how to compute.
-        element_spec: specification of the batches, to trace the function once; by default it is
-            traced for each new shape. A training that is to be repeatable bit for bit needs
-            batches whose number of rows is not static, unless XLA compiles: with static shapes
-            TensorFlow's memory optimizer (Grappler) turns sums of three or more gradients into
-            additions to a variable, in the order in which the gradients happen to be ready, and no
-            option turns only that off.
+    `state` must be made in the scope of `strategy`. With `element_spec`, the specification of the
+    batches, it is traced once, otherwise for each shape. For results that are repeatable bit for
+    bit, the number of rows must not be static unless XLA compiles: with static shapes TensorFlow's
+    memory optimizer (Grappler) turns sums of three or more gradients into additions in the order in
+    which the gradients become ready, and no option turns only that off.
 
     Returns:
         (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
@@ -125,38 +107,47 @@ def make_train_step(
         element of a distributed data set, `stop` an int32 scalar.
     """
     replica = _Replica(state, loss, strategy, options)
-    # With several replicas XLA compiles what each of them computes by itself.
-    whole = options.jit_compile and strategy.num_replicas_in_sync == 1
-    if options.jit_compile and not whole:
+    if options.jit_compile and strategy.num_replicas_in_sync > 1:
         replica.gradients = tf.function(replica.gradients, jit_compile=True, autograph=False)
     signature = [element_spec, tf.TensorSpec([], tf.int32)] if element_spec else None
+    return compile_for_replicas(replica.step, strategy, options.jit_compile, signature)
 
-    # Nothing here needs AutoGraph; short runs of a tiny model take a fifth less time without it.
-    @tf.function(jit_compile=whole, input_signature=signature, autograph=False)
-    def train_step(batch: Any, stop: tf.Tensor) -> dict[str, tf.Tensor]:
-        results = strategy.run(replica.step, args=(batch, stop))
+
+def compile_for_replicas(
+    function: Callable[..., Mapping[str, tf.Tensor]],
+    strategy: tf.distribute.Strategy,
+    jit_compile: bool,
+    signature: Any = None,
+) -> Any:
+    """Compiles a function that each replica runs, and whose results are equal in all of them.
+
+    With several replicas, XLA can only compile parts without communication, which is up to
+    `function`.
+    """
+    jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
+
+    @tf.function(jit_compile=jit_compile, input_signature=signature, autograph=False)
+    def step(*args: Any) -> dict[str, tf.Tensor]:
+        results = strategy.run(function, args=args)
         return {
             name: strategy.experimental_local_results(value)[0] for name, value in results.items()
         }
 
-    return train_step
+    return step
 
 
+@dataclasses.dataclass(eq=False)
 class _Replica:
     """The part of a step that each replica computes."""
 
-    def __init__(
-        self,
-        state: TrainState,
-        loss: Loss,
-        strategy: tf.distribute.Strategy,
-        options: StepOptions,
-    ) -> None:
-        self.model, self.optimizer = state.model, state.optimizer
-        self.loss_scale = state.loss_scale
-        self.loss = loss
-        self.replicas = strategy.num_replicas_in_sync
-        self.options = options
+    state: TrainState
+    loss: Loss
+    strategy: tf.distribute.Strategy
+    options: StepOptions
+
+    def __post_init__(self) -> None:
+        self.optimizer, self.loss_scale = self.state.optimizer, self.state.loss_scale
+        self.replicas = self.strategy.num_replicas_in_sync
         self.variables = [variable.value for variable, _ in self.optimizer.slots()]
         # Variables that the loss does not depend on; known after tracing.
         self.untouched = [False] * len(self.variables)
@@ -201,7 +192,7 @@ class _Replica:
         if self.options.skip_padding:
             batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_seed=seed)
+            outputs = self.state.model(batch, training=True, dropout_seed=seed)
             share = self.loss.share(outputs, batch, totals)
             scaled = share * scale
         gradients = tape.gradient(scaled, self.variables)
@@ -217,7 +208,8 @@ class _Replica:
     ) -> tuple[Any, list[Any]]:
         """Sums `gradients` over micro-batches."""
         count = self.options.accumulation_steps
-        split = {name: _split(value, count) for name, value in batch.items()}
+        # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
+        split = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
 
         def add(index: Any, share: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
             micro_batch = {name: value[index] for name, value in split.items()}
@@ -280,12 +272,3 @@ def with_token_positions(batch: Batch) -> Batch:
     # A part of a batch that is all padding must still have a token.
     is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
     return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}
-
-
-def _split(value: tf.Tensor, count: int) -> tf.Tensor:
-    """[B, ..] -> [count, B / count, ..]."""
-    if value.shape.is_fully_defined():  # TPUs need static shapes.
-        sizes: Any = value.shape.as_list()
-        return tf.reshape(value, [count, sizes[0] // count, *sizes[1:]])
-    sizes = tf.shape(value)
-    return tf.reshape(value, tf.concat([[count, sizes[0] // count], sizes[1:]], axis=0))

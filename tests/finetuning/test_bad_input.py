@@ -204,7 +204,7 @@ def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-    _fails(options(tiny, tmp_path, do_train=True), "cannot be gone on from.*another --output_dir")
+    _fails(options(tiny, tmp_path, do_train=True), "cannot resume from.*another --output_dir")
     shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
     shutil.copyfile(
         f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"

@@ -122,7 +122,7 @@ def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
 
     def evaluate(self, step):
         evaluated.append(step)
-        self._evaluate = lambda: {"eval_accuracy": np.float32(next(accuracies))}
+        self.compute_metrics = lambda: {"eval_accuracy": np.float32(next(accuracies))}
         return original(self, step)
 
     original = EvalCallback.evaluate

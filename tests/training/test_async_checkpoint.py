@@ -6,10 +6,9 @@ import threading
 import numpy as np
 import pytest
 
-from bert_tf import checkpoint, training
+from bert_tf import checkpoint, checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.modeling import checkpoint_name
-from bert_tf.training import async_checkpoint
 from bert_tf.training.async_checkpoint import AsyncSaver
 from tests.modeling.helpers import config, load
 from tests.oracle import golden
@@ -30,7 +29,8 @@ def trained():
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-2, 10, 0)
     options = training.StepOptions()
-    step = training.make_train_step(model, optimizer, as_loss(classifier_loss), STRATEGY, options)
+    state = training.TrainState(model, optimizer)
+    step = training.make_train_step(state, as_loss(classifier_loss), STRATEGY, options)
     batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
     return model, optimizer, lambda: step(batch, NO_STOP)
 
@@ -53,7 +53,7 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
         assert may_write.wait(60)
         return write(folder, snapshot)
 
-    monkeypatch.setattr(checkpoint, "save_snapshot", late)
+    monkeypatch.setattr(checkpoints, "save_snapshot", late)
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
@@ -83,7 +83,7 @@ def full_disk(monkeypatch):
             raise UserError("No space left on device")
         return write(folder, snapshot)
 
-    monkeypatch.setattr(async_checkpoint.checkpoint, "save_snapshot", fails)
+    monkeypatch.setattr(checkpoints, "save_snapshot", fails)
     return left
 
 

@@ -159,7 +159,7 @@ def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
     assert "Another worker is gone" in output
     assert "Traceback" not in output
     done = runs.run(command)
-    assert "Going on from" in done.stdout
+    assert "Resuming from" in done.stdout
     ends = [runs.tensors(name) for name in ("undisturbed", "killed")]
     assert ends[0]["global_step"] == ends[1]["global_step"] == 1500
     for name, value in ends[0].items():

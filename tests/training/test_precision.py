@@ -91,8 +91,9 @@ def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
     set_precision("float16")
     model, scale = BertClassifier(config(), 2), LossScale()
     optimizer = make_optimizer(model, 1e-3, 100, 0)
+    state = training.TrainState(model, optimizer, scale)
     step = training.make_train_step(
-        training.TrainState(model, optimizer, scale),
+        state,
         as_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
         STRATEGY,
         training.StepOptions(),
@@ -100,7 +101,7 @@ def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
     batches = batches_of(np.load(golden("training/classifier_10steps.npz"))) * 10
     options = training.LoopOptions(str(tmp_path), 100, 50)
     with pytest.raises(UserError, match=r"gradient norm is nan at step 16,"):
-        training.train(step, model, optimizer, batches, options, scale)
+        training.train(step, state, batches, options)
 
 
 def test_the_scale_changes_no_gradient():

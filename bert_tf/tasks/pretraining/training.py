@@ -84,9 +84,7 @@ def _train_and_evaluate(
     )
     if options.do_train:
         training.check_training(model, options, devices)
-    restored = restore_weights(
-        model, output_dir, options.init_checkpoint, options.do_train, options.resume
-    )
+    restored = restore_weights(model, options)
     step = checkpoints.step_of(restored) if restored else 0
     state, kept = None, {}
     if options.do_train:

@@ -129,7 +129,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     classification.run(half)
     said.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
-    assert "Going on from" in said.text
+    assert "Resuming from" in said.text
     assert "is not read: --output_dir has checkpoints of its own" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
@@ -213,7 +213,7 @@ def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
     assert "--tpu_zone=b: Without effect without --use_tpu=true" in said.text
-    assert "--iterations_per_loop=500: Steps in a TPU call. Without effect" in said.text
+    assert "--iterations_per_loop=500: Without effect" in said.text
     assert "--tpu_name" not in said.text
 
 
