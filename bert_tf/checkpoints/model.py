@@ -10,15 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoints.tensors import (
-    GLOBAL_STEP,
-    on_cpu,
-    read,
-    read_tensors,
-    shapes,
-    step_of,
-    write,
-)
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
 
@@ -116,10 +108,8 @@ def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     present = {name: variable for name, variable in slots.items() if name in stored}
     for name, variable in present.items():
         if list(variable.shape) != stored[name]:
-            raise UserError(
-                f"{name} has the shape {stored[name]} in the checkpoint {prefix}, "
-                f"{list(variable.shape)} is needed"
-            )
+            needed = list(variable.shape)
+            raise UserError(f"{name} has the shape {stored[name]} in {prefix}; {needed} is needed")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
     return len(present) == len(slots)
@@ -256,17 +246,13 @@ def _assign(
     names: Iterable[str],
     tensors: Tensors | None = None,
 ) -> None:
-    for name, value in tensors.read(names) if tensors else read_tensors(prefix, names):
-        # A view, if it is a tensor.
-        array = np.asarray(value)
-        # NumPy does not know bfloat16, whose kind is V.
-        if (
-            array.dtype.kind not in "fV"
-            or not np.isfinite(array.astype(np.float32, copy=False)).all()
-        ):
+    for name, value in tensors.read(names) if tensors else read(prefix, names):
+        # The kind of bfloat16 is V.
+        is_float = value.dtype.kind in "fV"
+        if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
             raise UserError(
                 f"{name} in the checkpoint {prefix} has values that are not finite numbers "
-                f"({array.dtype}): the checkpoint cannot be used"
+                f"({value.dtype})"
             )
         variables[name].assign(value)
 

@@ -20,11 +20,10 @@ _ALWAYS_ALLOWED = 1 << 28
 
 
 def unpack(path: str) -> str:
-    """Unpacks the checkpoint in a zip, its configuration and vocabulary to a temporary folder.
+    """Unpacks checkpoint, configuration and vocabulary to a folder that is removed at exit.
 
-    Returns the folder, which is removed when the program ends. Only the last part of a known name
-    becomes a file name. Even so, a zip with links or with paths that lead out of it is refused: it
-    was made with bad intent.
+    Only the last part of a known name becomes a file name. Even so, zips with links or paths that
+    lead out of it are refused.
     """
     return _unpack_once(path, files.size_and_mtime(path))
 
@@ -66,11 +65,10 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     if len(folders) != 1:
         inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
         raise UserError(
-            f"{path} has no checkpoint of the original release (bert_model.ckpt.index). It has: "
-            f"{inside}"
-            if not folders
-            else f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and "
-            "pass one of them"
+            f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and pass "
+            "one of them"
+            if folders
+            else f"{path} has no checkpoint of the original release. It has: {inside}"
         )
     (folder,) = folders
     chosen = [member for member in known if os.path.dirname(member.filename) == folder]
@@ -78,8 +76,8 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > max(_ALWAYS_ALLOWED, _MAX_GROWTH * packed):
         raise UserError(
-            f"{path} has {packed:,} bytes and would become {total:,}. No checkpoint compresses so "
-            "well: nothing is unpacked"
+            f"{path} has {packed:,} bytes and would become {total:,}, which is no checkpoint: "
+            "nothing is unpacked"
         )
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")

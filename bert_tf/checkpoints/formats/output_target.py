@@ -9,22 +9,16 @@ from bert_tf import files, locks
 from bert_tf.checkpoints.formats.keras_files import WEIGHTS, WHOLE
 from bert_tf.errors import UserError
 
-FORMATS = ("original", "hugging_face", "keras", "weights_h5")
-
 _PREFIX = "bert_model.ckpt"
 _PREFIX_ENDING = re.compile(r"\.ckpt(-\d+)?$")
 _FILE_ENDINGS = {"keras": WHOLE, "weights_h5": WEIGHTS}
 
 
 class OutputTarget:
-    """Where a model is written, and in which format.
-
-    Args:
-        output: prefix that ends in `.ckpt` or `.ckpt-N`, file, or else a folder.
-        to: one of `FORMATS`; None to take it from the ending of `output`.
+    """Where a model is written: a prefix `*.ckpt` or `*.ckpt-N`, a Keras file, or else a folder.
 
     Attributes:
-        format: one of `FORMATS`.
+        format: `original`, `hugging_face`, `keras` or `weights_h5`: `to`, otherwise by the ending.
         is_folder: whether the output is a folder of its own.
         name: name of the checkpoint or file in the folder that it is written to.
     """
@@ -36,8 +30,8 @@ class OutputTarget:
         by_ending = _format_by_ending(self.output)
         if by_ending is None and to is None:
             raise UserError(
-                f"--output={output} does not say which format to write: pass --to=original or "
-                "--to=hugging_face for a folder, or an ending, .ckpt, .keras or .weights.h5"
+                f"--output={output} does not say which format to write: pass --to, or a name that "
+                "ends in .ckpt, .keras or .weights.h5"
             )
         if by_ending != to and to is not None and (by_ending or to in _FILE_ENDINGS):
             needed = _FILE_ENDINGS.get(to)
@@ -52,9 +46,7 @@ class OutputTarget:
     def require_free(self) -> None:
         """Refuses to overwrite anything, and paths that cannot be written."""
         if files.is_remote(self.output):
-            raise UserError(
-                f"--output={self.output}: only local files can be written; copy them afterwards"
-            )
+            raise UserError(f"--output={self.output}: only local files can be written")
         parent = os.path.dirname(self.output)
         while parent and not files.exists(parent):
             parent = os.path.dirname(parent)
@@ -110,8 +102,7 @@ def _is_same(folder: str, parent: str, name: str) -> bool:
         if old.read().rstrip() == new.read().rstrip():
             return True
     raise UserError(
-        f"{old_path} already exists and does not belong to this model: pass another folder in "
-        "--output"
+        f"{old_path} already exists and is not this model's: pass another folder in --output"
     )
 
 

@@ -1,8 +1,8 @@
 """Converts models between formats: `convert_checkpoint.py`."""
 
 from bert_tf import file_names, files
+from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats import Request, convert, describe, find_source
-from bert_tf.checkpoints.formats.source import read_labels
 from bert_tf.errors import UserError
 from bert_tf.tasks.conversion.options import ConversionOptions
 
@@ -20,17 +20,23 @@ def run(options: ConversionOptions) -> None:
         with files.standard_output() as output:
             output.write(describe(source, options.bert_config_file).encode())
         return
-    names = ("head", "bert_config_file", "vocab_file", "do_lower_case", "strip_optimizer")
-    request = {name: getattr(options, name) for name in names}
-    request["to"] = None if options.to == "auto" else options.to
-    labels = _labels(options.labels) if options.labels else None
-    convert(source, Request(output=options.output or "", labels=labels, **request))
+    request = Request(
+        output=options.output or "",
+        to=None if options.to == "auto" else options.to,
+        head=options.head,
+        bert_config_file=options.bert_config_file,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
+        labels=_labels(options.labels) if options.labels else None,
+        strip_optimizer=options.strip_optimizer,
+    )
+    convert(source, request)
 
 
 def _labels(value: str) -> list[str]:
     if files.exists(value):
-        return read_labels(value)
+        return label_map.read(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} has a label twice")
+        raise UserError(f"--labels={value} has duplicate labels")
     return labels

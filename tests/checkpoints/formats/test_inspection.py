@@ -8,7 +8,7 @@ from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
 from bert_tf.tasks.conversion import conversion
 from tests.checkpoints.formats.conftest import NAMES, write_model
-from tests.checkpoints.formats.test_garden import FOLDER
+from tests.checkpoints.formats.test_model_garden import FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
