@@ -39,13 +39,13 @@ class Restored:
 
     def describe(self) -> str:
         """Returns a short description."""
-        count = len(self.restored)
-        sentences = [f"{count} variables restored from {self.prefix}: {summarize(self.restored)}."]
-        if self.new:
-            sentences.append(f"New, from random values: {summarize(self.new)}.")
-        if self.unused:
-            sentences.append(f"In the checkpoint but not used: {summarize(self.unused)}.")
-        return " ".join(sentences)
+        parts = {
+            f"{len(self.restored)} variables restored from {self.prefix}": self.restored,
+            "New, from random values": self.new,
+            "In the checkpoint but not used": self.unused,
+        }
+        shown = [f"{what}: {summarize(v)}." for what, v in parts.items() if v or v is self.restored]
+        return " ".join(shown)
 
 
 class Tensors(Protocol):
@@ -99,9 +99,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     """Assigns Adam slots and step of a checkpoint to an optimizer that was built.
 
-    Returns:
-        Whether the checkpoint has all slots. Released and stripped ones do not; missing slots stay
-        zero.
+    Returns whether the checkpoint has all slots. Released ones do not; missing slots stay zero.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
@@ -171,10 +169,7 @@ def save_snapshot(folder: str, taken: Snapshot) -> str:
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns the variables of a model that a checkpoint stores, by name.
-
-    This includes frozen layers, but not the states of random generators, which are integers.
-    """
+    """Returns the variables of a model by name, without the integer states of random generators."""
     return {
         checkpoint_name(variable): variable
         for variable in model.variables
@@ -194,18 +189,16 @@ def summarize(names: Iterable[str]) -> str:
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
     groups: dict[str, list[str]] = {}
-    layers: set[int] = set()
+    layers: list[int] = []
     for name in sorted(names):
         layer = re.match(r"(bert/encoder/layer_)(\d+)/", name)
-        if layer:
-            layers.add(int(layer[2]))
+        layers += [int(layer[2])] if layer else []
         key = layer[1] if layer else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
     shown = []
     for key, members in groups.items():
         if key.endswith("layer_"):
-            first, last = min(layers), max(layers)
-            key += f"{first}" if first == last else f"{first}..{last}"
+            key += "..".join(map(str, sorted({min(layers), max(layers)})))
         shown.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
     return ", ".join(shown) or "none"
 
@@ -213,9 +206,8 @@ def summarize(names: Iterable[str]) -> str:
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
     reshaped = [name for name in model if name in stored and model[name] != stored[name]]
     absent = [name for name in model if name not in stored]
-    missing = [name for name in absent if name.startswith(_ENCODER_SCOPE)]
-    if len(absent) == len(model):
-        missing = absent
+    is_other = len(absent) == len(model)
+    missing = [name for name in absent if is_other or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
     parts = []
@@ -227,10 +219,9 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
         parts.append(f"in the model but not in the checkpoint: {summarize(missing)}")
     if unused:
         parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
-    of_encoder = missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)
-    if len(absent) == len(model):
+    if is_other:
         advice = "It belongs to another model, or its variables have other names"
-    elif of_encoder:
+    elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "--bert_config_file is not the configuration that it was trained with"
     else:
         advice = (

@@ -97,6 +97,6 @@ def _refuse_pickle(path: str) -> None:
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         raise UserError(
             f"{path} is a pickle: opening it would run code from it, so it is never opened. If you "
-            "trust it, let transformers write model.safetensors with AutoModelForPreTraining, or "
-            "the class of its training: from_pretrained(folder).save_pretrained(new_folder)"
+            "trust it, the class of its training, such as AutoModelForPreTraining, saves it again: "
+            "from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors"
         )
