@@ -26,6 +26,7 @@ class Predictor:
     | `run_classifier` | a text, or two as a tuple | `ClassPrediction`, `LabelsPrediction`, float |
     | `run_squad` | a tuple: question, text | `AnswerPrediction` |
     | `run_ner` | a text, or a tuple of words | `LabeledWords` |
+    | `run_multiple_choice` | a tuple: context, endings | `ChoicePrediction` |
     | `predict_masked` | a text with `[MASK]` | for each mask a list of `Candidate` |
     | `extract_features` | a text, or a tuple of two | `TextFeatures` |
 

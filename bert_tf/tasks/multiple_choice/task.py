@@ -83,9 +83,11 @@ class MultipleChoice(Task):
 
     def read(self, split: str) -> Sequence[Question]:
         """Reads the questions of a split."""
-        if split in self._first:
-            return self._first.pop(split)
-        return read_questions(self.options, split, self.texts_per_row)
+        questions = self._first.pop(split, None)
+        questions = questions or read_questions(self.options, split, self.texts_per_row)
+        texts = [(question.context, *question.endings) for question in questions]
+        self.tokenizer.warn_of_unknown(f"The {split} questions", texts)
+        return questions
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
         """Returns a row [C, S] for each question."""

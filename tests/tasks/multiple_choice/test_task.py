@@ -1,8 +1,11 @@
 """Multiple choice end to end, on a tiny model."""
 
 import csv
+import importlib.util
 import json
 import random
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -10,12 +13,14 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.errors import UserError
 from bert_tf.options import MultipleChoiceOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
+from tests.conftest import WORDS
 
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
 
@@ -184,3 +189,41 @@ def test_another_number_of_endings_is_refused(trained, tiny, tmp_path, data):
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
     with pytest.raises(UserError, match="labels"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
+
+
+def test_unknown_words_are_pointed_out(tiny, tmp_path, said):
+    write(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
+    multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
+    assert "The train questions" in said.text
+    assert "[UNK]" in said.text
+
+
+PEER = """
+import sys, numpy as np, torch, transformers
+model = transformers.BertForMultipleChoice.from_pretrained(sys.argv[1]).eval()
+inputs = {key: torch.tensor(value) for key, value in np.load(sys.argv[2]).items()}
+with torch.no_grad():
+    np.save(sys.argv[3], model(**inputs).logits.numpy())
+"""
+
+
+@pytest.mark.slow
+def test_logits_are_those_of_transformers(trained, tiny, tmp_path):
+    """In a process of its own: beside TensorFlow PyTorch may not start."""
+    if not importlib.util.find_spec("transformers"):
+        pytest.skip("needs transformers and PyTorch: the extra benchmark")
+    _, _, out = trained
+    request = Request(output=str(tmp_path / "hf"), to="hugging_face", head="classification")
+    convert(find_source(str(out / "best")), request)
+    rng = np.random.default_rng(3)
+    ids = rng.integers(5, len(WORDS) + 5, (3, 4, 11), dtype=np.int64)
+    mask = (np.arange(11) < rng.integers(3, 12, (3, 4, 1))).astype(np.int64)
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    paths = [str(tmp_path / name) for name in ("hf", "inputs.npz", "logits.npy")]
+    done = subprocess.run([sys.executable, "-c", PEER, *paths], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    model = BertMultipleChoice(tiny.config)
+    checkpoint.restore(model, str(out / "best" / "model.ckpt"))
+    logits = model({"input_ids": ids, "input_mask": mask, "segment_ids": ids % 2})["logits"]
+    np.testing.assert_allclose(logits, np.load(paths[2]), atol=1e-4, rtol=0)
