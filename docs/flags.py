@@ -18,7 +18,8 @@ from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
 # Whole scripts that the original has not, so that no flag of theirs is marked.
-NEW_SCRIPTS = ("run_ner", "predict_masked", "create_vocab", "convert_checkpoint", "export_model")
+NEW_SCRIPTS = ("run_ner", "run_multiple_choice", "predict_masked", "create_vocab")
+NEW_SCRIPTS += ("convert_checkpoint", "export_model")
 _TABLE = re.compile(r"<!-- flags -->\n.*<!-- end of flags -->", re.S)
 
 

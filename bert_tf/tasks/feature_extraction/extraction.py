@@ -115,8 +115,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
                 path,
             )
         return read_lines(path)
-    named = any(name and not name.isdecimal() for name in (column, pair))
-    has_header = {"auto": named, "yes": True}.get(options.has_header, False)
+    has_header = {"auto": options.names_columns, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
 
 
