@@ -204,21 +204,17 @@ def summarize(names: Iterable[str]) -> str:
 
 
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
-    reshaped = [name for name in model if name in stored and model[name] != stored[name]]
+    reshaped = [name for name in model if stored.get(name, model[name]) != model[name]]
     absent = [name for name in model if name not in stored]
     is_other = len(absent) == len(model)
     missing = [name for name in absent if is_other or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    parts = []
-    if reshaped:
-        both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
-        parts.append(f"other shapes: {shortened(both, 4)}")
-    unused = stored.keys() - model.keys()
-    if missing:
-        parts.append(f"in the model but not in the checkpoint: {summarize(missing)}")
-    if unused:
-        parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
+    both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    parts = [f"other shapes: {shortened(both, 4)}"] if both else []
+    sides = {"model but not in the checkpoint": missing}
+    sides["checkpoint but not in the model"] = stored.keys() - model.keys()
+    parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
     if is_other:
         advice = "It belongs to another model, or its variables have other names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):

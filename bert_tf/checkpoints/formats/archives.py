@@ -13,7 +13,10 @@ from bert_tf import files
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError
 
-_CHECKPOINT = re.compile(r"\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})$")
+_KNOWN = re.compile(
+    rf"{re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
+    r"(?!\._).*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})"
+)
 # Weights hardly compress: more than this is a zip bomb.
 _MAX_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 28
@@ -60,8 +63,16 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             )
         if stat.S_ISLNK(member.external_attr >> 16):
             raise UserError(f"{path} has a link ({member.filename}): nothing is unpacked")
-    known = [member for member in archive.infolist() if not member.is_dir() and _is_known(member)]
-    folders = {os.path.dirname(m.filename) for m in known if _is_checkpoint(m)}
+    # Macs add metadata files with the names of the files they describe.
+    known = [
+        member
+        for member in archive.infolist()
+        if _KNOWN.fullmatch(os.path.basename(member.filename))
+        and not member.filename.startswith("__MACOSX/")
+    ]
+    folders = {
+        os.path.dirname(m.filename) for m in known if ".ckpt" in os.path.basename(m.filename)
+    }
     if len(folders) != 1:
         inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
         raise UserError(
@@ -82,15 +93,3 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
     return {os.path.basename(member.filename): member for member in chosen}
-
-
-def _is_known(member: zipfile.ZipInfo) -> bool:
-    name = os.path.basename(member.filename)
-    # Macs add metadata files with the names of the files they describe.
-    if name.startswith("._") or member.filename.startswith("__MACOSX/"):
-        return False
-    return name in (CONFIG_FILE, VOCAB_FILE) or _is_checkpoint(member)
-
-
-def _is_checkpoint(member: zipfile.ZipInfo) -> bool:
-    return _CHECKPOINT.search(member.filename) is not None

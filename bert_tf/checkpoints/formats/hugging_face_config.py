@@ -17,17 +17,11 @@ LAYER_NORM_EPSILON = 1e-12
 _CLASSIFIER_DROPOUT = 0.1
 
 # Names in transformers; `gelu_new`, `gelu_fast` and `gelu_python_tanh` are one formula.
+_TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
 _ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_python_tanh": "gelu",
-    "gelu_accurate": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
+    **dict.fromkeys(_TANH_GELUS, "gelu"),
+    **{name: name for name in ("relu", "tanh", "linear")},
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 

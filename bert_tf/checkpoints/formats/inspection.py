@@ -77,22 +77,15 @@ def _describe_config(source: Source, shapes: configs.Shapes, given: str | None) 
     if config:
         file = given or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
-        attention = (
-            f"num_attention_heads {config.num_attention_heads}, hidden_act {config.hidden_act} "
-            f"(by {file})"
-        )
+        source_of_heads = f", hidden_act {config.hidden_act} (by {file})"
     else:
         config = configs.guess_config(shapes)
-        attention = (
-            f"num_attention_heads {config.num_attention_heads} (a guess: hidden_size / "
-            f"{configs.USUAL_HEAD_SIZE}; weights do not say it)"
-            if config
-            else "num_attention_heads unknown"
-        )
-    return [f"Configuration: {sizes}, {attention}", _describe_releases(config)]
-
-
-def _describe_releases(config: BertConfig | None) -> str:
+        size = configs.USUAL_HEAD_SIZE
+        source_of_heads = f" (a guess: hidden_size / {size}; weights do not say it)"
+    num_heads = f"{config.num_attention_heads}{source_of_heads}" if config else "unknown"
     matching = releases.matching(config) if config else []
     shown = "; ".join(f"{release.name} of {release.date}" for release in matching)
-    return f"Release of this size: {shown or 'none'}"
+    return [
+        f"Configuration: {sizes}, num_attention_heads {num_heads}",
+        f"Release of this size: {shown or 'none'}",
+    ]

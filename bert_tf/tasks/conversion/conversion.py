@@ -8,12 +8,7 @@ from bert_tf.tasks.conversion.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:
-    """Converts a model, or prints a description of it.
-
-    Raises:
-        UserError: options or model are invalid, or the output cannot be written; then nothing has
-            been written.
-    """
+    """Converts a model, or prints a description of it; after an error nothing has been written."""
     options.check()
     source = find_source(options.input or "")
     if options.inspect:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf import file_names
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
@@ -122,6 +123,16 @@ class PretrainingDataOptions:
     def in_shards(self) -> bool:
         """Whether texts are processed shard by shard, and not as in the original."""
         return bool(self.num_workers or self.beam_runner)
+
+    @property
+    def shard_bytes(self) -> int:
+        """Approximate size of a shard."""
+        return int(self.shard_mb * 1e6)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Paths of the record files."""
+        return file_names.split(self.output_file or "")
 
     def check(self) -> None:
         """Checks what can be checked without reading a file."""
