@@ -3,8 +3,8 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,6 +13,9 @@ from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints.formats import Source
 
 SLOT_NAMES = ("adam_m", "adam_v")
 # Other training state. No model has variables of these names.
@@ -48,19 +51,7 @@ class Restored:
         return " ".join(shown)
 
 
-class Tensors(Protocol):
-    """Tensors by the original's names, from any file format."""
-
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all tensors by name."""
-        ...
-
-    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values of some tensors, one at a time."""
-        ...
-
-
-def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> Restored:
+def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) -> Restored:
     """Assigns the values of a checkpoint to a model.
 
     As in the original, a head that the checkpoint lacks keeps its initial values, and variables
@@ -70,8 +61,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 
     Args:
         model: is changed.
-        prefix: of the checkpoint, one of its files, or its folder. With `tensors` only used in
-            messages.
+        prefix: of the checkpoint, one of its files, or its folder; for messages with `tensors`.
         tensors: read these instead of a checkpoint.
 
     Raises:
@@ -80,11 +70,8 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
     if tensors is None:
         prefix = resolve(prefix)
     variables = named_variables(model)
-    stored = {
-        name: shape
-        for name, shape in (tensors.shapes() if tensors else shapes(prefix)).items()
-        if not is_training_state(name)
-    }
+    stored = tensors.shapes() if tensors else shapes(prefix)
+    stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, restored, tensors)
@@ -231,16 +218,14 @@ def _assign(
     variables: Mapping[str, keras.Variable],
     prefix: str,
     names: Iterable[str],
-    tensors: Tensors | None = None,
+    tensors: "Source | None" = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
         # The kind of bfloat16 is V.
         is_float = value.dtype.kind in "fV"
         if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
-            raise UserError(
-                f"{name} in the checkpoint {prefix} has values that are not finite numbers "
-                f"({value.dtype})"
-            )
+            problem = f"has values that are not finite numbers ({value.dtype})"
+            raise UserError(f"{name} in the checkpoint {prefix} {problem}")
         variables[name].assign(value)
 
 

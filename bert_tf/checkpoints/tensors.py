@@ -97,10 +97,8 @@ def _open(prefix: str) -> Any:
     except _READ_ERRORS as error:
         raise _unreadable(prefix, error) from error
     if reader.has_tensor(_OBJECT_GRAPH):
-        raise UserError(
-            f"{prefix} is an object-based checkpoint of TensorFlow 2, not a name-based one: pass "
-            "the bert_model.ckpt of a release, or a model.ckpt-N of bert_tf"
-        )
+        kind = "an object-based checkpoint of TensorFlow 2"
+        raise UserError(f"{prefix} is {kind}: pass a bert_model.ckpt, or a model.ckpt-N of bert_tf")
     return reader
 
 

@@ -46,8 +46,7 @@ class HuggingFaceSource(Source):
         if self._config.hidden_act == "gelu_erf":
             self.notes.append(
                 f"{self.config_file}: gelu is computed with erf (gelu_erf in bert_config.json). "
-                "Google trained its models with the tanh form: for one of those, change hidden_act "
-                "to gelu"
+                "Google's own models have the tanh form: for those change hidden_act to gelu"
             )
 
     def _take_head(self, settings: Mapping[str, Any]) -> None:
@@ -97,8 +96,7 @@ class HuggingFaceSource(Source):
         if lower is not None and accents not in (None, lower):
             self.notes.append(
                 f"{os.path.join(folder, _TOKENIZER_CONFIG)}: strip_accents is {accents} beside "
-                f"do_lower_case {lower}. BERT strips accents if and only if it lower-cases, so "
-                "words with accents will be tokenized differently"
+                f"do_lower_case {lower}; they are the same in BERT, so accents change the result"
             )
         pieces = _pieces(compiled) if self.vocab_file is None else None
         if pieces:

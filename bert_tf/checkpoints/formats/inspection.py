@@ -46,11 +46,8 @@ def _describe_parameters(shapes: configs.Shapes) -> list[str]:
     weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(training))
     lines = [f"Parameters: {weights:,} in {len(shapes) - len(training)} variables"]
     if training:
-        total = weights + sum(math.prod(shapes[name]) for name in training)
-        lines.append(
-            f"With optimizer and step: {total:,} in {len(shapes)} variables; --strip_optimizer "
-            "leaves them out"
-        )
+        total = f"{sum(map(math.prod, shapes.values())):,} in {len(shapes)} variables"
+        lines.append(f"With optimizer and step: {total}; --strip_optimizer leaves them out")
     return lines
 
 

@@ -1,10 +1,8 @@
 """BERT encoders of TensorFlow's Model Garden: object-based checkpoints, read only.
 
-Such a checkpoint keys a variable by its path through Python objects, which differs between versions
-(`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It also stores the name
-of each variable, `transformer/layer_0/self_attention/query/kernel`, which has not changed since
-2020 (as written by `BertEncoder` and `BertEncoderV2` of tf-models-official 2.20). The first models
-of 2019 have `bert_model/encoder/layer_0/...`, according to the Garden's own converter.
+Such a checkpoint keys a variable by its path through Python objects, which differs between
+versions. It also stores names, `transformer/layer_0/self_attention/query/kernel`, which have not
+changed since 2020 (tf-models-official 2.20). Models of 2019 have `bert_model/encoder/layer_0/...`.
 """
 
 import math

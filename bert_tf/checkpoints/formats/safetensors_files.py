@@ -54,10 +54,8 @@ class Tensors:
         """Returns a tensor in float32, which represents the shorter types exactly."""
         path, file = self._files[name]
         if self.types[name] not in TYPE_NAMES:
-            raise UserError(
-                f"{name} in {path} is of type {self.types[name]}; float32, float16 and bfloat16 "
-                "(F32, F16, BF16) can be read. Save the model in one of these"
-            )
+            readable = ", ".join(TYPE_NAMES.values())
+            raise UserError(f"{name} in {path} is of type {self.types[name]}, not {readable}")
         # TensorFlow has registered bfloat16 with NumPy.
         return file.get_tensor(name).astype(np.float32)
 

@@ -109,6 +109,5 @@ def _require_model_folder(folder: str) -> None:
             problem = "is not a folder" if path == folder else "does not exist"
             raise UserError(
                 f"{path} {problem} ({files.describe_absence(path)}): --model_dir takes the folder "
-                "of a training or of a release; convert_checkpoint.py --to=original makes one of "
-                "other formats"
+                "of a training or a release; convert_checkpoint.py --to=original converts others"
             )

@@ -18,7 +18,7 @@ from bert_tf import backend, file_names, files, training
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
-from bert_tf.data.texts import STDIN, Text, read_columns, read_lines, shown
+from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.initialization import (
     find_model_files,
@@ -55,7 +55,7 @@ def run(options: ExtractionOptions) -> None:
     texts = _read(options)
     first = next(texts, None)
     if first is None:
-        raise UserError(f"{shown(input_file)} contains no text")
+        raise UserError(f"{display_name(input_file)} contains no text")
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
         log.warning(
             "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy",
@@ -72,7 +72,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in portion]
                 is_split = options.pretokenized
-                extractor.tokenizer.warn_of_unknown(shown(input_file), strings, is_split)
+                extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
             features = extractor.features([text for _, text in portion])
             for (number, _), (tokens, values) in zip(portion, features, strict=True):
                 write(number, tokens, values)

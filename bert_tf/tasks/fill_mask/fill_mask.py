@@ -203,7 +203,6 @@ def _require_head(restored: checkpoints.Restored) -> None:
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         raise UserError(
-            f"The checkpoint {restored.prefix} has no masked-LM head: it lacks "
-            f"{checkpoints.summarize(missing)}. Pass bert_model.ckpt as published, or a "
-            "model.ckpt-N of run_pretraining.py"
+            f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)}): pass "
+            "bert_model.ckpt as published, or a model.ckpt-N of run_pretraining.py"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from bert_tf.data.packing import put
-from bert_tf.data.texts import lines, shown
+from bert_tf.data.texts import display_name, lines
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
@@ -26,7 +26,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines(path), start=1):
         text = line.strip()
         if text:
-            require_mask(text, f"{shown(path)}:{number}")
+            require_mask(text, f"{display_name(path)}:{number}")
             yield number, text
 
 

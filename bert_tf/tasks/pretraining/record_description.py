@@ -73,10 +73,8 @@ def check_records(
             )
         for flag, length in lengths.items():
             if length != getattr(options, flag):
-                raise UserError(
-                    f"The records in {path} were made with --{flag}={length}, not "
-                    f"--{flag}={getattr(options, flag)}: pass the same value"
-                )
+                both = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
+                raise UserError(f"The records in {path} were made with {both}: pass the same value")
         size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
         if size > config.vocab_size:
             raise UserError(
@@ -86,10 +84,8 @@ def check_records(
         if "vocab_sha256" in description:
             vocabularies.setdefault(description["vocab_sha256"], path)
     if len(vocabularies) > 1:
-        raise UserError(
-            f"{' and '.join(list(vocabularies.values())[:2])} are of different vocabularies: the "
-            "same ids stand for different word pieces"
-        )
+        both = " and ".join(list(vocabularies.values())[:2])
+        raise UserError(f"{both} are of different vocabularies: their ids have different meanings")
 
 
 def _read_description(path: str) -> dict[str, Any]:
@@ -110,10 +106,8 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     except tf.errors.DataLossError as error:
-        raise UserError(
-            f"{path} is not a TFRecord file, or is damaged: --input_file takes the records of "
-            "create_pretraining_data.py"
-        ) from error
+        advice = "pass records of create_pretraining_data.py"
+        raise UserError(f"{path} is not a TFRecord file, or is damaged: {advice}") from error
     except tf.errors.OpError as error:
         raise UserError(f"{path} cannot be read: {error.message}") from error
     if first is None:
@@ -124,8 +118,6 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
         raise UserError(f"The first record of {path} is no tf.train.Example: {error}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in entries]
     if missing:
-        raise UserError(
-            f"The records in {path} lack {', '.join(missing)}: they are not from "
-            "create_pretraining_data.py"
-        )
+        origin = "they are not from create_pretraining_data.py"
+        raise UserError(f"The records in {path} lack {', '.join(missing)}: {origin}")
     return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}

@@ -1,8 +1,8 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The work is divided into units (`shards`). The records of a unit depend on its text, the options and
-the seed only, so the number of workers changes nothing, and an interrupted run resumes with the
-missing units. The records of units are kept in a folder beside the output, and joined at the end.
+The records of a unit (see `shards`) depend on its text and the options only, so the number of
+workers changes nothing, and an interrupted run resumes with the missing units. The records of
+units are kept in a folder beside the output, and joined at the end.
 """
 
 import contextlib

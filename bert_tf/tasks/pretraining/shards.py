@@ -1,9 +1,8 @@
 """Divides a corpus into shards without reading it.
 
-A unit is the work of one worker at a time: a part of a large file, or several small files. Parts
-are byte ranges: a document belongs to the part in which the blank line before it begins. So the
-division takes no reading and depends on nothing but the sizes of the files. A compressed file
-cannot be read from the middle; it is one unit with several shards.
+A unit is the work of one worker at a time: a byte range of a large file, several small files, or a
+compressed file, which has several shards. A document belongs to the range in which the blank line
+before it begins, so the division depends on the sizes of the files only.
 """
 
 import os
