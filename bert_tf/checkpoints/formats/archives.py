@@ -45,9 +45,7 @@ def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
                 with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
                     shutil.copyfileobj(source, file, 1 << 22)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise UserError(
-            f"{path} is not a complete zip file ({error}): download it again"
-        ) from error
+        raise UserError(f"{path} is not a complete zip file ({error}): get it again") from error
     except OSError as error:
         raise UserError(f"Cannot unpack {path}: {error.strerror or error}") from error
     return folder
@@ -57,12 +55,10 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Returns the members to unpack by file name."""
     for member in archive.infolist():
         parts = re.split(r"[/\\]", member.filename)
-        if ".." in parts or not parts[0] or ":" in parts[0]:
-            raise UserError(
-                f"{path} has a file outside of its folder ({member.filename}): nothing is unpacked"
-            )
-        if stat.S_ISLNK(member.external_attr >> 16):
-            raise UserError(f"{path} has a link ({member.filename}): nothing is unpacked")
+        is_outside = ".." in parts or not parts[0] or ":" in parts[0]
+        if is_outside or stat.S_ISLNK(member.external_attr >> 16):
+            kind = "file outside of its folder" if is_outside else "link"
+            raise UserError(f"{path} has a {kind} ({member.filename}): nothing is unpacked")
     # Macs add metadata files with the names of the files they describe.
     known = [
         member
@@ -86,10 +82,8 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     total, packed = sum(member.file_size for member in chosen), os.path.getsize(path)
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > max(_ALWAYS_ALLOWED, _MAX_GROWTH * packed):
-        raise UserError(
-            f"{path} has {packed:,} bytes and would become {total:,}, which is no checkpoint: "
-            "nothing is unpacked"
-        )
+        sizes = f"has {packed:,} bytes and would become {total:,}"
+        raise UserError(f"{path} {sizes}, which is no checkpoint: nothing is unpacked")
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
     return {os.path.basename(member.filename): member for member in chosen}

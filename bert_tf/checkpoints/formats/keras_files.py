@@ -95,11 +95,8 @@ def _head_of_whole(path: str) -> str:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES:
-                raise UserError(f"{path}: its {_CONFIG} is too large to be that of a BERT")
-            description = json.loads(archive.read(_CONFIG))
-    except UserError:
-        raise
+            is_large = archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES
+            description = None if is_large else json.loads(archive.read(_CONFIG))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
     kind = description.get("registered_name") if isinstance(description, dict) else None

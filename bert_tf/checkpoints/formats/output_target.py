@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import re
 from collections.abc import Iterator
 
@@ -54,10 +55,8 @@ class OutputTarget:
             raise UserError(f"--output={self.output}: {parent} is a file, not a folder")
         taken = files.list_dir(self.output) if self.is_folder else []
         if taken:
-            raise UserError(
-                f"--output={self.output} already contains files ({', '.join(taken[:8])}): pass the "
-                "name of a new folder"
-            )
+            shown = f"already contains files ({', '.join(taken[:8])})"
+            raise UserError(f"--output={self.output} {shown}: pass the name of a new folder")
         if files.exists(self.output) and not (self.is_folder and files.is_dir(self.output)):
             raise UserError(f"--output={self.output} already exists: pass another name")
         if files.exists(f"{self.output}.index"):
@@ -77,10 +76,10 @@ class OutputTarget:
 
     def _move(self, folder: str, parent: str) -> None:
         names = files.list_dir(folder)
-        if not self.is_folder:
-            names = [name for name in names if not _is_same(folder, parent, name)]
         destination = self.output if self.is_folder else parent
         with files.explained("write", self.output):
+            if not self.is_folder:
+                names = [name for name in names if not _is_same(folder, parent, name)]
             if self.is_folder and not files.exists(destination):
                 os.rename(folder, destination)
                 names = []
@@ -92,24 +91,15 @@ class OutputTarget:
 
 def _is_same(folder: str, parent: str, name: str) -> bool:
     """Whether `parent` already has this file; another of the same name is an error."""
-    old_path = os.path.join(parent, name)
-    if not files.exists(old_path):
+    old, new = pathlib.Path(parent, name), pathlib.Path(folder, name)
+    if not old.exists():
         return False
-    with (
-        files.open_binary(old_path) as old,
-        files.open_binary(os.path.join(folder, name)) as new,
-    ):
-        if old.read().rstrip() == new.read().rstrip():
-            return True
-    raise UserError(
-        f"{old_path} already exists and is not this model's: pass another folder in --output"
-    )
+    if old.read_bytes().rstrip() != new.read_bytes().rstrip():
+        raise UserError(f"{old} already exists and is not this model's: pass another --output")
+    return True
 
 
 def _format_by_ending(output: str) -> str | None:
     if _PREFIX_ENDING.search(output):
         return "original"
-    for name, ending in _FILE_ENDINGS.items():
-        if output.endswith(ending):
-            return name
-    return None
+    return next((name for name, end in _FILE_ENDINGS.items() if output.endswith(end)), None)
