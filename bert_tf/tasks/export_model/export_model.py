@@ -106,8 +106,8 @@ def _require_model_folder(folder: str) -> None:
     names = (run_metadata.CONFIG, run_metadata.VOCAB)
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not files.exists(path) or (path == folder and not files.is_dir(path)):
-            problem = "is not a folder" if path == folder else "does not exist"
+            problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
             raise UserError(
-                f"{path} {problem} ({files.describe_absence(path)}): --model_dir takes the folder "
+                f"{problem} ({files.describe_absence(path)}): --model_dir takes the folder "
                 "of a training or a release; convert_checkpoint.py --to=original converts others"
             )
