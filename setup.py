@@ -48,7 +48,7 @@ setup(
         f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, serving
         "absl-py>=2",  # flags as the original parses them
         "numpy>=1.26",  # records, metrics, checkpoint arrays
-        "safetensors>=0.4",  # weights of Hugging Face's transformers, without running anything
+        "safetensors>=0.4.3",  # weights of Hugging Face's transformers, without running anything
         "tqdm>=4.66",  # the progress bar
         "scikit-learn>=1.4",  # metrics of evaluations
         "scipy>=1.11",  # correlations

@@ -22,38 +22,30 @@ _SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 def resolve(path: str) -> str:
     """Returns the prefix of the checkpoint at a path.
 
-    Args:
-        path: a prefix (`bert_model.ckpt`), one of the files of a checkpoint, or a folder, for its
-            newest or its only checkpoint.
+    The path is a prefix (`bert_model.ckpt`), one of the files of a checkpoint, or a folder, for its
+    newest or its only checkpoint.
 
     Raises:
         UserError: there is no checkpoint; the message says what is there instead.
     """
     path = os.fspath(path)
-    if files.exists(f"{path}.index"):
-        return path
-    without_suffix = _SUFFIXES.sub("", path)
-    if without_suffix != path and files.exists(f"{without_suffix}.index"):
-        return without_suffix
+    for prefix in (path, _SUFFIXES.sub("", path)):
+        if files.exists(f"{prefix}.index"):
+            return prefix
     if files.is_dir(path):
-        newest = latest(path)
-        if newest:
-            return newest
-        prefixes = _prefixes_in(path)
-        if len(prefixes) == 1:
-            return os.path.join(path, prefixes[0])
+        newest, prefixes = latest(path), _prefixes_in(path)
+        if newest or len(prefixes) == 1:
+            return newest or os.path.join(path, prefixes[0])
+        content = files.describe_absence(os.path.join(path, "*"))
         raise UserError(
-            f"{path} is a folder with {len(prefixes)} checkpoints. Name one of them: "
-            f"{', '.join(prefixes)}"
+            f"{path} has {len(prefixes)} checkpoints. Name one of them: {', '.join(prefixes)}"
             if prefixes
-            else f"{path} contains no checkpoint "
-            f"({files.describe_absence(os.path.join(path, '*'))})"
+            else f"{path} contains no checkpoint ({content})"
         )
-    prefixes = _prefixes_in(os.path.dirname(path) or ".")
-    others = (
-        f"checkpoints in {os.path.dirname(path) or 'the current folder'}: {', '.join(prefixes)}"
-    )
-    hint = others if prefixes else files.describe_absence(path)
+    folder = os.path.dirname(path) or "."
+    prefixes = _prefixes_in(folder)
+    hint = f"checkpoints in {folder}: {', '.join(prefixes)}"
+    hint = hint if prefixes else files.describe_absence(path)
     # Such as bert-base-uncased or google-bert/bert-base-uncased.
     is_hub_name = not prefixes and not files.exists(path) and _HUB_NAME.fullmatch(path)
     raise UserError(
@@ -86,18 +78,16 @@ def names_in(folder: str) -> list[str]:
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
     """Returns the newest checkpoint that can be read completely, and the damaged newer ones."""
-    damaged: list[str] = []
-    for name in reversed(names_in(folder)):
-        prefix = os.path.join(folder, name)
+    prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
+    for number, prefix in enumerate(prefixes):
         try:
             for _ in read(prefix, shapes(prefix)):
                 pass
         except UnreadableCheckpoint:
-            if len(damaged) + 1 == len(names_in(folder)):
+            if prefix == prefixes[-1]:
                 raise
-            damaged.append(prefix)
         else:
-            return prefix, damaged
+            return prefix, prefixes[:number]
     return None, []
 
 
@@ -118,8 +108,8 @@ def add_newest(folder: str, name: str) -> None:
 def remove(folder: str, *names: str) -> None:
     """Removes the files of checkpoints, and unfinished files of interrupted writes."""
     for file in files.list_dir(folder):
-        of_a_checkpoint = _SUFFIXES.search(file) and _SUFFIXES.sub("", file) in names
-        if of_a_checkpoint or _UNFINISHED.match(file):
+        prefix = _SUFFIXES.sub("", file)
+        if (prefix != file and prefix in names) or _UNFINISHED.match(file):
             files.remove(os.path.join(folder, file))
 
 
@@ -132,9 +122,8 @@ def _paths_in_state(folder: str) -> list[str]:
     except UserError:
         return []
     # The last `all_` line is the newest; the line without `all_` repeats it.
-    return re.findall(r'^all_model_checkpoint_paths: "(.*)"$', text, re.M) + re.findall(
-        r'^model_checkpoint_path: "(.*)"$', text, re.M
-    )
+    keys = ("all_model_checkpoint_paths", "model_checkpoint_path")
+    return [path for key in keys for path in re.findall(f'^{key}: "(.*)"$', text, re.M)]
 
 
 def _prefixes_in(folder: str) -> list[str]:

@@ -24,26 +24,24 @@ _LENGTH = 12
 def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     """Runs module and model on the same two rows, on the CPU and in float32."""
     length = min(_LENGTH, config.max_position_embeddings)
-    input_ids = np.arange(2 * length, dtype=np.int32).reshape(2, -1) % config.vocab_size
+    row, position = np.mgrid[:2, :length]
     # The second row ends with padding and has a second segment.
-    input_mask = np.stack([np.ones(length, np.int32), np.arange(length, dtype=np.int32) < 8])
-    segment_ids = np.stack([np.zeros(length, np.int32), np.arange(length, dtype=np.int32) >= 4])
+    input_mask = (row == 0) | (position < 8)
     rows = {
-        "input_ids": input_ids,
+        "input_ids": (row * length + position) % config.vocab_size,
         "input_mask": input_mask,
-        "segment_ids": segment_ids % config.type_vocab_size,
+        "segment_ids": ((row == 1) & (position >= 4)) % config.type_vocab_size,
     }
     with tf.device("/CPU:0"):
-        inputs = {name: tf.constant(row, tf.int32) for name, row in rows.items()}
+        inputs = {name: tf.constant(row.astype(np.int32)) for name, row in rows.items()}
         theirs = _outputs(module.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
         checkpoints.restore(model, module.path, module)
         outputs = model(inputs, training=False)
-    ours = outputs["sequence_output"], outputs["pooled_output"]
-    kept = input_mask.astype(bool)
+    ours = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]
     difference = max(
-        float(np.max(np.abs(np.asarray(ours[0])[kept] - theirs[0][kept]))),
-        float(np.max(np.abs(np.asarray(ours[1]) - theirs[1]))),
+        float(np.max(np.abs(ours[0] - theirs[0])[input_mask])),
+        float(np.max(np.abs(ours[1] - theirs[1]))),
     )
     # NaN is a difference, too.
     if not difference <= _TOLERANCE:

@@ -16,23 +16,18 @@ def to_text(labels: Sequence[str]) -> str:
 
 
 def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
-    """Reads a label map.
-
-    Args:
-        path: the file.
-        is_label: whether a line is a label; by default each that is not blank.
+    """Reads a label map; lines are labels if `is_label` says so, by default all but blank ones.
 
     Raises:
         UserError: the file cannot be read, is empty, or has a duplicate or invalid label.
     """
-    labels: list[str] = []
-    for number, line in enumerate(files.read_small_lines(path), start=1):
+    labels = files.read_small_lines(path)
+    for number, line in enumerate(labels, start=1):
         if not (is_label(line) if is_label else line.strip()):
             problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
-        elif line in labels:
+        elif line in labels[: number - 1]:
             problem = f"duplicate label {line}"
         else:
-            labels.append(line)
             continue
         raise UserError(
             f"{path}:{number}: {problem}. A label map has one label per line, in the order of the "

@@ -3,24 +3,19 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from bert_tf.checkpoints.folder import add_newest, latest, remove, resolve
-from bert_tf.checkpoints.tensors import (
-    GLOBAL_STEP,
-    on_cpu,
-    read,
-    read_tensors,
-    shapes,
-    step_of,
-    write,
-)
+from bert_tf.checkpoints.tensors import GLOBAL_STEP, on_cpu, read, shapes, step_of, write
 from bert_tf.errors import UserError, shortened
 from bert_tf.modeling import checkpoint_name
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints.formats import Source
 
 SLOT_NAMES = ("adam_m", "adam_v")
 # Other training state. No model has variables of these names.
@@ -47,28 +42,16 @@ class Restored:
 
     def describe(self) -> str:
         """Returns a short description."""
-        count = len(self.restored)
-        sentences = [f"{count} variables restored from {self.prefix}: {summarize(self.restored)}."]
-        if self.new:
-            sentences.append(f"New, from random values: {summarize(self.new)}.")
-        if self.unused:
-            sentences.append(f"In the checkpoint but not used: {summarize(self.unused)}.")
-        return " ".join(sentences)
+        parts = {
+            f"{len(self.restored)} variables restored from {self.prefix}": self.restored,
+            "New, from random values": self.new,
+            "In the checkpoint but not used": self.unused,
+        }
+        shown = [f"{what}: {summarize(v)}." for what, v in parts.items() if v or v is self.restored]
+        return " ".join(shown)
 
 
-class Tensors(Protocol):
-    """Tensors by the original's names, from any file format."""
-
-    def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all tensors by name."""
-        ...
-
-    def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values of some tensors, one at a time."""
-        ...
-
-
-def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> Restored:
+def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) -> Restored:
     """Assigns the values of a checkpoint to a model.
 
     As in the original, a head that the checkpoint lacks keeps its initial values, and variables
@@ -78,8 +61,7 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 
     Args:
         model: is changed.
-        prefix: of the checkpoint, one of its files, or its folder. With `tensors` only used in
-            messages.
+        prefix: of the checkpoint, one of its files, or its folder; for messages with `tensors`.
         tensors: read these instead of a checkpoint.
 
     Raises:
@@ -88,11 +70,8 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
     if tensors is None:
         prefix = resolve(prefix)
     variables = named_variables(model)
-    stored = {
-        name: shape
-        for name, shape in (tensors.shapes() if tensors else shapes(prefix)).items()
-        if not is_training_state(name)
-    }
+    stored = tensors.shapes() if tensors else shapes(prefix)
+    stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
     _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, restored, tensors)
@@ -107,19 +86,15 @@ def restore(model: keras.Model, prefix: str, tensors: Tensors | None = None) -> 
 def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     """Assigns Adam slots and step of a checkpoint to an optimizer that was built.
 
-    Returns:
-        Whether the checkpoint has all slots. Released and stripped ones do not; missing slots stay
-        zero.
+    Returns whether the checkpoint has all slots. Released ones do not; missing slots stay zero.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
     for name, variable in present.items():
         if list(variable.shape) != stored[name]:
-            raise UserError(
-                f"{name} has the shape {stored[name]} in the checkpoint {prefix}, "
-                f"{list(variable.shape)} is needed"
-            )
+            needed = list(variable.shape)
+            raise UserError(f"{name} has the shape {stored[name]} in {prefix}; {needed} is needed")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
     return len(present) == len(slots)
@@ -181,10 +156,7 @@ def save_snapshot(folder: str, taken: Snapshot) -> str:
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns the variables of a model that a checkpoint stores, by name.
-
-    This includes frozen layers, but not the states of random generators, which are integers.
-    """
+    """Returns the variables of a model by name, without the integer states of random generators."""
     return {
         checkpoint_name(variable): variable
         for variable in model.variables
@@ -204,43 +176,35 @@ def summarize(names: Iterable[str]) -> str:
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
     groups: dict[str, list[str]] = {}
-    layers: set[int] = set()
+    layers: list[int] = []
     for name in sorted(names):
         layer = re.match(r"(bert/encoder/layer_)(\d+)/", name)
-        if layer:
-            layers.add(int(layer[2]))
+        layers += [int(layer[2])] if layer else []
         key = layer[1] if layer else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
     shown = []
     for key, members in groups.items():
         if key.endswith("layer_"):
-            first, last = min(layers), max(layers)
-            key += f"{first}" if first == last else f"{first}..{last}"
+            key += "..".join(map(str, sorted({min(layers), max(layers)})))
         shown.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
     return ", ".join(shown) or "none"
 
 
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
-    reshaped = [name for name in model if name in stored and model[name] != stored[name]]
+    reshaped = [name for name in model if stored.get(name, model[name]) != model[name]]
     absent = [name for name in model if name not in stored]
-    missing = [name for name in absent if name.startswith(_ENCODER_SCOPE)]
-    if len(absent) == len(model):
-        missing = absent
+    is_other = len(absent) == len(model)
+    missing = [name for name in absent if is_other or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    parts = []
-    if reshaped:
-        both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
-        parts.append(f"other shapes: {shortened(both, 4)}")
-    unused = stored.keys() - model.keys()
-    if missing:
-        parts.append(f"in the model but not in the checkpoint: {summarize(missing)}")
-    if unused:
-        parts.append(f"in the checkpoint but not in the model: {summarize(unused)}")
-    of_encoder = missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)
-    if len(absent) == len(model):
+    both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    parts = [f"other shapes: {shortened(both, 4)}"] if both else []
+    sides = {"model but not in the checkpoint": missing}
+    sides["checkpoint but not in the model"] = stored.keys() - model.keys()
+    parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
+    if is_other:
         advice = "It belongs to another model, or its variables have other names"
-    elif of_encoder:
+    elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "--bert_config_file is not the configuration that it was trained with"
     else:
         advice = (
@@ -254,20 +218,14 @@ def _assign(
     variables: Mapping[str, keras.Variable],
     prefix: str,
     names: Iterable[str],
-    tensors: Tensors | None = None,
+    tensors: "Source | None" = None,
 ) -> None:
-    for name, value in tensors.read(names) if tensors else read_tensors(prefix, names):
-        # A view, if it is a tensor.
-        array = np.asarray(value)
-        # NumPy does not know bfloat16, whose kind is V.
-        if (
-            array.dtype.kind not in "fV"
-            or not np.isfinite(array.astype(np.float32, copy=False)).all()
-        ):
-            raise UserError(
-                f"{name} in the checkpoint {prefix} has values that are not finite numbers "
-                f"({array.dtype}): the checkpoint cannot be used"
-            )
+    for name, value in tensors.read(names) if tensors else read(prefix, names):
+        # The kind of bfloat16 is V.
+        is_float = value.dtype.kind in "fV"
+        if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
+            problem = f"has values that are not finite numbers ({value.dtype})"
+            raise UserError(f"{name} in the checkpoint {prefix} {problem}")
         variables[name].assign(value)
 
 

@@ -1,16 +1,14 @@
 """Lists, reads and writes the tensors of a checkpoint by name."""
 
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.data.parallel import map_in_order, num_cores
 from bert_tf.errors import UserError
 
 GLOBAL_STEP = "global_step"
@@ -19,10 +17,6 @@ GLOBAL_STEP = "global_step"
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # Marks the object-based checkpoints of TensorFlow 2.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# Size of a part that a thread reads at a time (a larger variable is a part by itself). Besides the
-# model, memory holds about two parts per thread.
-_PART_BYTES = 1 << 25
-_MAX_THREADS = 4
 
 
 class UnreadableCheckpoint(UserError):
@@ -34,10 +28,8 @@ def step_of(prefix: str) -> int:
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
-    if np.shape(step) != () or not np.issubdtype(np.asarray(step).dtype, np.integer) or step < 0:
-        raise UserError(
-            f"{GLOBAL_STEP} of the checkpoint {prefix} is not a training step: {step!r}"
-        )
+    if np.shape(step) or not np.issubdtype(np.asarray(step).dtype, np.integer) or step < 0:
+        raise UserError(f"{GLOBAL_STEP} in {prefix} is not a training step: {step!r}")
     return int(step)
 
 
@@ -67,49 +59,6 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         yield name, value
 
 
-def read_tensors(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, tf.Tensor]]:
-    """Yields names and values of some variables, read ahead by several threads.
-
-    A variable on the CPU takes over the memory of a tensor that is assigned to it; an array would
-    be copied.
-    """
-    reader, prefix = _open(prefix), os.fspath(prefix)
-    types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
-
-    def restored(part: Sequence[str]) -> list[tuple[str, tf.Tensor]]:
-        try:
-            with tf.device("/cpu:0"):
-                values = tf.raw_ops.RestoreV2(
-                    prefix=prefix,
-                    tensor_names=part,
-                    shape_and_slices=[""] * len(part),
-                    dtypes=[types[name] for name in part],
-                )
-        except tf.errors.ResourceExhaustedError:
-            raise  # Not the checkpoint's fault.
-        except tf.errors.OpError as error:
-            raise _unreadable(prefix, error) from error
-        return list(zip(part, values, strict=True))
-
-    parts = _parts(names, lambda name: math.prod(shapes[name]) * types[name].size)
-    for part in map_in_order(restored, parts, min(num_cores(), _MAX_THREADS)):
-        yield from part
-
-
-def _parts(names: Iterable[str], size: Callable[[str], int]) -> Iterator[list[str]]:
-    """Yields lists of consecutive names, each of at most `_PART_BYTES` or of one name."""
-    part: list[str] = []
-    num_bytes = 0
-    for name in names:
-        if part and num_bytes + size(name) > _PART_BYTES:
-            yield part
-            part, num_bytes = [], 0
-        part.append(name)
-        num_bytes += size(name)
-    if part:
-        yield part
-
-
 def on_cpu(value: Any) -> tf.Tensor:
     """Returns a variable's current value as a tensor on the CPU."""
     with tf.device("/cpu:0"):
@@ -125,7 +74,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     Raises:
         UserError: the files cannot be written.
     """
-    names = sorted(tensors)
+    names, folder = sorted(tensors), os.path.dirname(prefix) or "."
     try:
         with tf.device("/cpu:0"):
             tf.raw_ops.SaveV2(
@@ -136,10 +85,10 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
             )
     except tf.errors.OpError as error:
         raise UserError(f"Cannot write the checkpoint {prefix}: {_reason(error)}") from error
-    for file in files.list_dir(os.path.dirname(prefix) or "."):
+    for file in files.list_dir(folder):
         if file.startswith(os.path.basename(prefix) + "."):
-            files.sync(os.path.join(os.path.dirname(prefix), file))
-    files.sync(os.path.dirname(prefix) or ".")
+            files.sync(os.path.join(folder, file))
+    files.sync(folder)
 
 
 def _open(prefix: str) -> Any:
@@ -148,11 +97,8 @@ def _open(prefix: str) -> Any:
     except _READ_ERRORS as error:
         raise _unreadable(prefix, error) from error
     if reader.has_tensor(_OBJECT_GRAPH):
-        raise UserError(
-            f"{prefix} is an object-based checkpoint of TensorFlow 2, not a name-based one like "
-            "the original's: its variables are not called bert/embeddings/... Use the "
-            "bert_model.ckpt of a release, or a model.ckpt-N that a script of bert_tf wrote"
-        )
+        kind = "an object-based checkpoint of TensorFlow 2"
+        raise UserError(f"{prefix} is {kind}: pass a bert_model.ckpt, or a model.ckpt-N of bert_tf")
     return reader
 
 

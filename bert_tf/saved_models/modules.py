@@ -21,7 +21,7 @@ Compute = Callable[[Inputs], dict[str, Any]]
 
 
 class TextInputs(tf.Module):
-    """Converts texts to the inputs of a model, truncated to `max_seq_length`."""
+    """Converts texts to the inputs of a model; truncates those longer than `max_seq_length`."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
         super().__init__()
@@ -44,9 +44,9 @@ class TaskModule(tf.Module):
         serve: (outputs of the model, inputs) -> outputs of the signatures, which may be strings.
         text_inputs: converts texts; None for a model that takes ids only.
         row_shape: shape of a row in `tf.train.Example`s, (S,) or (C, S).
-        assets: paths of files that belong to the model, by names of attributes.
+        assets: paths of files by names of attributes.
         text_pairs: whether `serving_default` takes two texts.
-        jit_compile: whether XLA compiles the model, anew for each length of a batch.
+        jit_compile: whether XLA compiles the model for each length of a batch.
     """
 
     def __init__(
@@ -83,26 +83,23 @@ class TaskModule(tf.Module):
         """Returns the signatures: `serving_default`, `ids`, `examples`, and `pairs` of texts."""
         shape = [None, *self._row_shape[:-1], None]
         specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
-        text = tf.TensorSpec([None], tf.string, "text")
-        pair = tf.TensorSpec([None], tf.string, "text_pair")
-        row_shape = self._row_shape
+        features = {name: tf.io.FixedLenFeature(self._row_shape, tf.int64) for name in INPUTS}
 
         @tf.function(input_signature=specs)
         def ids(input_ids: Any, input_mask: Any, segment_ids: Any) -> dict[str, Any]:
-            values = zip(INPUTS, (input_ids, input_mask, segment_ids), strict=True)
-            return self._outputs(dict(values))
+            values = (input_ids, input_mask, segment_ids)
+            return self._outputs(dict(zip(INPUTS, values, strict=True)))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
         def examples(examples: Any) -> dict[str, Any]:
-            features = {name: tf.io.FixedLenFeature(row_shape, tf.int64) for name in INPUTS}
             parsed: Any = tf.io.parse_example(examples, features)
-            inputs = {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
-            return self._outputs(inputs)
+            return self._outputs({name: tf.cast(ids, tf.int32) for name, ids in parsed.items()})
 
         signatures = {"serving_default": ids, "ids": ids, "examples": examples}
         if self.text_inputs is None:
             return signatures
         text_inputs = self.text_inputs
+        text, pair = (tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair"))
 
         @tf.function(input_signature=[text])
         def texts(text: Any) -> dict[str, Any]:
@@ -121,11 +118,11 @@ _Saved: Any = tf.__internal__.tracking.AutoTrackable
 
 
 class EncoderModule(_Saved):
-    """A trainable encoder with the interface of TensorFlow Hub.
+    """A trainable `BertModel` with the interface of TensorFlow Hub.
 
     Called with a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], it
     returns `pooled_output`, the same as `default`, `sequence_output`, and `encoder_outputs`, a list
-    with the output of each layer. Vocabulary and casing are stored with it.
+    with the output of each layer. The vocabulary becomes an asset.
     """
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:

@@ -12,8 +12,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints import model as restoring
-from bert_tf.checkpoints import tensors
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -263,58 +261,13 @@ def test_truncated_files_are_refused(tmp_path):
         checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
 
 
-@pytest.mark.parametrize(("part_bytes", "fewest"), [(1, 42), (200, 12), (1 << 20, 1)])
-def test_tensors_come_in_the_order_of_their_names(tmp_path, monkeypatch, part_bytes, fewest):
-    monkeypatch.setattr(tensors, "_PART_BYTES", part_bytes)
-    parts = []
-    in_order = tensors.map_in_order
-    monkeypatch.setattr(
-        tensors,
-        "map_in_order",
-        lambda function, items, threads: in_order(
-            lambda part: parts.append(part) or function(part), items, threads
-        ),
-    )
-    prefix = tmp_path / "x.ckpt"
-    expected = {f"v{i}": np.full([1 + i % 7, 3], i, ["float32", "int64"][i % 2]) for i in range(40)}
-    expected |= {"global_step": np.int64(7), "words": np.array([b"a", b"bc"], object)}
-    checkpoint.write(str(prefix), expected)
-    names = list(reversed(expected))
-    found = list(tensors.read_tensors(prefix, iter(names)))
-    assert [name for name, _ in found] == names
-    for name, value in found:
-        np.testing.assert_array_equal(value.numpy(), expected[name])
-    assert fewest <= len(parts) < 2 * fewest
-    assert sorted(name for part in parts for name in part) == sorted(names)
-    sizes = {name: np.asarray(value).nbytes for name, value in expected.items()}
-    assert all(len(part) == 1 or sum(sizes[n] for n in part) <= part_bytes for part in parts)
-    assert list(tensors.read_tensors(prefix, [])) == []
-
-
-def test_a_model_keeps_the_memory_that_was_read_into(monkeypatch):
-    places = {}
-
-    def noted(prefix, names):
-        for name, value in tensors.read_tensors(prefix, names):
-            places[name] = np.asarray(value).ctypes.data
-            yield name, value
-
-    monkeypatch.setattr(restoring, "read_tensors", noted)
-    model = BertModel(config())
-    checkpoint.restore(model, _main())
-    assert len(places) == 55
-    for name, variable in checkpoint.named_variables(model).items():
-        assert np.asarray(variable.value.read_value()).ctypes.data == places[name], name
-
-
 def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
     data = tmp_path / "x.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:20])
-    for read in (checkpoint.read, tensors.read_tensors):
-        with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
-            list(read(str(tmp_path / "x.ckpt"), ["x"]))
-        assert not re.search(r"\{\{|Op:|name:", str(caught.value))
+    with pytest.raises(UserError, match=r"TensorFlow says: \w") as caught:
+        list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
+    assert not re.search(r"\{\{|Op:|name:", str(caught.value))
 
 
 def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):

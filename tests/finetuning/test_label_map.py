@@ -26,9 +26,6 @@ def test_list_of_labels(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             label_map.read(str(path), conll.is_label)
-    (tmp_path / "run.json").write_text('{"script": "run_classifier"}')
-    with pytest.raises(UserError, match="The training by run_classifier writes this file"):
-        label_map.read(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
     assert label_map.read(str(path)) == ["not at all", "{}"]
     assert run_metadata.labels_file(["not at all", "{}"]) == {"labels.txt": path.read_text()}

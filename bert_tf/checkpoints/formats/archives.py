@@ -13,18 +13,20 @@ from bert_tf import files
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
 from bert_tf.errors import UserError
 
-_CHECKPOINT = re.compile(r"\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})$")
+_KNOWN = re.compile(
+    rf"{re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
+    r"(?!\._).*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})"
+)
 # Weights hardly compress: more than this is a zip bomb.
 _MAX_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 28
 
 
 def unpack(path: str) -> str:
-    """Unpacks the checkpoint in a zip, its configuration and vocabulary to a temporary folder.
+    """Unpacks checkpoint, configuration and vocabulary to a folder that is removed at exit.
 
-    Returns the folder, which is removed when the program ends. Only the last part of a known name
-    becomes a file name. Even so, a zip with links or with paths that lead out of it is refused: it
-    was made with bad intent.
+    Only the last part of a known name becomes a file name. Even so, zips with links or paths that
+    lead out of it are refused.
     """
     return _unpack_once(path, files.size_and_mtime(path))
 
@@ -43,9 +45,7 @@ def _unpack_once(path: str, size_and_mtime: tuple[int, int]) -> str:
                 with archive.open(member) as source, open(os.path.join(folder, name), "wb") as file:
                     shutil.copyfileobj(source, file, 1 << 22)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise UserError(
-            f"{path} is not a complete zip file ({error}): download it again"
-        ) from error
+        raise UserError(f"{path} is not a complete zip file ({error}): get it again") from error
     except OSError as error:
         raise UserError(f"Cannot unpack {path}: {error.strerror or error}") from error
     return folder
@@ -55,44 +55,35 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Returns the members to unpack by file name."""
     for member in archive.infolist():
         parts = re.split(r"[/\\]", member.filename)
-        if ".." in parts or not parts[0] or ":" in parts[0]:
-            raise UserError(
-                f"{path} has a file outside of its folder ({member.filename}): nothing is unpacked"
-            )
-        if stat.S_ISLNK(member.external_attr >> 16):
-            raise UserError(f"{path} has a link ({member.filename}): nothing is unpacked")
-    known = [member for member in archive.infolist() if not member.is_dir() and _is_known(member)]
-    folders = {os.path.dirname(m.filename) for m in known if _is_checkpoint(m)}
+        is_outside = ".." in parts or not parts[0] or ":" in parts[0]
+        if is_outside or stat.S_ISLNK(member.external_attr >> 16):
+            kind = "file outside of its folder" if is_outside else "link"
+            raise UserError(f"{path} has a {kind} ({member.filename}): nothing is unpacked")
+    # Macs add metadata files with the names of the files they describe.
+    known = [
+        member
+        for member in archive.infolist()
+        if _KNOWN.fullmatch(os.path.basename(member.filename))
+        and not member.filename.startswith("__MACOSX/")
+    ]
+    folders = {
+        os.path.dirname(m.filename) for m in known if ".ckpt" in os.path.basename(m.filename)
+    }
     if len(folders) != 1:
         inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
         raise UserError(
-            f"{path} has no checkpoint of the original release (bert_model.ckpt.index). It has: "
-            f"{inside}"
-            if not folders
-            else f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and "
-            "pass one of them"
+            f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and pass "
+            "one of them"
+            if folders
+            else f"{path} has no checkpoint of the original release. It has: {inside}"
         )
     (folder,) = folders
     chosen = [member for member in known if os.path.dirname(member.filename) == folder]
     total, packed = sum(member.file_size for member in chosen), os.path.getsize(path)
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > max(_ALWAYS_ALLOWED, _MAX_GROWTH * packed):
-        raise UserError(
-            f"{path} has {packed:,} bytes and would become {total:,}. No checkpoint compresses so "
-            "well: nothing is unpacked"
-        )
+        sizes = f"has {packed:,} bytes and would become {total:,}"
+        raise UserError(f"{path} {sizes}, which is no checkpoint: nothing is unpacked")
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
     return {os.path.basename(member.filename): member for member in chosen}
-
-
-def _is_known(member: zipfile.ZipInfo) -> bool:
-    name = os.path.basename(member.filename)
-    # Macs add metadata files with the names of the files they describe.
-    if name.startswith("._") or member.filename.startswith("__MACOSX/"):
-        return False
-    return name in (CONFIG_FILE, VOCAB_FILE) or _is_checkpoint(member)
-
-
-def _is_checkpoint(member: zipfile.ZipInfo) -> bool:
-    return _CHECKPOINT.search(member.filename) is not None

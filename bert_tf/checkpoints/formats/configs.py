@@ -14,8 +14,8 @@ from bert_tf.progress import log
 # The width of attention heads in all published models. Weights do not tell it.
 USUAL_HEAD_SIZE = 64
 
-# In characters.
-_LONGEST_LIST = 400
+# Longest list of variables in a message, in characters.
+_MAX_LIST = 400
 
 Shapes = Mapping[str, list[int]]
 
@@ -58,8 +58,8 @@ def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) ->
             wrong.append(f"{key} is {configured} there, {size} in the weights{variable}")
     if wrong:
         raise UserError(
-            f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass "
-            "--bert_config_file with the one that the model was trained with"
+            f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass the one that "
+            "the model was trained with (--bert_config_file)"
         )
 
 
@@ -78,36 +78,29 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
 def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
     """Raises a UserError if weights of a model are missing or their shapes do not match."""
     sizes = sizes_of(shapes)
-    missing = [
-        name for name in head.expected(names.count_layers(shapes) or 1) if name not in shapes
-    ]
+    expected = head.expected(names.count_layers(shapes) or 1)
+    missing = [name for name in expected if name not in shapes]
     if missing:
+        of_head = "" if head.name == "encoder" else f" with the head {head.name}"
         raise UserError(
-            f"{weights} does not have all weights of a BERT"
-            + ("" if head.name == "encoder" else f" with the head {head.name}")
-            + f". Missing: {_cut(checkpoints.summarize(missing))}; there are "
-            f"{_cut(checkpoints.summarize(shapes))}"
+            f"{weights} does not have all weights of a BERT{of_head}. Missing: "
+            f"{checkpoints.summarize(missing)[:_MAX_LIST]}; there are "
+            f"{checkpoints.summarize(shapes)[:_MAX_LIST]}"
         )
     if len(sizes) <= len(_AXES):
         shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"{weights} has weights of other shapes than BERT's: {shown}")
-    labels = shapes[head.variables[0]][0] if head.has_labels and shapes[head.variables[0]] else 2
-    needed = expected_shapes(head, sizes, labels)
+        raise UserError(f"The shapes of {weights} are not BERT's: {shown}")
+    outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
+    needed = _expected_shapes(head, sizes, outputs)
     wrong = [name for name, shape in needed.items() if list(shapes[name]) != shape]
     if wrong:
         shown = [f"{name} {shapes[name]} (needed: {needed[name]})" for name in wrong]
         raise UserError(f"Weights of {weights} do not fit each other: {shortened(shown, 4)}")
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST]} ..."
-
-
-def expected_shapes(head: Head, sizes: Mapping[str, int], labels: int) -> dict[str, list[int]]:
-    """Returns the shapes of all variables; `labels` counts the outputs of a head with labels."""
+def _expected_shapes(head: Head, sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    outputs = labels if head.has_labels else 2
-    # By the ending of the name: the first that fits counts.
+    # By the ending of the name; the first match counts.
     by_ending = {
         "word_embeddings": [sizes["vocab_size"], hidden],
         "position_embeddings": [sizes["max_position_embeddings"], hidden],
@@ -122,8 +115,7 @@ def expected_shapes(head: Head, sizes: Mapping[str, int], labels: int) -> dict[s
         "kernel": [hidden, hidden],
         "": [hidden],
     }
-
-    def shape(name: str) -> list[int]:
-        return next(shape for ending, shape in by_ending.items() if name.endswith(ending))
-
-    return {name: shape(name) for name in head.expected(sizes["num_hidden_layers"])}
+    return {
+        name: next(shape for ending, shape in by_ending.items() if name.endswith(ending))
+        for name in head.expected(sizes["num_hidden_layers"])
+    }

@@ -30,8 +30,8 @@ class Request:
     """What to convert a model to. By default, its files and labels are the source's."""
 
     output: str  # see `OutputTarget`
-    to: str | None = None  # one of `output_target.FORMATS`; None to take it from `output`
-    head: str = "auto"  # one of `heads.CHOICES`
+    to: str | None = None  # a format of `OutputTarget`; None to take it from `output`
+    head: str = "auto"  # as in `--head`
     bert_config_file: str | None = None
     vocab_file: str | None = None
     do_lower_case: bool | None = None  # None for what the source or its vocabulary says
@@ -72,9 +72,9 @@ def convert(source: Source, request: Request) -> None:
     head = model.head.name if model.head else "all"
     log.info("%d variables (%s) of %s: %s", len(model.names), head, source.path, target.output)
     if target.format in ("keras", "weights_h5") and model.vocab_file:
-        log.info("The vocabulary is not in it: keep %s with it", model.vocab_file)
+        log.info("It does not contain the vocabulary: keep %s with it", model.vocab_file)
     if target.format == "weights_h5":
-        log.info("Nor is the configuration: keep a %s with it", CONFIG_FILE)
+        log.info("It does not contain the configuration: keep a %s with it", CONFIG_FILE)
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
@@ -83,7 +83,7 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
     if model.config:
         files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
-        _copy(model.vocab_file, os.path.join(folder, VOCAB_FILE))
+        files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
     run = existing(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
     if run and model.head is None:
         # A full copy can replace the training's folder.
@@ -105,12 +105,7 @@ def _write_other(source: Source, model: _Model, path: str, to: str) -> None:
         return
     folder = os.path.dirname(path)
     hugging_face.write(folder, head, config, weights, model.labels, vocab_file, model.do_lower_case)
-    _copy(vocab_file, os.path.join(folder, VOCAB_FILE))
-
-
-def _copy(path: str, new: str) -> None:
-    with files.open_binary(path) as file:
-        files.write_bytes(new, file.read())
+    files.concatenate([vocab_file], os.path.join(folder, VOCAB_FILE))
 
 
 def _prepare(source: Source, request: Request, to: str) -> _Model:
@@ -120,28 +115,20 @@ def _prepare(source: Source, request: Request, to: str) -> _Model:
     head = None
     if source.kind == to == "original" and request.head == "auto":
         # Any checkpoint can be copied, also one with variables that are not BERT's.
-        keeps_all = not request.strip_optimizer
-        chosen = [name for name in shapes if keeps_all or not is_training_state(name)]
+        strip = request.strip_optimizer
+        chosen = [name for name in shapes if not (strip and is_training_state(name))]
     else:
-        head = heads.find(shapes, request.head, source.head)
+        head = heads.find(shapes.keys(), request.head, source.head)
         if head.name == "classification" and request.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
         chosen = _choose(source, request, head, shapes, to)
     if config is None and to != "original":
-        raise UserError(
-            f"There is no configuration beside {source.path}, and the weights do not tell the "
-            "number of attention heads: pass --bert_config_file"
-        )
+        raise UserError(f"There is no configuration beside {source.path}: pass --bert_config_file")
     vocab_file = _find_vocab(source, request, shapes, to)
-    return _Model(
-        head,
-        chosen,
-        config,
-        vocab_file,
-        _find_casing(source, request, vocab_file, to),
-        _find_labels(source, request, shapes, head),
-    )
+    lower = _find_casing(source, request, vocab_file, to)
+    labels = _find_labels(source, request, shapes, head)
+    return _Model(head, chosen, config, vocab_file, lower, labels)
 
 
 def _choose(
@@ -155,8 +142,8 @@ def _choose(
         shown = shortened(other, 8)
         if request.head == "auto":
             raise UserError(
-                f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. To "
-                "leave them out, name the head, --head=encoder for instance"
+                f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. Name "
+                "the head to leave them out, for instance --head=encoder"
             )
         level = logging.INFO if request.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", shown)
@@ -184,16 +171,13 @@ def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: st
     path = request.vocab_file or source.vocab_file
     if path is None:
         if to == "hugging_face":
-            raise UserError(
-                f"There is no {VOCAB_FILE} beside {source.path}, and a folder for transformers "
-                "needs the vocabulary: pass --vocab_file"
-            )
+            raise UserError(f"There is no {VOCAB_FILE} beside {source.path}: pass --vocab_file")
         return None
     size, rows = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
     if rows and size > rows[0]:
         raise UserError(
-            f"The vocabulary {path} has {size} entries, {source.path} only {rows[0]}: they do not "
-            "belong together. Pass --vocab_file with the one that the model was trained with"
+            f"The vocabulary {path} has {size} entries, {source.path} only {rows[0]}: pass the one "
+            "that the model was trained with (--vocab_file)"
         )
     return path
 

@@ -16,13 +16,7 @@ _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def find_source(path: str) -> Source:
-    """Opens the model at a path.
-
-    Args:
-        path: a checkpoint of the original (its prefix, one of its files, a folder, or the zip of a
-            release), an object-based checkpoint of the Model Garden, a SavedModel of such an
-            encoder, as TensorFlow Hub has them, a folder of Hugging Face's transformers or a
-            `.safetensors` file in one, or a `.keras` or `.weights.h5` file.
+    """Opens the model at a path, in any of the formats of this package.
 
     Raises:
         UserError: there is no readable model; the message says what is there instead.
@@ -49,17 +43,15 @@ def find_source(path: str) -> Source:
 def _in_folder(folder: str) -> Source:
     if existing(folder, GRAPH_FILE):
         return SavedModelSource(folder)
-    tensors = existing(folder, safetensors_files.SINGLE) or existing(
-        folder, safetensors_files.INDEX
-    )
+    single, index = safetensors_files.SINGLE, safetensors_files.INDEX
+    tensors = existing(folder, single) or existing(folder, index)
+    prefix = None
     try:
         prefix = checkpoints.resolve(folder)
     except UserError:
-        prefix = None
         if not tensors:
-            for name in _PICKLES:
-                if existing(folder, name):
-                    _refuse_pickle(os.path.join(folder, _PICKLES[0]))
+            if any(existing(folder, name) for name in _PICKLES):
+                _refuse_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if tensors and prefix:
         raise UserError(
@@ -105,7 +97,6 @@ def _refuse_pickle(path: str) -> None:
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         raise UserError(
             f"{path} is a pickle: opening it would run code from it, so it is never opened. If you "
-            "trust it, save it again with transformers, AutoModelForPreTraining.from_pretrained"
-            "(folder).save_pretrained(new_folder) or the class that it was trained with, which "
-            "writes model.safetensors"
+            "trust it, the class of its training, such as AutoModelForPreTraining, saves it again: "
+            "from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors"
         )

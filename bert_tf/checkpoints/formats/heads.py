@@ -1,7 +1,7 @@
 """The heads of a model: their variables, and their classes here and in transformers."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Set
 from typing import Any
 
 from bert_tf.checkpoints.formats import names
@@ -46,16 +46,11 @@ class Head:
         return [*names.encoder(num_layers), *self.variables]
 
 
+_PRETRAINING = (*_MASKED_LM, *_NEXT_SENTENCE)
 HEADS = {
     head.name: head
     for head in (
-        Head(
-            "pretraining",
-            (*_MASKED_LM, *_NEXT_SENTENCE),
-            "BertForPreTraining",
-            True,
-            BertPretrainer,
-        ),
+        Head("pretraining", _PRETRAINING, "BertForPreTraining", True, BertPretrainer),
         Head("masked_lm", _MASKED_LM, "BertForMaskedLM", False, None),
         Head("classification", _ROOT, "BertForSequenceClassification", True, BertClassifier),
         Head("span", _SPAN, "BertForQuestionAnswering", False, BertSpanLabeler),
@@ -63,43 +58,27 @@ HEADS = {
         Head("encoder", (), "BertModel", True, BertModel),
     )
 }
-# For `--head`. A masked language model without next sentences is detected, not requested.
-CHOICES = ("auto", "pretraining", "classification", "span", "token", "encoder")
+# Heads by the class in transformers.
+BY_ARCHITECTURE = {head.architecture: name for name, head in HEADS.items()}
 
 
-def by_architecture(architecture: str) -> Head | None:
-    """Returns the head of a class of transformers."""
-    return next((head for head in HEADS.values() if head.architecture == architecture), None)
+def find(stored: Set[str], wanted: str = "auto", hint: str | None = None) -> Head:
+    """Returns the head to convert: `wanted`, or for "auto" the one whose variables are `stored`.
 
-
-def find(stored: Collection[str], wanted: str = "auto", hint: str | None = None) -> Head:
-    """Returns the head to convert: `wanted` (one of `CHOICES`), or the one that is stored.
-
-    `hint` is the head that the source declares.
+    Text and token classifiers have the same variables; `hint` is the head that the source declares.
     """
     if wanted != "auto":
         if hint and hint != wanted and HEADS[wanted].has_labels and HEADS[hint].has_labels:
             raise UserError(f"--head={wanted}, but the model's is {hint}: leave out --head")
         return HEADS[wanted]
-    present = [
-        name
-        for name, variables in (
-            ("masked_lm", _MASKED_LM),
-            ("span", _SPAN),
-            ("classification", _ROOT),
-        )
-        if any(variable in stored for variable in variables)
-    ]
-    if len(present) > 1:
+    found = [n for n in ("masked_lm", "span", "classification") if set(HEADS[n].variables) & stored]
+    if len(found) > 1:
         raise UserError(
-            f"There are several heads, {' and '.join(present)}: name one, for instance "
-            f"--head={present[-1]}, or --head=encoder for none"
+            f"There are several heads, {' and '.join(found)}: name one, for instance "
+            f"--head={found[-1]}, or --head=encoder for none"
         )
-    if not present:
-        return HEADS["encoder"]
-    if present == ["masked_lm"] and any(name in stored for name in _NEXT_SENTENCE):
+    if found == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]
-    # Text and token classifiers have the same variables.
-    if present == ["classification"] and hint == "token":
+    if found == ["classification"] and hint == "token":
         return HEADS["token"]
-    return HEADS[present[0]]
+    return HEADS[found[0] if found else "encoder"]

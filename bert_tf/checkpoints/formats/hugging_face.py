@@ -30,41 +30,39 @@ class HuggingFaceSource(Source):
     def __init__(self, path: str) -> None:
         folder = os.path.dirname(path) or "."
         super().__init__(path, folder)
-        config_file = self.config_file = os.path.join(folder, CONFIG)
-        settings = safetensors_files.read_json(config_file)
-        self._config = hugging_face_config.read(settings, config_file)
+        self.config_file = os.path.join(folder, CONFIG)
+        settings = safetensors_files.read_json(self.config_file)
+        self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = hugging_face_config.labels(settings)
-        architectures = settings.get("architectures")
-        architectures = architectures if isinstance(architectures, list) else []
-        head = heads.by_architecture(str(architectures[0])) if architectures else None
-        self.head = head.name if head else None
-        if architectures and not head:
-            self.notes.append(
-                f"{config_file}: unknown architecture {architectures[0]}. The head is determined "
-                "from its tensors instead"
-            )
-        self._take_problem_type(settings.get("problem_type"))
+        self._take_head(settings)
         self._tensors = safetensors_files.Tensors(path)
-        self._names = names.HuggingFaceNames(self._tensors.entries)
+        self._names = names.HuggingFaceNames(self._tensors.shapes)
         self.unknown = self._names.unknown
         if names.WORD_EMBEDDINGS not in self._names.stored:
-            shown = ", ".join(sorted(self._tensors.entries)[:4])
+            shown = ", ".join(sorted(self._tensors.shapes)[:4])
             raise UserError(f"{path} is not a BERT: it has no word embeddings, but {shown} ...")
         self._pooler = self._find_pooler(folder)
         self._take_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
             self.notes.append(
-                f"{self.config_file}: its gelu is the form with erf, gelu_erf in bert_config.json. "
-                "Google's own models were trained with the form with tanh: for one of those, "
-                "change hidden_act to gelu"
+                f"{self.config_file}: gelu is computed with erf (gelu_erf in bert_config.json). "
+                "Google's own models have the tanh form: for those change hidden_act to gelu"
             )
 
-    def _take_problem_type(self, named: Any) -> None:
-        """Notes the flag for classifiers whose outputs are not one label for each text."""
-        flag = hugging_face_config.PROBLEM_TYPES.get(str(named))
+    def _take_head(self, settings: Mapping[str, Any]) -> None:
+        architectures = settings.get("architectures")
+        if isinstance(architectures, list) and architectures:
+            self.head = heads.BY_ARCHITECTURE.get(str(architectures[0]))
+            if self.head is None:
+                self.notes.append(
+                    f"{self.config_file}: unknown architecture {architectures[0]}. The head is "
+                    "determined from the tensors instead"
+                )
+        kind = str(settings.get("problem_type"))
+        flag = hugging_face_config.PROBLEM_TYPES.get(kind)
         if self.head == "classification" and flag:
             self.notes.append(
-                f"{self.config_file}: problem_type is {named}. To run it on files of your own pass "
+                f"{self.config_file}: problem_type is {kind}. To run it on files of your own pass "
                 f"--problem_type={flag} to run_classifier.py"
             )
 
@@ -76,18 +74,17 @@ class HuggingFaceSource(Source):
         path = existing(folder, POOLER_FILE)
         if path:
             pooler = safetensors_files.Tensors(path)
-            stored = names.HuggingFaceNames(pooler.entries).stored
+            stored = names.HuggingFaceNames(pooler.shapes).stored
             if sorted(stored) == sorted(names.POOLER):
                 return {name: _transposed(name, pooler.read(stored[name])) for name in stored}
         self.notes.append(
-            f"{self.path} has no pooler, which models for spans, tokens and masked words do not "
-            "need: it will be all zeros"
+            f"{self.path} has no pooler, which its head does not need: it will be all zeros"
         )
         bias, kernel = names.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
     def _take_tokenizer(self, folder: str) -> None:
-        """Sets casing and vocabulary; either may only be in the tokenizer's own file."""
+        """Sets casing and vocabulary; either may be in tokenizer.json only."""
         settings = _read_optional(folder, _TOKENIZER_CONFIG)
         compiled = _read_optional(folder, _TOKENIZER)
         normalizer = compiled.get("normalizer")
@@ -99,8 +96,7 @@ class HuggingFaceSource(Source):
         if lower is not None and accents not in (None, lower):
             self.notes.append(
                 f"{os.path.join(folder, _TOKENIZER_CONFIG)}: strip_accents is {accents} beside "
-                f"do_lower_case {lower}. BERT strips accents if and only if it lower-cases, so "
-                "words with accents will be tokenized differently"
+                f"do_lower_case {lower}; they are the same in BERT, so accents change the result"
             )
         pieces = _pieces(compiled) if self.vocab_file is None else None
         if pieces:
@@ -115,30 +111,27 @@ class HuggingFaceSource(Source):
         """Returns the shapes of all variables, transposed where those of transformers are."""
         shapes = {}
         for name, stored in self._names.stored.items():
-            shape = self._tensors.shape(stored)
+            shape = self._tensors.shapes[stored]
             shapes[name] = shape[::-1] if names.is_transposed(name) else shape
         return {**shapes, **{name: list(value.shape) for name, value in self._pooler.items()}}
 
     def types(self) -> dict[str, str]:
         """Returns the stored types by name."""
-        kinds = {name: self._tensors.entries[key][1] for name, key in self._names.stored.items()}
+        kinds = {name: self._tensors.types[key] for name, key in self._names.stored.items()}
         types = {name: safetensors_files.TYPE_NAMES.get(kind, kind) for name, kind in kinds.items()}
         return {**types, **dict.fromkeys(self._pooler, "float32")}
 
     def read(self, names_to_read: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields names and float32 values of some variables, one at a time."""
         for name in names_to_read:
+            if name == "cls/predictions/output_bias" and self._names.tied:
+                self._check_tied(self._names.tied)
             if name in self._pooler:
                 yield name, self._pooler[name]
-                continue
-            if name == "cls/predictions/output_bias":
-                self._check_tied()
-            yield name, _transposed(name, self._tensors.read(self._names.stored[name]))
+            else:
+                yield name, _transposed(name, self._tensors.read(self._names.stored[name]))
 
-    def _check_tied(self) -> None:
-        tied = self._names.tied
-        if tied is None:
-            return
+    def _check_tied(self, tied: str) -> None:
         words = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(tied), words):
             raise UserError(
@@ -172,14 +165,15 @@ def write(
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
     outputs = len(weights[head.variables[0]]) if head.variables else 0
     pad = load_vocab(vocab_file).get("[PAD]")
-    _write_json(
-        os.path.join(folder, CONFIG),
-        hugging_face_config.make(config, head, outputs, labels, pad),
-    )
-    _write_json(
-        os.path.join(folder, _TOKENIZER_CONFIG),
-        hugging_face_config.tokenizer(do_lower_case, config.max_position_embeddings),
-    )
+    contents = {
+        CONFIG: hugging_face_config.make(config, head, outputs, labels, pad),
+        _TOKENIZER_CONFIG: hugging_face_config.tokenizer(
+            do_lower_case, config.max_position_embeddings
+        ),
+    }
+    for name, content in contents.items():
+        text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+        files.write_text(os.path.join(folder, name), text + "\n")
 
 
 def _transposed(name: str, value: np.ndarray) -> np.ndarray:
@@ -194,15 +188,10 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
 def _pieces(compiled: Mapping[str, Any]) -> list[str] | None:
     """Returns the WordPiece vocabulary in a tokenizer.json; None if there is none."""
     model = compiled.get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        return None
-    ids = model.get("vocab")
+    is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"
+    ids = model.get("vocab") if is_word_piece else None
     if not isinstance(ids, dict) or not all(isinstance(number, int) for number in ids.values()):
         return None
     pieces = sorted(ids, key=ids.__getitem__)
     is_whole = [ids[piece] for piece in pieces] == list(range(len(pieces)))
     return pieces if is_whole and not any("\n" in piece for piece in pieces) else None
-
-
-def _write_json(path: str, content: Mapping[str, Any]) -> None:
-    files.write_text(path, json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

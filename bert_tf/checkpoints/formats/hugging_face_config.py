@@ -17,17 +17,11 @@ LAYER_NORM_EPSILON = 1e-12
 _CLASSIFIER_DROPOUT = 0.1
 
 # Names in transformers; `gelu_new`, `gelu_fast` and `gelu_python_tanh` are one formula.
+_TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
 _ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_python_tanh": "gelu",
-    "gelu_accurate": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
+    **dict.fromkeys(_TANH_GELUS, "gelu"),
+    **{name: name for name in ("relu", "tanh", "linear")},
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
@@ -35,22 +29,10 @@ _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "l
 PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
 
 # The defaults of transformers.
-_DEFAULTS: dict[str, Any] = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "initializer_range": 0.02,
-}
+_DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
 # Keys of the Chinese and multilingual releases that nothing reads.
 _KEPT = ("directionality", "pooler_")
-# Keys that change what is computed, and the values for which that is BERT.
+# Keys that change what is computed, and the values of BERT.
 _REQUIRED = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
@@ -67,14 +49,12 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     epsilon = settings.get("layer_norm_eps", LAYER_NORM_EPSILON)
     if epsilon != LAYER_NORM_EPSILON:
         raise UserError(
-            f"{path}: layer_norm_eps is {epsilon}. BERT uses 1e-12, and bert_config.json cannot "
-            "store another value: the model would compute something else"
+            f"{path}: layer_norm_eps is {epsilon}. BERT uses 1e-12, and has no place for another"
         )
     for key, values in _REQUIRED.items():
         if settings.get(key) not in values:
             raise UserError(
-                f"{path}: {key} is {settings[key]!r}. The original BERT does not support that: the "
-                "model would compute something else"
+                f"{path}: {key} is {settings[key]!r}, which the original BERT does not support"
             )
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
@@ -94,11 +74,10 @@ def labels(settings: Mapping[str, Any]) -> list[str] | None:
     if not isinstance(names, dict):
         return None
     ordered = [names.get(str(index)) for index in range(len(names))]
-    if not all(isinstance(name, str) and name.strip() for name in ordered):
+    are_names = all(isinstance(name, str) and name.strip() for name in ordered)
+    if not are_names or ordered == _numbered(len(ordered)) or len(set(ordered)) < len(ordered):
         return None
-    if ordered == _numbered(len(ordered)) or len(set(ordered)) < len(ordered):
-        return None
-    return [str(name) for name in ordered]
+    return ordered
 
 
 def make(

@@ -1,6 +1,7 @@
 """Describes a model: variables, parameters, head, configuration, matching releases."""
 
 import math
+import re
 
 from bert_tf import releases
 from bert_tf.checkpoints.formats import configs, heads, names
@@ -30,22 +31,14 @@ def describe(source: Source, bert_config_file: str | None = None) -> str:
         for name in sorted(shapes, key=_natural_order)
     ]
     lines += [f"{name}  (not BERT's)" for name in source.unknown]
-    lines += [
-        "",
-        *_describe_parameters(shapes),
-        *_describe_head(source, shapes),
-        *_describe_config(source, shapes, bert_config_file),
-    ]
-    lines += [f"Note: {note}" for note in source.notes]
-    return "\n".join(lines) + "\n"
+    lines += ["", *_describe_parameters(shapes), _describe_head(source, shapes)]
+    lines += _describe_config(source, shapes, bert_config_file)
+    return "\n".join([*lines, *(f"Note: {note}" for note in source.notes)]) + "\n"
 
 
-def _natural_order(name: str) -> tuple:
+def _natural_order(name: str) -> list[str]:
     # Layer 10 comes after layer 9.
-    return tuple(
-        (0, f"{int(part):08}") if part.isdecimal() else (1, part)
-        for part in name.replace("layer_", "layer_/").split("/")
-    )
+    return [part.zfill(8) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _describe_parameters(shapes: configs.Shapes) -> list[str]:
@@ -53,27 +46,24 @@ def _describe_parameters(shapes: configs.Shapes) -> list[str]:
     weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(training))
     lines = [f"Parameters: {weights:,} in {len(shapes) - len(training)} variables"]
     if training:
-        total = weights + sum(math.prod(shapes[name]) for name in training)
-        lines.append(
-            f"With optimizer and step: {total:,} in {len(shapes)} variables; --strip_optimizer "
-            "leaves them out"
-        )
+        total = f"{sum(map(math.prod, shapes.values())):,} in {len(shapes)} variables"
+        lines.append(f"With optimizer and step: {total}; --strip_optimizer leaves them out")
     return lines
 
 
-def _describe_head(source: Source, shapes: configs.Shapes) -> list[str]:
+def _describe_head(source: Source, shapes: configs.Shapes) -> str:
     try:
-        head = heads.find(shapes, hint=source.head)
+        head = heads.find(shapes.keys(), hint=source.head)
     except UserError as error:
-        return [str(error)]
+        return str(error)
     if head.name == "encoder":
-        return ["Head: none"]
+        return "Head: none"
     outputs = f", {shapes['output_bias'][0]} outputs" if head.has_labels else ""
     note = ""
     if head.has_labels and source.head is None:
-        note = "; the weights do not tell whether of texts (classification) or words (token)"
+        note = "; the weights do not tell whether for texts (classification) or words (token)"
     labels = f": {', '.join(source.labels[:8])}" if source.labels and head.has_labels else ""
-    return [f"Head: {head.name}{outputs}{labels}{note}"]
+    return f"Head: {head.name}{outputs}{labels}{note}"
 
 
 def _describe_config(source: Source, shapes: configs.Shapes, given: str | None) -> list[str]:
@@ -84,22 +74,15 @@ def _describe_config(source: Source, shapes: configs.Shapes, given: str | None) 
     if config:
         file = given or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
-        attention = (
-            f"num_attention_heads {config.num_attention_heads}, hidden_act {config.hidden_act} "
-            f"(by {file})"
-        )
+        source_of_heads = f", hidden_act {config.hidden_act} (by {file})"
     else:
         config = configs.guess_config(shapes)
-        attention = (
-            f"num_attention_heads {config.num_attention_heads} (a guess: hidden_size / "
-            f"{configs.USUAL_HEAD_SIZE}; weights do not say it)"
-            if config
-            else "num_attention_heads unknown"
-        )
-    return [f"Configuration: {sizes}, {attention}", _describe_releases(config)]
-
-
-def _describe_releases(config: BertConfig | None) -> str:
+        size = configs.USUAL_HEAD_SIZE
+        source_of_heads = f" (a guess: hidden_size / {size}; weights do not say it)"
+    num_heads = f"{config.num_attention_heads}{source_of_heads}" if config else "unknown"
     matching = releases.matching(config) if config else []
     shown = "; ".join(f"{release.name} of {release.date}" for release in matching)
-    return f"Release of this size: {shown or 'none'}"
+    return [
+        f"Configuration: {sizes}, num_attention_heads {num_heads}",
+        f"Release of this size: {shown or 'none'}",
+    ]

@@ -1,5 +1,6 @@
 """Keras files: `.keras`, a whole model of `bert_tf.modeling`, and `.weights.h5`, weights only."""
 
+import contextlib
 import json
 import os
 import zipfile
@@ -30,7 +31,7 @@ _H5_OVERHEAD = 1 << 22
 
 
 class KerasSource(Source):
-    """A model in a Keras file, `.keras` or `.weights.h5`."""
+    """A model in a `.keras` or `.weights.h5` file."""
 
     kind = "keras"
 
@@ -39,7 +40,8 @@ class KerasSource(Source):
         if path.endswith(WHOLE):
             self.config_file = None
             self.head = _head_of_whole(path)
-            self._model = _load_whole(path)
+            with _loading(path):
+                self._model = keras.saving.load_model(path, compile=False, safe_mode=True)
         else:
             self.head, self._model = _load_weights(path)
         self._variables = checkpoints.named_variables(self._model)
@@ -66,8 +68,8 @@ def build(head: Head, config: BertConfig, outputs: int) -> Any:
     """Builds a model with random weights; `outputs` counts those of a head with labels."""
     if head.model is None:
         raise UserError(
-            "Keras models have both pre-training heads, and this model has only the masked "
-            "language model: pass --head=encoder to leave the head out"
+            "The model has a masked-LM head only, and Keras models have both pre-training heads: "
+            "pass --head=encoder to leave the head out"
         )
     return head.model(config, outputs) if head.has_labels else head.model(config)
 
@@ -93,12 +95,9 @@ def _head_of_whole(path: str) -> str:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES:
-                raise UserError(f"{path}: its {_CONFIG} is too large to be that of a BERT")
-            description = json.loads(archive.read(_CONFIG))
+            is_large = archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES
+            description = None if is_large else json.loads(archive.read(_CONFIG))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
     kind = description.get("registered_name") if isinstance(description, dict) else None
     classes = [name for name in _classes(description) if name != _PART]
@@ -107,8 +106,7 @@ def _head_of_whole(path: str) -> str:
     if kind not in _MODELS or not is_own or classes[0][1] != kind.removeprefix("bert_tf>"):
         shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
         raise UserError(
-            f"{path} is not a model of bert_tf.modeling by itself, without other layers around it. "
-            f"It has: {shown or 'nothing that can be read'}"
+            f"{path} is not a model of bert_tf.modeling alone. It has: {shown or 'no classes'}"
         )
     return _MODELS[kind]
 
@@ -127,31 +125,29 @@ def _classes(part: Any) -> Iterator[tuple[Any, Any]]:
             yield from _classes(value)
 
 
-def _load_whole(path: str) -> Any:
+@contextlib.contextmanager
+def _loading(path: str) -> Iterator[None]:
     try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
-    except Exception as error:
-        # Keras raises many kinds of errors.
+        yield
+    except Exception as error:  # Keras raises many kinds of errors.
         raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
 
 
 def _load_weights(path: str) -> tuple[str, Any]:
-    """Returns head and model of a `.weights.h5` file; the sizes come from the shapes."""
+    """Returns head and model of a `.weights.h5` file, with the sizes of its shapes."""
     try:
         with h5py.File(path, "r") as file:
             head, sizes, outputs = _inspect(file)
     # Raised by h5py for damaged files, and by `_inspect` for those of other models.
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
         raise UserError(
-            f"{path} is not a complete file of weights of a model of bert_tf.modeling ({error})"
+            f"{path} is not a complete file of weights of bert_tf.modeling ({error})"
         ) from error
     # The number of attention heads does not affect the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     model = build(HEADS[head], config, outputs)
-    try:
+    with _loading(path):
         model.load_weights(path)
-    except Exception as error:
-        raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
     return head, model
 
 

@@ -1,12 +1,11 @@
 """BERT encoders of TensorFlow's Model Garden: object-based checkpoints, read only.
 
-Such a checkpoint keys a variable by its path through Python objects, which differs between versions
-(`encoder/layer_with_weights-4/...`, `encoder/_transformer_layers/0/...`). It also stores the name
-of each variable, `transformer/layer_0/self_attention/query/kernel`, which has not changed since
-2020 (as written by `BertEncoder` and `BertEncoderV2` of tf-models-official 2.20). The first models
-of 2019 have `bert_model/encoder/layer_0/...`, according to the Garden's own converter.
+Such a checkpoint keys a variable by its path through Python objects, which differs between
+versions. It also stores names, `transformer/layer_0/self_attention/query/kernel`, which have not
+changed since 2020 (tf-models-official 2.20). Models of 2019 have `bert_model/encoder/layer_0/...`.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.formats import configs, names
+from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason, shortened
@@ -39,20 +39,14 @@ _OUTSIDE = {
     "word_embeddings/embeddings": names.WORD_EMBEDDINGS,
     "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
-    "embeddings/layer_norm/beta": "bert/embeddings/LayerNorm/beta",
-    "embeddings/layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
     "embedding_postprocessor/type_embeddings": "bert/embeddings/token_type_embeddings",
     "embedding_postprocessor/position_embeddings": "bert/embeddings/position_embeddings",
-    "embedding_postprocessor/layer_norm/beta": "bert/embeddings/LayerNorm/beta",
-    "embedding_postprocessor/layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
+    "layer_norm/beta": "bert/embeddings/LayerNorm/beta",
+    "layer_norm/gamma": "bert/embeddings/LayerNorm/gamma",
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
-    **{
-        name: name
-        for part in ("dense/bias", "dense/kernel", "LayerNorm/beta", "LayerNorm/gamma")
-        for name in [f"cls/predictions/transform/{part}"]
-    },
+    **{name: name for name in HEADS["masked_lm"].variables if "transform" in name},
 }
 _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
@@ -72,9 +66,9 @@ def is_object_based(prefix: str) -> bool:
 
 
 class ModelGardenSource(Source):
-    """A BERT encoder of the Model Garden, and its masked language model head if there is one.
+    """A BERT encoder of the Model Garden, with its masked-LM head if there is one.
 
-    `path` is what messages show instead of the checkpoint's prefix.
+    `path` is for messages, if that is not the prefix of the checkpoint.
     """
 
     kind = "model_garden"
@@ -98,16 +92,14 @@ class ModelGardenSource(Source):
                 )
             else:
                 self._keys[name] = key
+        shown = shortened(sorted(unread), 4)
         if names.WORD_EMBEDDINGS not in self._keys:
-            shown = "no weights at all; is it a preprocessor?"
-            if unread:
-                shown = f"variables called {', '.join(sorted(unread)[:4])}"
+            has = f"variables called {shown}" if unread else "no weights: is it a preprocessor?"
             raise UserError(
                 f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden. "
-                f"It has {shown}"
+                f"It has {has}"
             )
         if unread:
-            shown = shortened(sorted(unread), 4)
             self.notes.append(f"Not read from {path}, as no part of BERT: {shown}")
 
     def original_name(self, variable: str) -> str | None:
@@ -122,20 +114,18 @@ class ModelGardenSource(Source):
         return None
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration; without a file that of the shapes, which tell all sizes."""
+        """Returns the configuration of a file, otherwise of the shapes, which tell all sizes."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
         sizes = configs.sizes_of(self.shapes())
-        if query not in self._keys or len(sizes) < 6:
-            return config
-        stored = self._stored_shape(query)
-        if len(stored) == 2:
+        stored = self._stored_shape(query) if query in self._keys else []
+        if len(stored) < 3 or len(sizes) < 6:
             return config
         heads = stored[1]
         if config and config.num_attention_heads != heads:
             raise UserError(
-                f"num_attention_heads is {config.num_attention_heads} in {self.config_file} and "
-                f"{heads} in the weights of {self.path}: they do not belong together"
+                f"num_attention_heads is {config.num_attention_heads} in {self.config_file}, but "
+                f"{heads} in the weights of {self.path}"
             )
         return config or BertConfig.from_dict({**sizes, "num_attention_heads": heads})
 
@@ -182,9 +172,9 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 def _flat_shape(name: str, shape: list[int]) -> list[int]:
     """Merges the axis of attention heads: [H, N, D] becomes [H, H], and [N, D] becomes [H]."""
-    if "/attention/self/" in name:
-        kernel = name.endswith("kernel")
-        return [shape[0], int(np.prod(shape[1:]))] if kernel else [int(np.prod(shape))]
     if name.endswith("/attention/output/dense/kernel"):
-        return [int(np.prod(shape[:-1])), shape[-1]]
+        return [math.prod(shape[:-1]), shape[-1]]
+    if "/attention/self/" in name:
+        kept = shape[:1] if name.endswith("kernel") else []
+        return [*kept, math.prod(shape[len(kept) :])]
     return shape

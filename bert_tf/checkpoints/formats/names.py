@@ -5,12 +5,13 @@ PyTorch [output, input]; heads are [labels, H] in both.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 
 _NORM = ("LayerNorm/beta", "LayerNorm/gamma")
+_DENSE = ("dense/kernel", "dense/bias")
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings", *_NORM)
 _LAYER = (
     *(
@@ -18,9 +19,9 @@ _LAYER = (
         for part in ("query", "key", "value")
         for kind in ("kernel", "bias")
     ),
-    *(f"attention/output/{kind}" for kind in ("dense/kernel", "dense/bias", *_NORM)),
-    *("intermediate/dense/kernel", "intermediate/dense/bias"),
-    *(f"output/{kind}" for kind in ("dense/kernel", "dense/bias", *_NORM)),
+    *(f"attention/output/{kind}" for kind in (*_DENSE, *_NORM)),
+    *(f"intermediate/{kind}" for kind in _DENSE),
+    *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
 )
 _HEADS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
@@ -48,13 +49,9 @@ def encoder(num_layers: int) -> list[str]:
 
 
 def count_layers(names: Iterable[str]) -> int:
-    """Counts encoder layers, by the largest number in the original's names."""
-    return _count(names, r"bert/encoder/layer_(\d+)/")
-
-
-def _count(names: Iterable[str], pattern: str) -> int:
+    """Counts encoder layers by the largest number in names, the original's or transformers'."""
     names = list(names)
-    layers = (re.match(pattern, name) for name in names)
+    layers = (re.match(r"bert[/.]encoder[/.]layer[_.](\d+)[/.]", name) for name in names)
     # A damaged file may have any number; there cannot be more layers than names.
     return min(max((int(layer[1]) + 1 for layer in layers if layer), default=0), len(names))
 
@@ -82,9 +79,8 @@ def is_transposed(name: str) -> bool:
 class HuggingFaceNames:
     """Maps the original's names to those of a safetensors file.
 
-    Args:
-        file_names: names in the file. Those of old versions (`LayerNorm.gamma`), and those of a
-            bare encoder, without the prefix `bert.`, are understood.
+    It understands names of old versions of transformers (`LayerNorm.gamma`), and those of a bare
+    encoder, without the prefix `bert.`.
 
     Attributes:
         stored: names in the file by the original's names.
@@ -104,7 +100,9 @@ class HuggingFaceNames:
         tied_bias = modern.pop(_TIED_BIAS, None)
         if tied_bias:
             modern.setdefault(_HEADS["cls/predictions/output_bias"], tied_bias)
-        known = _known(modern)
+        transform = [f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)]
+        originals = [*encoder(count_layers(modern)), *transform, *_HEADS]
+        known = {to_hugging_face(name): name for name in originals}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
         self.unknown = sorted(
             stored
@@ -116,12 +114,3 @@ class HuggingFaceNames:
 def _modern(name: str) -> str:
     # Early versions of transformers kept TensorFlow's names.
     return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LAST[match[1]]}", name)
-
-
-def _known(modern: Mapping[str, str]) -> dict[str, str]:
-    """Returns the original's names by those of transformers, for as many layers as there are."""
-    count = _count(modern, r"bert\.encoder\.layer\.(\d+)\.")
-    transform = [
-        f"cls/predictions/transform/{name}" for name in ("dense/kernel", "dense/bias", *_NORM)
-    ]
-    return {to_hugging_face(name): name for name in [*encoder(count), *transform, *_HEADS]}

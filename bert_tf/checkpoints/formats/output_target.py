@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import re
 from collections.abc import Iterator
 
@@ -9,22 +10,16 @@ from bert_tf import files, locks
 from bert_tf.checkpoints.formats.keras_files import WEIGHTS, WHOLE
 from bert_tf.errors import UserError
 
-FORMATS = ("original", "hugging_face", "keras", "weights_h5")
-
 _PREFIX = "bert_model.ckpt"
 _PREFIX_ENDING = re.compile(r"\.ckpt(-\d+)?$")
 _FILE_ENDINGS = {"keras": WHOLE, "weights_h5": WEIGHTS}
 
 
 class OutputTarget:
-    """Where a model is written, and in which format.
-
-    Args:
-        output: prefix that ends in `.ckpt` or `.ckpt-N`, file, or else a folder.
-        to: one of `FORMATS`; None to take it from the ending of `output`.
+    """Where a model is written: a prefix `*.ckpt` or `*.ckpt-N`, a Keras file, or else a folder.
 
     Attributes:
-        format: one of `FORMATS`.
+        format: `original`, `hugging_face`, `keras` or `weights_h5`: `to`, otherwise by the ending.
         is_folder: whether the output is a folder of its own.
         name: name of the checkpoint or file in the folder that it is written to.
     """
@@ -36,8 +31,8 @@ class OutputTarget:
         by_ending = _format_by_ending(self.output)
         if by_ending is None and to is None:
             raise UserError(
-                f"--output={output} does not say which format to write: pass --to=original or "
-                "--to=hugging_face for a folder, or an ending, .ckpt, .keras or .weights.h5"
+                f"--output={output} does not say which format to write: pass --to, or a name that "
+                "ends in .ckpt, .keras or .weights.h5"
             )
         if by_ending != to and to is not None and (by_ending or to in _FILE_ENDINGS):
             needed = _FILE_ENDINGS.get(to)
@@ -52,9 +47,7 @@ class OutputTarget:
     def require_free(self) -> None:
         """Refuses to overwrite anything, and paths that cannot be written."""
         if files.is_remote(self.output):
-            raise UserError(
-                f"--output={self.output}: only local files can be written; copy them afterwards"
-            )
+            raise UserError(f"--output={self.output}: only local files can be written")
         parent = os.path.dirname(self.output)
         while parent and not files.exists(parent):
             parent = os.path.dirname(parent)
@@ -62,10 +55,8 @@ class OutputTarget:
             raise UserError(f"--output={self.output}: {parent} is a file, not a folder")
         taken = files.list_dir(self.output) if self.is_folder else []
         if taken:
-            raise UserError(
-                f"--output={self.output} already contains files ({', '.join(taken[:8])}): pass the "
-                "name of a new folder"
-            )
+            shown = f"already contains files ({', '.join(taken[:8])})"
+            raise UserError(f"--output={self.output} {shown}: pass the name of a new folder")
         if files.exists(self.output) and not (self.is_folder and files.is_dir(self.output)):
             raise UserError(f"--output={self.output} already exists: pass another name")
         if files.exists(f"{self.output}.index"):
@@ -85,10 +76,10 @@ class OutputTarget:
 
     def _move(self, folder: str, parent: str) -> None:
         names = files.list_dir(folder)
-        if not self.is_folder:
-            names = [name for name in names if not _is_same(folder, parent, name)]
         destination = self.output if self.is_folder else parent
         with files.explained("write", self.output):
+            if not self.is_folder:
+                names = [name for name in names if not _is_same(folder, parent, name)]
             if self.is_folder and not files.exists(destination):
                 os.rename(folder, destination)
                 names = []
@@ -100,25 +91,15 @@ class OutputTarget:
 
 def _is_same(folder: str, parent: str, name: str) -> bool:
     """Whether `parent` already has this file; another of the same name is an error."""
-    old_path = os.path.join(parent, name)
-    if not files.exists(old_path):
+    old, new = pathlib.Path(parent, name), pathlib.Path(folder, name)
+    if not old.exists():
         return False
-    with (
-        files.open_binary(old_path) as old,
-        files.open_binary(os.path.join(folder, name)) as new,
-    ):
-        if old.read().rstrip() == new.read().rstrip():
-            return True
-    raise UserError(
-        f"{old_path} already exists and does not belong to this model: pass another folder in "
-        "--output"
-    )
+    if old.read_bytes().rstrip() != new.read_bytes().rstrip():
+        raise UserError(f"{old} already exists and is not this model's: pass another --output")
+    return True
 
 
 def _format_by_ending(output: str) -> str | None:
     if _PREFIX_ENDING.search(output):
         return "original"
-    for name, ending in _FILE_ENDINGS.items():
-        if output.endswith(ending):
-            return name
-    return None
+    return next((name for name, end in _FILE_ENDINGS.items() if output.endswith(end)), None)

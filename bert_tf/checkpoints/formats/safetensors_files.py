@@ -13,70 +13,51 @@ from bert_tf.errors import UserError
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
-_TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class Tensors:
-    """The tensors of a model, in a `.safetensors` file or in the files of an index."""
+    """The tensors of a model, in one `.safetensors` file or in the files of an index.
+
+    Attributes:
+        shapes: shapes by name.
+        types: types by name: `F32`, `F16`, `BF16`, or others that cannot be read.
+    """
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        # File, type, shape and offset of each tensor.
-        self.entries: dict[str, tuple[str, str, list[int], int]] = {}
-        if not path.endswith(".json"):
-            self._open(path)
-            return
-        for shard in _shards(path):
-            self._open(os.path.join(os.path.dirname(path), shard))
+        self.shapes: dict[str, list[int]] = {}
+        self.types: dict[str, str] = {}
+        self._files: dict[str, tuple[str, Any]] = {}
+        folder, is_index = os.path.dirname(path), path.endswith(".json")
+        for file in [os.path.join(folder, n) for n in _shards(path)] if is_index else [path]:
+            self._open(file)
 
     def _open(self, path: str) -> None:
         from safetensors import SafetensorError, safe_open
 
-        # Opened first, to explain a missing file better than the library does.
-        with files.open_binary(path) as file:
-            try:
-                # The library checks that all offsets are in the file and do not overlap.
-                with safe_open(path, framework="numpy"):
-                    pass
-            except (SafetensorError, OSError, ValueError) as error:
-                raise UserError(
-                    f"{path} is not a complete safetensors file ({error}); it has "
-                    f"{files.size(path):,} bytes. Download it again"
-                ) from error
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-        header.pop("__metadata__", None)
-        for name, entry in header.items():
-            if name in self.entries:
-                raise UserError(f"{name} is in {self.entries[name][0]} and in {path}")
-            begin = 8 + size + entry["data_offsets"][0]
-            self.entries[name] = (path, entry["dtype"], entry["shape"], begin)
-
-    def shape(self, name: str) -> list[int]:
-        """Returns the shape of a tensor."""
-        return list(self.entries[name][2])
+        files.open_binary(path).close()  # Explains a missing file better than the library does.
+        try:
+            file = safe_open(path, framework="numpy")
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UserError(
+                f"{path} is not a complete safetensors file ({error}); it has "
+                f"{files.size(path):,} bytes. Download it again"
+            ) from error
+        for name in file.keys():  # noqa: SIM118
+            if name in self._files:
+                raise UserError(f"{name} is in {self._files[name][0]} and in {path}")
+            tensor = file.get_slice(name)
+            self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
+            self._files[name] = path, file
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor in float32, which represents the shorter types exactly."""
-        path, kind, shape, begin = self.entries[name]
-        if kind not in _TYPES:
-            raise UserError(
-                f"{name} in {path} is of type {kind}; float32, float16 and bfloat16 (F32, F16, "
-                "BF16) can be read. Save the model in one of these"
-            )
-        count = int(np.prod(shape, dtype=np.int64))
-        with files.open_binary(path) as file:
-            file.seek(begin)
-            numbers = np.frombuffer(
-                file.read(count * np.dtype(_TYPES[kind]).itemsize), _TYPES[kind]
-            )
-        if len(numbers) != count:
-            raise UserError(f"{path} ended within {name}: it was changed while being read")
-        if kind == "BF16":
-            # The upper half of a float32.
-            numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
-        return numbers.astype(np.float32).reshape(shape)
+        path, file = self._files[name]
+        if self.types[name] not in TYPE_NAMES:
+            readable = ", ".join(TYPE_NAMES.values())
+            raise UserError(f"{name} in {path} is of type {self.types[name]}, not {readable}")
+        # TensorFlow has registered bfloat16 with NumPy.
+        return file.get_tensor(name).astype(np.float32)
 
 
 def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
@@ -107,11 +88,10 @@ def _shards(path: str) -> Iterable[str]:
 
 def read_json(path: str) -> dict[str, Any]:
     """Reads a JSON object; anything else is a UserError."""
+    text = files.read_text(path).removeprefix("\ufeff")
     try:
-        content = json.loads(files.read_text(path).removeprefix("\ufeff"))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: a JSON object was expected")

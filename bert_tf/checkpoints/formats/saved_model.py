@@ -26,7 +26,7 @@ _OWN_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel."""
+    """The weights of a SavedModel, which may be callable like an encoder of TensorFlow Hub."""
 
     kind = "saved_model"
 
@@ -36,17 +36,16 @@ class SavedModelSource(ModelGardenSource):
             if not files.exists(needed):
                 raise UserError(
                     f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
-                    f"folder with {GRAPH_FILE} and the folders assets and variables. If there are "
-                    "versions, pass one of them, such as its folder 1"
+                    f"folder with {GRAPH_FILE}, assets and variables, such as 1 among versions"
                 )
         graph = _read_graph(folder)
         nodes = graph.object_graph_def.nodes
         if not nodes:
             raise UserError(
-                f"{folder} is a module of TensorFlow Hub for TensorFlow 1, which no TensorFlow of "
-                "today can train. Take the same model in its form for TensorFlow 2, or the release "
-                "that it was made from (docs/checkpoints.md): run_classifier.py "
-                "--init_checkpoint=uncased_L-12_H-768_A-12.zip for instance"
+                f"{folder} is a module of TensorFlow Hub for TensorFlow 1, which TensorFlow 2 "
+                "cannot train. Take its form for TensorFlow 2, or the release it was made from "
+                "(docs/checkpoints.md), for instance run_classifier.py "
+                "--init_checkpoint=uncased_L-12_H-768_A-12.zip"
             )
         if not is_object_based(prefix):
             # Raises an error that says why it cannot be read.

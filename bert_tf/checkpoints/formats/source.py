@@ -30,9 +30,7 @@ _HEADS = {"run_ner": "token", "run_classifier": "classification"}
 class Source(abc.ABC):
     """A model in some file format. All variables have the original's names.
 
-    Args:
-        path: prefix, file or folder.
-        folder: where to look for configuration, vocabulary and labels.
+    Configuration, vocabulary and labels are those in `folder`.
 
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
@@ -74,8 +72,7 @@ class Source(abc.ABC):
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):
-            # Only hints; flags can give the same.
-            return
+            return  # These are hints only; flags can give the same.
         if self.do_lower_case is None and isinstance(lower, bool):
             self.do_lower_case, self.has_run = lower, True
 

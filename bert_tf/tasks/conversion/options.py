@@ -12,57 +12,45 @@ class ConversionOptions:
 
     input: str | None = option(
         None,
-        "Model to convert: a checkpoint (prefix or folder; of the original, or of the Model "
-        "Garden's BERT encoder), the zip of a release, a folder of Hugging Face's transformers, a "
-        "SavedModel of TensorFlow Hub's, or a .keras or .weights.h5 file.",
-        new=True,
+        "Model to convert: a checkpoint of the original or of the Model Garden's BERT (prefix or "
+        "folder), the zip of a release, a folder of Hugging Face's transformers, a SavedModel of "
+        "TensorFlow Hub, or a .keras or .weights.h5 file.",
         required=True,
     )
     output: str | None = option(
-        None,
-        "Where to write it: a new folder, or a name that ends in .ckpt, .keras or .weights.h5.",
-        new=True,
+        None, "Where to write it: a new folder, or a name ending in .ckpt, .keras or .weights.h5."
     )
     to: str = option(
         "auto",
-        "What to write. auto: what the ending of --output says.",
-        new=True,
+        "Format to write. auto: by the ending of --output.",
         choices=("auto", "original", "hugging_face", "keras", "weights_h5"),
     )
-    bert_config_file: str | None = option(
-        None, "Sizes of the model, where no configuration lies beside it.", new=True
-    )
-    vocab_file: str | None = option(
-        None, "Vocabulary of the model, where none lies beside it.", new=True
-    )
+    bert_config_file: str | None = option(None, "Configuration, if none is beside the model.")
+    vocab_file: str | None = option(None, "Vocabulary, if none is beside the model.")
     do_lower_case: bool | None = option(
         None,
-        "For the tokenizer in a folder for transformers: whether texts are lower-cased. By default "
-        "what is known of the model, or else of its vocabulary.",
-        new=True,
+        "Whether the tokenizer for transformers lower-cases texts. By default as the model or its "
+        "vocabulary says.",
     )
     head: str = option(
         "auto",
-        "What to convert beside the encoder. auto: the head that is there. An original checkpoint "
-        "does not say whether it labels texts (classification) or words (token): auto takes "
-        "classification, but for a folder of run_ner.py.",
-        new=True,
+        "Head to convert with the encoder. auto: the one of the model. Original checkpoints do not "
+        "say whether they label texts (classification) or words (token): auto takes "
+        "classification, except for a folder of run_ner.py.",
         choices=("auto", "pretraining", "classification", "span", "token", "encoder"),
     )
     labels: str | None = option(
         None,
-        "Labels in the order of the model's outputs: a file with one on each line, or names with "
-        "commas. By default those of a labels.txt beside the model.",
-        new=True,
+        "Labels in the order of the model's outputs: a file with one on each line, or a list "
+        "separated by commas. By default those of a labels.txt beside the model.",
     )
     strip_optimizer: bool = option(
         False,
-        "Leave out Adam slots and step, two thirds of a checkpoint of a training. Formats other "
-        "than the original's have no place for them anyway.",
-        new=True,
+        "Leave out Adam slots and step, two thirds of a training checkpoint; other formats than "
+        "the original's never have them.",
     )
     inspect: bool = option(
-        False, "Write nothing; print names, shapes, sizes, head and release of --input.", new=True
+        False, "Write nothing; print names, shapes, sizes, head and release of --input."
     )
 
     def check(self) -> None:

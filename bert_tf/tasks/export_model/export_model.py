@@ -22,18 +22,11 @@ _OF_TASKS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compile"
 
 
 def run(options: ExportOptions) -> str:
-    """Writes a model as a SavedModel.
-
-    Returns:
-        Its folder, a new version in `export_dir`.
-
-    Raises:
-        UserError: the model cannot be read, or the SavedModel cannot be written.
-    """
+    """Writes a model as a SavedModel, and returns its folder, a new version in `export_dir`."""
     options.check()
-    _require_model_folder(options.model_dir or "")
-    keras.config.set_dtype_policy("float32")
     folder = options.model_dir or ""
+    _require_model_folder(folder)
+    keras.config.set_dtype_policy("float32")
     script = options.script or run_metadata.read_run(folder)[0]
     is_task = bool(script in registry.SCRIPTS and registry.SCRIPTS[script].make_task)
     if options.form == "task" or (options.form == "auto" and is_task):
@@ -85,13 +78,12 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             model = BertModel(config)
             prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
             restored = checkpoints.restore(model, prefix)
-            heads = [name for name in restored.unused if name.endswith("output_weights")]
-            heads = [name for name in heads if not name.startswith("cls/seq_relationship/")]
+            weights = [name for name in restored.unused if name.endswith("output_weights")]
+            heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
             if heads and options.form == "auto":
                 raise UserError(
                     f"{prefix} is a fine-tuned model ({heads[0]}), and {folder} does not say what "
-                    "for: pass --form=task with --script and --task_name, or --form=encoder to "
-                    "leave that head"
+                    "for: pass --form=task with --script and --task_name, or --form=encoder"
                 )
             module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
             modules.save(module, path, {"serving_default": module.signature()})
@@ -99,28 +91,23 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
 
 
 def _flags(options: ExportOptions) -> dict[str, Any]:
-    """Flags of the training that are to be others."""
-    found: dict[str, Any] = {}
-    if options.max_seq_length:
-        found["max_seq_length"] = options.max_seq_length
-    if options.do_lower_case != "auto":
-        return {**found, "do_lower_case": options.do_lower_case == "true"}
-    folder = options.model_dir or ""
-    lower = find_source(folder).do_lower_case
-    if lower is None:
-        lower = lowers_by_vocabulary(os.path.join(folder, run_metadata.VOCAB))
-    return {**found, "do_lower_case": lower}
+    """Flags that replace those of the training."""
+    folder, length = options.model_dir or "", options.max_seq_length
+    lower: bool | None = options.do_lower_case == "true"
+    if options.do_lower_case == "auto":
+        lower = find_source(folder).do_lower_case
+        if lower is None:
+            lower = lowers_by_vocabulary(os.path.join(folder, run_metadata.VOCAB))
+    return {"do_lower_case": lower, **({"max_seq_length": length} if length else {})}
 
 
 def _require_model_folder(folder: str) -> None:
     """Refuses what is not a folder with the original's files."""
-    advice = (
-        "--model_dir takes the folder of a training, or of a release as the original's authors "
-        "published it; convert_checkpoint.py --to=original makes one of other formats"
-    )
-    if not files.is_dir(folder):
-        raise UserError(f"{folder} is not a folder ({files.describe_absence(folder)}): {advice}")
-    for name in (run_metadata.CONFIG, run_metadata.VOCAB):
-        path = os.path.join(folder, name)
-        if not files.exists(path):
-            raise UserError(f"No such file: {path} ({files.describe_absence(path)}): {advice}")
+    names = (run_metadata.CONFIG, run_metadata.VOCAB)
+    for path in (folder, *(os.path.join(folder, name) for name in names)):
+        if not files.exists(path) or (path == folder and not files.is_dir(path)):
+            problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
+            raise UserError(
+                f"{problem} ({files.describe_absence(path)}): --model_dir takes the folder "
+                "of a training or a release; convert_checkpoint.py --to=original converts others"
+            )

@@ -1,6 +1,6 @@
 """Computes features of texts with a trained encoder: `extract_features.py`.
 
-Texts are processed in portions, so that neither input nor output has to fit into memory.
+Texts are processed in portions: neither input nor output has to fit into memory.
 n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
 """
 
@@ -46,12 +46,7 @@ _SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
-    """Writes the features of all texts.
-
-    Raises:
-        UserError: a file cannot be read or written, or the checkpoint does not fit; then nothing
-            has been written.
-    """
+    """Writes the features of all texts; after an error nothing has been written."""
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
@@ -64,13 +59,15 @@ def run(options: ExtractionOptions) -> None:
         raise UserError(f"{display_name(input_file)} contains no text")
     _check_first(options, first)
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
-        message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
-        log.warning(message, output_file)
+        log.warning(
+            "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy",
+            output_file,
+        )
     extractor = Extractor(options, total)
     numbered = enumerate(itertools.chain([first], texts))
     with (
         files.atomic_write(output_file) as temporary,
-        FORMATS[options.file_format](temporary, extractor.layers) as file,
+        FORMATS[options.file_format](temporary, extractor.layers) as write,
         bar(total, "texts") as progress,
     ):
         while portion := list(itertools.islice(numbered, _portion_size(options, extractor))):
@@ -78,9 +75,9 @@ def run(options: ExtractionOptions) -> None:
                 strings = [[*filter(None, text)] for _, text in portion]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
-            found = extractor.features([text for _, text in portion])
-            for (number, _), (tokens, values) in zip(portion, found, strict=True):
-                file.write(number, tokens, values)
+            features = extractor.features([text for _, text in portion])
+            for (number, _), (tokens, values) in zip(portion, features, strict=True):
+                write(number, tokens, values)
             progress.update(len(portion))
     log.info("Features of %d texts: %s", extractor.texts, output_file)
     if extractor.cut:
@@ -110,8 +107,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    named = any(name and not name.isdecimal() for name in (column, pair))
-    has_header = {"auto": named, "yes": True}.get(options.has_header, False)
+    has_header = {"auto": options.names_columns, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
 
 
@@ -143,8 +139,8 @@ class Extractor:
 
     Args:
         options: the options; input and output files are not used.
-        total: number of texts that `features` will get at a time, if known. Many texts are
-            computed faster, and a single text slower, unless TensorFlow has computed before.
+        total: number of texts that `features` will get at a time, if known. Many are computed
+            faster, and single ones slower, unless TensorFlow has computed before.
 
     Attributes:
         config: configuration of the model.
@@ -197,11 +193,9 @@ class Extractor:
                 for row, of_row in zip(numbers.tolist(), outputs["values"], strict=True):
                     # A copy, which frees the padding of the batch.
                     values[row] = of_row[: lengths[row]].copy()
-        names = self.tokenizer.reference.inv_vocab
-        return [
-            TextFeatures([names[number] for number in ids[: len(of_row)]], of_row)
-            for ids, of_row in zip(rows["input_ids"].tolist(), values, strict=True)
-        ]
+        names = self.tokenizer.reference.convert_ids_to_tokens
+        pairs = zip(rows["input_ids"].tolist(), values, strict=True)
+        return [TextFeatures(names(ids[: len(of_row)]), of_row) for ids, of_row in pairs]
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._options.max_seq_length

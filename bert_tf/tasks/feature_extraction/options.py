@@ -1,7 +1,6 @@
 """Options of `extract_features.py`."""
 
 import dataclasses
-import os
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, option
@@ -19,37 +18,36 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     )
     input_file: str | None = option(
         None,
-        "Texts, one a line; `A ||| B` is a pair. `-` is the standard input. With --text_column a "
-        "file of columns that tabs separate.",
+        "Texts, one on each line; `A ||| B` is a pair. `-`: standard input. With --text_column a "
+        "tab-separated file.",
         required=True,
     )
     output_file: str | None = option(None, "File for the features.", required=True)
     layers: str = option(
-        "-1,-2,-3,-4", "Layers, from 0 on, or from -1 on counted from the last, with commas."
+        "-1,-2,-3,-4", "Layers, separated by commas: from 0, or from -1 for the last."
     )
-    batch_size: int = option(32, "Texts in a batch; of short ones more.", limits=(1, 2**31 - 1))
+    batch_size: int = option(32, "Texts in a batch; more if they are short.", limits=(1, 2**31 - 1))
     use_one_hot_embeddings: bool = option(
         False, "Look words up by a matrix product, which is faster on a TPU."
     )
     output_format: str = option(
         "auto",
-        "jsonl: the original's, an object a line; npz: arrays that numpy.load opens; tfrecord: a "
-        "tf.train.Example for each text. auto: npz or tfrecord if --output_file ends in .npz or "
-        ".tfrecord, else jsonl.",
+        "jsonl: the original's; npz: arrays for numpy.load; tfrecord: a tf.train.Example for each "
+        "text. auto: by the ending of --output_file, jsonl unless it is .npz or .tfrecord.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
     pooling: str = option(
         "none",
-        "none: a vector for each token; cls, mean, max: one for each text, that of [CLS], or over "
-        "all tokens; mean_max: mean and max, one after the other, in one vector of twice the size.",
+        "none: a vector for each token; cls, mean, max: one for each text, of [CLS] or over all "
+        "tokens; mean_max: mean and max concatenated.",
         new=True,
         choices=("none", "cls", "mean", "max", "mean_max"),
     )
     pretokenized: bool = option(
         False,
-        "The texts are tokens with spaces between them: each is only looked up, and cut into word "
-        "pieces if the vocabulary lacks it; nothing is lower-cased.",
+        "The texts are tokens separated by spaces: they are only cut into word pieces, and never "
+        "lower-cased.",
         new=True,
     )
     text_column: str | None = option(
@@ -60,35 +58,41 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     )
     has_header: str = option(
         "auto",
-        "Whether the first row has names of columns. auto: where a column is given by its name.",
+        "Whether the first row has column names. auto: if a column is given by its name.",
         new=True,
         choices=("auto", "yes", "no"),
     )
 
     @property
     def file_format(self) -> str:
-        """`output_format`; for `auto`, the format that `output_file` ends in."""
+        """`output_format`; for `auto`, by the ending of `output_file`."""
         if self.output_format != "auto":
             return self.output_format
-        ending = os.path.splitext(self.output_file or "")[1].lower().removeprefix(".")
+        ending = (self.output_file or "").lower().rpartition(".")[2]
         return ending if ending in ("npz", "tfrecord") else "jsonl"
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether a column is given by its name in the header."""
+        columns = (self.text_column, self.text_pair_column)
+        return any(name and not name.isdecimal() for name in columns)
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
         """Parses `layers`, and checks them against the number of layers of the model if known."""
         try:
-            found = [int(index) for index in self.layers.split(",")]
+            indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
             raise UserError(
                 f"--layers must be whole numbers with commas, as in -1,-2. Received: {self.layers}"
             ) from None
         count = num_hidden_layers
-        wrong = [index for index in found if count and not -count <= index < count]
+        wrong = [index for index in indexes if count and not -count <= index < count]
         if wrong and count:
             raise UserError(
                 f"--layers={self.layers}: there is no layer {wrong[0]}. The model has {count}: "
-                f"0 to {count - 1}, or -1 (the last) to -{count}; embeddings cannot be chosen"
+                f"0 to {count - 1}, or -1 (the last) to -{count}"
             )
-        return found
+        return indexes
 
     def check_model(self) -> None:
         """Checks the options of model and inputs."""
@@ -107,10 +111,5 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):
                     raise UserError(f"--{name} needs --text_column")
-        named = any(
-            name and not name.isdecimal() for name in (self.text_column, self.text_pair_column)
-        )
-        if named and self.has_header == "no":
-            raise UserError(
-                "--has_header=no: without names in the first row columns are given by numbers"
-            )
+        if self.names_columns and self.has_header == "no":
+            raise UserError("--has_header=no: without column names, give columns by numbers")

@@ -49,12 +49,7 @@ _MAX_TEXTS = _MAX_ROWS = 4096
 
 
 def run(options: MaskedWordsOptions) -> None:
-    """Writes the candidates for all masks of all texts.
-
-    Raises:
-        UserError: a file cannot be read or written, a text has no `[MASK]`, or the checkpoint does
-            not fit; then no file has been written.
-    """
+    """Writes the candidates for all masks of all texts; after an error no file has been written."""
     input_file, output_file = options.input_file or "", options.output_file
     if output_file != STDOUT:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
@@ -66,8 +61,8 @@ def run(options: MaskedWordsOptions) -> None:
     with _open(output_file) as file, bar(total, "texts") as shown:
         texts = _read(options)
         while portion := list(itertools.islice(texts, _MAX_TEXTS)):
-            found = model.fill([text for _, text in portion])
-            for (number, text), masks in zip(portion, found, strict=True):
+            predicted = model.fill([text for _, text in portion])
+            for (number, text), masks in zip(portion, predicted, strict=True):
                 # A text of the command line may have bytes that are not UTF-8: keep them.
                 file.write(write(number, text, masks).encode("utf-8", "surrogateescape"))
             shown.update(len(portion))
@@ -75,12 +70,11 @@ def run(options: MaskedWordsOptions) -> None:
         log.info("Words for the masks of %d texts: %s", model.texts, output_file)
     if model.cut:
         log.warning(
-            "%d of %d texts are longer than --max_seq_length=%d: for each %s only what stands "
-            "around it was read",
+            "%d of %d texts are longer than --max_seq_length=%d: only the surroundings of each "
+            "[MASK] were read",
             model.cut,
             model.texts,
             options.max_seq_length,
-            MASK,
         )
 
 
@@ -118,13 +112,7 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 class FillMask:
     """A pre-trained model, loaded once, that predicts masked words; several threads may share it.
 
-    Attributes:
-        texts: number of texts so far.
-        cut: number of texts that were too long.
-
-    Raises:
-        UserError: the checkpoint cannot be read, does not fit or has no masked-LM head, the
-            vocabulary has no `[MASK]`, or there are several processes.
+    `texts` is the number of texts so far, and `cut` of those that were too long.
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
@@ -133,10 +121,7 @@ class FillMask:
         options = find_model_files(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
-            raise UserError(
-                f"The vocabulary {options.vocab_file} has no {MASK}: pass the one that the model "
-                "was pre-trained with"
-            )
+            raise UserError(f"The vocabulary {options.vocab_file} has no {MASK}: pass the model's")
         self.texts = self.cut = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
@@ -161,16 +146,16 @@ class FillMask:
             _require_head(restored := restore_from(model, options.init_checkpoint or ""))
             log.info("%s", restored.describe())
             select = functools.partial(_select, allowed, self._top_k)
-            # Larger batches would not pay: the scores of the whole vocabulary take much memory.
+            # Scores of the whole vocabulary take too much memory for larger batches.
             self._inference = training.Inference(
                 model, select, features, devices, options.batch_size, grow=False
             )
 
     def fill(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
-        """Returns `top_k` candidates for each `[MASK]` of each text, or fewer if fewer fit.
+        """Returns at most `top_k` candidates for each `[MASK]` of each text.
 
-        They are word pieces with their softmax over the whole vocabulary, special tokens included;
-        with `whole_word` they are words, see `WordSearch`.
+        They are word pieces with their softmax over the whole vocabulary; with `whole_word` they
+        are words, see `WordSearch`.
         """
         masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
         with self._lock:
@@ -180,8 +165,8 @@ class FillMask:
         with training.explained_errors():
             for first in range(0, len(masked.text), self._portion):
                 masks = np.arange(first, min(first + self._portion, len(masked.text)))
-                found = self._fill(masked, masks)
-                for text, candidates in zip(masked.text[masks], found, strict=True):
+                filled = self._fill(masked, masks)
+                for text, candidates in zip(masked.text[masks], filled, strict=True):
                     results[text].append(candidates)
         return results
 
@@ -218,7 +203,6 @@ def _require_head(restored: checkpoints.Restored) -> None:
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         raise UserError(
-            f"The checkpoint {restored.prefix} has no masked-LM head: it was fine-tuned, or saved "
-            f"without {checkpoints.summarize(missing)}. Pass bert_model.ckpt as published, or a "
-            "model.ckpt-N of run_pretraining.py"
+            f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)}): pass "
+            "bert_model.ckpt as published, or a model.ckpt-N of run_pretraining.py"
         )

@@ -34,8 +34,8 @@ def require_mask(text: str, where: str) -> None:
     """Requires that a text contains `[MASK]`; errors name `where` it is from."""
     if MASK not in text:
         raise UserError(
-            f"{where}: there is no {MASK}. Write {MASK}, in capitals, in place of the word that is "
-            f"looked for. Received: {text[:100]!r}"
+            f"{where}: there is no {MASK}. Write {MASK}, in capitals, for the word to predict. "
+            f"Received: {text[:100]!r}"
         )
 
 
@@ -54,12 +54,7 @@ def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
 
 
 class MaskedTexts:
-    """Tokenized texts with masks.
-
-    Args:
-        texts: texts in which every `[MASK]` is a mask.
-        tokenizer: the model's, whose vocabulary has `[MASK]`.
-        max_seq_length: S; at least 3.
+    """Tokenized texts in which every `[MASK]` is a mask; `max_seq_length` is at least 3.
 
     Attributes:
         pieces: word pieces of the texts, with masks.
@@ -91,11 +86,9 @@ class MaskedTexts:
     def shared_rows(
         self, masks: np.ndarray, max_masks: int
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns rows in which masks with the same surroundings share a row.
+        """Returns rows in which at most P = `max_masks` masks with the same surroundings share one.
 
-        Args:
-            masks: numbers of masks, ascending, int64 [M].
-            max_masks: P.
+        `masks` are ascending numbers of masks [M].
 
         Returns:
             The inputs, int32 [R, S], and `masked_lm_positions`, int32 [R, P], padded with 0; and
@@ -117,11 +110,7 @@ class MaskedTexts:
     def rows(
         self, masks: np.ndarray, fills: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns a row for each mask, with other word pieces in its place.
-
-        Args:
-            masks: numbers of masks, int64 [R].
-            fills: the word pieces, int32 [R, W]; W is at most S - 2.
+        """Returns a row for each of R masks, with other word pieces, int32 [R, W], in its place.
 
         Returns:
             The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
@@ -137,12 +126,9 @@ class MaskedTexts:
         put(input_ids, self.pieces.ids, position + 1, after, first + width)
         end = first + width + after
         input_ids[row, end] = self._sep
-        mask = np.arange(self._max_seq_length) <= end[:, None]
-        return {
-            "input_ids": input_ids,
-            "input_mask": mask.astype(np.int32),
-            "segment_ids": np.zeros_like(input_ids),
-        }, first
+        mask = (np.arange(self._max_seq_length) <= end[:, None]).astype(np.int32)
+        segments = np.zeros_like(input_ids)
+        return {"input_ids": input_ids, "input_mask": mask, "segment_ids": segments}, first
 
     def _surroundings(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of word pieces before and after each mask in its row, both int64 [M].

@@ -22,47 +22,33 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         required=True,
     )
     max_seq_length: int = option(
-        128,
-        "Word pieces that are read, special ones included; of a longer text, those around each "
-        "[MASK].",
+        128, "Word pieces to read, special ones included; of longer texts those around a [MASK]."
     )
     input_file: str | None = option(
-        None,
-        "Texts with [MASK] in them, one a line; blank lines are left out. `-` is the standard "
-        "input.",
-        new=True,
+        None, "Texts with [MASK], one on each line; blank lines are skipped. `-`: standard input."
     )
-    text: str | None = option(None, "A single text, instead of --input_file.", new=True)
-    output_file: str = option("-", "File for the words. `-` is the standard output.", new=True)
+    text: str | None = option(None, "A single text, instead of --input_file.")
+    output_file: str = option("-", "File for the predictions. `-`: standard output.")
     output_format: str = option(
         "table",
-        "table: to be read by people; jsonl: an object for each text, on a line.",
-        new=True,
+        "table: for people; jsonl: a JSON object for each text.",
         choices=("table", "jsonl"),
     )
-    top_k: int = option(5, "Words for each [MASK].", new=True, limits=(1, 1000))
+    top_k: int = option(5, "Predictions for each [MASK].", limits=(1, 1000))
     whole_word: bool = option(
-        False,
-        "Let a [MASK] stand for a whole word, also of several pieces, and not for one piece.",
-        new=True,
+        False, "Predict whole words of one or more pieces for [MASK], and not single pieces."
     )
     max_word_pieces: int = option(
-        _DEFAULT_WORD_PIECES,
-        "Pieces of the longest word. Used with --whole_word.",
-        new=True,
-        limits=(1, 10),
+        _DEFAULT_WORD_PIECES, "Pieces of the longest word, with --whole_word.", limits=(1, 10)
     )
-    batch_size: int = option(32, "Rows in a batch.", new=True, limits=(1, 2**31 - 1))
+    batch_size: int = option(32, "Rows in a batch.", limits=(1, 2**31 - 1))
 
     def check(self) -> None:
         """Checks what can be checked without reading a file."""
         check_required(self, self._not_needed())
         self.check_model()
         if bool(self.input_file) == bool(self.text):
-            raise UserError(
-                "Pass either --input_file=FILE, with a text on each line, or --text='Paris is the "
-                "[MASK] of France.'"
-            )
+            raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
         if not self.output_file:
             raise UserError("--output_file is empty: pass a file, or - for the standard output")
 

@@ -27,10 +27,9 @@ class WordSearch:
     """Finds the most probable words of up to `max_pieces` word pieces.
 
     A mask is replaced by 1, 2, ... masks, which are filled from left to right; a beam keeps the
-    `top_k` most probable beginnings. Other masks of the text remain one mask. The probability of a
-    word is the product of those of its word pieces, each among the pieces allowed at its position.
-    Words of different lengths are compared directly, which assumes that all lengths are equally
-    likely beforehand; so the sum over all words may exceed 1.
+    `top_k` most probable beginnings. The probability of a word is the product of those of its word
+    pieces, each among the pieces allowed at its position. Words of different lengths are compared
+    directly, so the sum over all words may exceed 1.
     """
 
     def __init__(
@@ -79,10 +78,7 @@ class WordSearch:
         return [word for of_mask in longer.values() for word in self._prune(of_mask)]
 
     def _prune(self, words: list[_Word]) -> list[_Word]:
-        """Keeps the `top_k` most probable words that the tokenizer splits into the same pieces.
-
-        The model has never seen another split, which may also equal a word of fewer pieces.
-        """
+        """Keeps the `top_k` most probable words that the tokenizer splits into the same pieces."""
         ordered = sorted(words, key=lambda word: -word.probability)
         return list(itertools.islice(filter(self._is_as_tokenized, ordered), self._top_k))
 

@@ -6,9 +6,5 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does what `run_multiple_choice.py` does; see `bert_tf.tasks.classification.run`.
-
-    Args:
-        options: `bert_tf.options.MultipleChoiceOptions`.
-    """
+    """Does the work of `run_multiple_choice.py`, see `bert_tf.tasks.classification.run`."""
     return registry.run(options)

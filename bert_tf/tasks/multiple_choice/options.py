@@ -12,45 +12,29 @@ class MultipleChoiceOptions(FineTuningOptions):
     """Options of `run_multiple_choice.py`. The defaults of the columns are SWAG's."""
 
     data_dir: str | None = option(
-        None,
-        "Folder with train, val (or dev) and test as .csv, .tsv or .jsonl.",
-        new=True,
-        required=True,
+        None, "Folder with train, val (or dev) and test as .csv, .tsv or .jsonl.", required=True
     )
-    train_file: str | None = option(
-        None, "File to train on; by default the one in --data_dir.", new=True
-    )
-    eval_file: str | None = option(
-        None, "File to evaluate on; by default the one in --data_dir.", new=True
-    )
-    predict_file: str | None = option(
-        None, "File to predict; by default the one in --data_dir.", new=True
-    )
-    context_column: str = option("sent1", "Column of the text before the endings.", new=True)
+    train_file: str | None = option(None, "File to train on; by default the one in --data_dir.")
+    eval_file: str | None = option(None, "File to evaluate on; by default the one in --data_dir.")
+    predict_file: str | None = option(None, "File to predict; by default the one in --data_dir.")
+    context_column: str = option("sent1", "Column of the text before the endings.")
     question_column: str | None = option(
-        "sent2",
-        "Column of a question, or of the beginning of all endings; it is put before each ending. "
-        "Empty: none.",
-        new=True,
+        "sent2", "Column of a question or beginning, put before each ending. Empty: none."
     )
     ending_columns: str = option(
         "ending0,ending1,ending2,ending3",
-        "Columns of the endings, separated by commas; in JSON lines it may be one key with a list.",
-        new=True,
+        "Columns of the endings, separated by commas; in JSON lines also one key with a list.",
     )
     label_column: str = option(
-        "label",
-        "Column of the right ending: its number from 0 on, or the name of its column.",
-        new=True,
+        "label", "Column of the right ending: its number from 0 on, or the name of its column."
     )
-    eval_batch_size: int = option(8, "Questions in a batch of the evaluation.", new=True)
+    eval_batch_size: int = option(8, "Questions in an evaluation batch.")
 
     def check(self) -> None:
         """Checks what can be checked without reading a file.
 
         Raises:
-            UserError: a required option is missing, nothing is to be done, or a value makes no
-                sense; the message names the flag.
+            UserError: an option is missing or invalid, or there is nothing to do.
         """
         super().check()
         self.check_model()

@@ -10,17 +10,11 @@ from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 
 class Question(NamedTuple):
-    """A context and its C endings.
-
-    Attributes:
-        context: the text before the endings.
-        endings: the endings, each with the question before it.
-        label: number of the right ending from 0 on; None if it is unknown.
-    """
+    """A context and its C endings."""
 
     context: str
-    endings: tuple[str, ...]
-    label: int | None = None
+    endings: tuple[str, ...]  # each with the question before it
+    label: int | None = None  # of the right ending from 0 on; None if it is unknown
 
 
 def read_questions(
@@ -36,17 +30,14 @@ def read_questions(
     named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     paths = find_files(*named, splits=[split])
     if split not in paths:
-        raise UserError(
-            f"There is no file to {split} on in {options.data_dir}: pass --{split}_file"
-        )
+        raise UserError(f"{options.data_dir} has no file to {split} on: pass --{split}_file")
     questions = []
     for place, row in _rows(paths[split]):
         question = _question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
         if len(question.endings) != num_endings:
-            raise UserError(
-                f"{place}: expected {num_endings} endings. Received: {len(question.endings)}"
-            )
+            shown = f"Received: {len(question.endings)}"
+            raise UserError(f"{place}: expected {num_endings} endings. {shown}")
         questions.append(question)
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
@@ -99,6 +90,6 @@ def _label(cell: str, names: list[str], count: int, place: str) -> int:
     if cell.isascii() and cell.isdecimal() and int(cell) < count:
         return int(cell)
     raise UserError(
-        f"{place}: the label must be a number from 0 to {count - 1}, or the name of the column of "
-        f"the right ending. Received: {cell[:60]!r}"
+        f"{place}: the label must be a number from 0 to {count - 1}, or the right ending's column. "
+        f"Received: {cell[:60]!r}"
     )

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bert_tf.errors import UserError
 
@@ -12,17 +12,20 @@ Item = TypeVar("Item")
 def for_each_on_beam(
     function: Callable[[Item], object], items: Sequence[Item], runner: str, options: str
 ) -> Iterator[Item]:
-    """Calls a function with each item on the workers of a Beam runner; yields them afterwards.
+    """Calls a function with each item on the workers of a Beam runner; yields the items afterwards.
 
-    Args:
-        function: called for its effect. It is pickled by name, so the workers need this package,
-            and access to the files that it reads and writes.
-        items: the items; they are pickled.
-        runner: Beam's name of the runner, such as `DirectRunner`.
-        options: Beam's other options: `name=value` separated by commas, or as Beam has them
-            (`--name=value --other=value`), where values may have commas.
+    The function is pickled by name, so the workers need this package and its files. Options are
+    `name=value` separated by commas, or `--name=value --other=value` if values have commas.
     """
-    beam, pipeline_options = _import_beam()
+    try:
+        import apache_beam as beam  # pyright: ignore[reportMissingImports]
+        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
+            pipeline_options,
+        )
+    except ImportError as error:
+        raise UserError(
+            f"--beam_runner needs Apache Beam ({error}): pip install 'bert_tf[beam]'"
+        ) from error
     arguments = [f"--runner={runner}", *_arguments(options)]
     try:
         with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
@@ -47,16 +50,3 @@ def _arguments(options: str) -> list[str]:
     if options.lstrip().startswith("--"):
         return shlex.split(options)
     return [f"--{option.strip()}" for option in options.split(",") if option.strip()]
-
-
-def _import_beam() -> tuple[Any, Any]:
-    try:
-        import apache_beam  # pyright: ignore[reportMissingImports]
-        from apache_beam.options import (  # pyright: ignore[reportMissingImports]
-            pipeline_options,
-        )
-    except ImportError as error:
-        raise UserError(
-            f"--beam_runner needs Apache Beam ({error}): pip install 'bert_tf[beam]'"
-        ) from error
-    return apache_beam, pipeline_options

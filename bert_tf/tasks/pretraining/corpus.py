@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from bert_tf import files
 from bert_tf.tasks.pretraining.instances import Document, VocabInfo
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter, mark_inner_pieces
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -15,13 +16,7 @@ _BATCH_SIZE = 1 << 14
 class LineEncoder:
     """Converts lines to lists of token ids.
 
-    Args:
-        tokenizer: the tokenizer.
-        segmenter: finds words for whole word masking, see `word_segments`; without one, words
-            are those that `##` marks.
-
-    Raises:
-        UserError: the vocabulary lacks a special token.
+    For whole word masking, words are those of the segmenter, otherwise those that `##` marks.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segmenter: Segmenter | None = None) -> None:
@@ -39,10 +34,11 @@ class LineEncoder:
         return [values[a:b] for a, b in itertools.pairwise(tokens.row_splits.tolist())]
 
 
-def load_encoder(vocab_file: str, do_lower_case: bool, segments: str) -> LineEncoder:
-    """Loads vocabulary and segmenter, see `load_segmenter`; `segments` may be empty."""
-    segmenter = load_segmenter(segments) if segments else None
-    return LineEncoder(FullTokenizer(vocab_file, do_lower_case), segmenter)
+def load_encoder(options: PretrainingDataOptions) -> LineEncoder:
+    """Loads vocabulary and segmenter."""
+    name = options.whole_word_segments
+    segmenter = load_segmenter(name) if name else None
+    return LineEncoder(FullTokenizer(options.vocab_file or "", options.do_lower_case), segmenter)
 
 
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:

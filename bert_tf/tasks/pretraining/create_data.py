@@ -9,7 +9,7 @@ from bert_tf import file_names, files, locks
 from bert_tf.data.parallel import do_by_processes
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_of_columns
-from bert_tf.errors import Terminated, UserError
+from bert_tf.errors import Terminated, UserError, shortened
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
 from bert_tf.quiet import import_tensorflow
@@ -20,7 +20,6 @@ from bert_tf.tasks.pretraining.instance_records import record_batches, record_fe
 from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
-    InstanceConfig,
     create_training_instances,
     gc_paused,
 )
@@ -29,6 +28,7 @@ from bert_tf.tasks.pretraining.record_description import described
 from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 
+_MAX_PATHS = 5  # in messages
 # Instances that --verbose_logging shows.
 _NUM_SHOWN = 20
 # Lines of each file that are checked for unknown tokens.
@@ -36,46 +36,32 @@ _NUM_CHECKED_LINES = 2000
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
-    """Creates the records that `run_pretraining.py` trains on.
+    """Creates the records that `run_pretraining.py` trains on, and returns the paths of the files.
 
-    Returns:
-        Paths of the files that were written.
-
-    Raises:
-        UserError: options, vocabulary or texts are invalid, or a file cannot be written; then no
-            output file has been created.
+    After an error no output file has been created.
     """
     options.check()
-    paths, outputs = _paths(options)
-    vocab_file, segments = options.vocab_file or "", options.whole_word_segments or ""
-    encode = load_encoder(vocab_file, options.do_lower_case, segments)
-    check_vocabulary(vocab_file, options.do_lower_case)
+    paths = _find_texts(options)
+    encode = load_encoder(options)
+    check_vocabulary(options.vocab_file or "", options.do_lower_case)
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         encode.tokenizer.warn_of_unknown(path, [[line] for line in lines])
         warn_of_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)
-    log.info("Reading %d files: %s", len(paths), _shown(paths) + " ..." * (len(paths) > 5))
-    config = InstanceConfig(
-        options.max_seq_length,
-        options.max_predictions_per_seq,
-        options.short_seq_prob,
-        options.masked_lm_prob,
-        options.do_whole_word_mask,
-    )
+    log.info("Reading %d files: %s", len(paths), shortened(paths, _MAX_PATHS))
     if options.in_shards:
-        _write_in_shards(options, config, paths, outputs, encode.tokenizer.reference.vocab)
+        _write_in_shards(options, paths, encode.tokenizer.reference.vocab)
     else:
         with gc_paused():
-            _write_in_memory(options, config, paths, outputs, encode)
-    return outputs
+            _write_in_memory(options, paths, encode)
+    return options.outputs
 
 
-def _paths(options: PretrainingDataOptions) -> tuple[list[str], list[str]]:
-    """Returns input and output files, and checks that they can be read and written."""
-    paths = file_names.expand(options.input_file or "")
-    outputs = file_names.split(options.output_file or "")
+def _find_texts(options: PretrainingDataOptions) -> list[str]:
+    """Returns the input files; checks that outputs can be written."""
+    paths, outputs = file_names.expand(options.input_file or ""), options.outputs
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
     sources = [*paths, options.vocab_file or "", options.whole_word_segments or ""]
@@ -87,22 +73,17 @@ def _paths(options: PretrainingDataOptions) -> tuple[list[str], list[str]]:
             f"--output_file={outputs[0]} is not a file, and shards are kept beside it: leave "
             "out --num_workers and --beam_runner, or write to a file"
         )
-    return paths, outputs
+    return paths
 
 
 def _check_num_predictions(options: PretrainingDataOptions) -> None:
-    """Warns if `max_predictions_per_seq` is too small for the number of tokens to mask.
-
-    Raises:
-        UserError: with shards, which have no users who rely on the original's silence.
-    """
+    """Warns if `max_predictions_per_seq` is too small; with shards it is an error."""
     wanted = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= wanted:
         return
     message = (
-        f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {wanted}, which "
-        f"is --masked_lm_prob={options.masked_lm_prob} of --max_seq_length="
-        f"{options.max_seq_length}: pass --max_predictions_per_seq={wanted}, here and to "
+        f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than --masked_lm_prob"
+        f" * --max_seq_length = {wanted}: pass --max_predictions_per_seq={wanted}, here and to "
         "run_pretraining.py, or a smaller --masked_lm_prob"
     )
     if options.in_shards:
@@ -111,22 +92,8 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
 
 
 def _write_in_shards(
-    options: PretrainingDataOptions,
-    config: InstanceConfig,
-    paths: Sequence[str],
-    outputs: Sequence[str],
-    vocab: Mapping[str, int],
+    options: PretrainingDataOptions, paths: Sequence[str], vocab: Mapping[str, int]
 ) -> None:
-    job = sharded_data.Job(
-        options.vocab_file or "",
-        options.do_lower_case,
-        config,
-        options.dupe_factor,
-        options.random_seed,
-        int(options.shard_mb * 1e6),
-        len(outputs),
-        options.whole_word_segments or "",
-    )
     workers: sharded_data.Workers = functools.partial(
         do_by_processes, num_workers=options.num_workers, start=import_tensorflow
     )
@@ -134,11 +101,12 @@ def _write_in_shards(
         workers = functools.partial(
             for_each_on_beam, runner=options.beam_runner, options=options.beam_options or ""
         )
+    outputs = options.outputs
     folder = f"{outputs[0]}.parts"
     with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
         try:
-            units = sharded_data.write_parts(job, paths, folder, workers)
-            with described(outputs, options, vocab):
+            units = sharded_data.write_parts(options, paths, folder, workers)
+            with described(options, vocab):
                 count = sharded_data.join(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
             raise type(stop)(f"The same command resumes from {folder}.") from None
@@ -146,30 +114,24 @@ def _write_in_shards(
 
 
 def _write_in_memory(
-    options: PretrainingDataOptions,
-    config: InstanceConfig,
-    paths: Sequence[str],
-    outputs: Sequence[str],
-    encode: LineEncoder,
+    options: PretrainingDataOptions, paths: Sequence[str], encode: LineEncoder
 ) -> None:
     """Creates all instances in memory, as the original does, and writes them."""
     documents = read_documents(paths, encode)
     if not documents:
-        raise UserError(f"No tokens in {_shown(paths)}: nothing to train on")
+        raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
     _check_documents(documents, paths)
     rng = ReferenceRng(random.Random(options.random_seed))
     with bar(len(documents) * options.dupe_factor, "documents") as shown:
-        instances = create_training_instances(
-            documents, options.dupe_factor, rng, config, encode.vocab, lambda: shown.update()
-        )
+        instances = create_training_instances(documents, rng, options, encode.vocab, shown.update)
     tokenizer = encode.tokenizer.reference
     for instance in instances[:_NUM_SHOWN]:
         log.debug("%s", _describe(instance, tokenizer))
-    features = record_features(config.max_seq_length, config.max_predictions_per_seq)
-    with described(outputs, options, tokenizer.vocab):
+    features, outputs = record_features(options), options.outputs
+    with described(options, tokenizer.vocab):
         for number, output in enumerate(outputs):
             part = instances[number :: len(outputs)]
-            count = write_records(output, features, record_batches(part, config, use_threads=True))
+            count = write_records(output, features, record_batches(part, options, use_threads=True))
             log.info("%s: %d examples", output, count)
 
 
@@ -184,23 +146,20 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
     """Warns of files that probably lack blank lines, or lines for sentences."""
-    sentences = max(map(len, documents))
-    if len(documents) == 1 and sentences > 1:
-        log.warning(
-            "%s: all lines are one document, because no line is blank. The random next sentence "
-            "then comes from the same text: put a blank line between documents",
-            _shown(paths),
+    has_one, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
+    problem = ""
+    if has_one and not one_line_each:
+        problem = (
+            "all lines are one document, so the random next sentence comes from the same text: put "
+            "a blank line between documents"
         )
-    elif len(documents) > 1 and sentences == 1:
-        log.warning(
-            "%s: each document is a single line, of which only the beginning is used, and no next "
-            "sentence is the real one: put each sentence on a line of its own",
-            _shown(paths),
+    elif one_line_each and not has_one:
+        problem = (
+            "each document is a single line, so only its beginning is used, and no next sentence "
+            "is the real one: put each sentence on a line of its own"
         )
-
-
-def _shown(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:5])
+    if problem:
+        log.warning("%s: %s", shortened(paths, _MAX_PATHS), problem)
 
 
 def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:

@@ -38,15 +38,9 @@ _MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
-    """Learns a vocabulary and writes it.
+    """Learns and writes a vocabulary, and returns its `vocab_size` tokens in the order of ids.
 
-    Returns:
-        The tokens in the order of their ids; exactly `vocab_size` of them. If there are not enough
-        word pieces, the last ones are missing characters and then `[unusedN]`.
-
-    Raises:
-        UserError: options or texts are invalid, TensorFlow Text is missing, or the file cannot be
-            written.
+    If there are not enough word pieces, the last ones are missing characters and then `[unusedN]`.
     """
     options.check()
     learner = _import_learner()
@@ -76,10 +70,7 @@ def run(options: VocabularyOptions) -> list[str]:
 
 
 def reserved_tokens(num_unused_tokens: int) -> list[str]:
-    """Returns the first tokens, as in the published vocabularies.
-
-    With 99 unused tokens or more `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]` have the ids 100 to 103.
-    """
+    """Returns the first tokens, as in the published vocabularies."""
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     return ["[PAD]", *unused[:_UNUSED_BEFORE], *_SPECIAL, *unused[_UNUSED_BEFORE:]]
 
@@ -104,9 +95,6 @@ def learn(
     """Learns at most `vocab_size` tokens from the frequencies of words.
 
     Returns the reserved tokens, single characters, and then word pieces, the most frequent first.
-
-    Raises:
-        UserError: the characters of most words do not fit.
     """
     # Punctuation and ideographs are always single words, and need no `##` form.
     inside = set().union(*(word for word in counts if len(word) > 1))
@@ -132,7 +120,7 @@ def learn(
     words = learner.filter_input_words(words, allowed, params.max_input_tokens)
     if sum(count for _, count in words) < _MIN_COVERAGE * total or len(first) >= vocab_size:
         raise UserError(
-            f"--vocab_size={vocab_size} has no room for the characters of the text beside "
+            f"--vocab_size={vocab_size} has no room for the characters of the text and "
             f"{len(reserved)} reserved tokens: pass a larger one"
         )
     if not words:
@@ -157,7 +145,7 @@ def _import_learner() -> Any:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
         raise UserError(
-            f"A vocabulary is learned by TensorFlow Text, which cannot be used here ({error}). "
-            "Install tensorflow-text of TensorFlow's version"
+            f"TensorFlow Text, which learns the vocabulary, cannot be used ({error}): install "
+            "tensorflow-text of TensorFlow's version"
         ) from error
     return wordpiece_tokenizer_learner_lib

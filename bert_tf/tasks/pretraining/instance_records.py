@@ -11,41 +11,39 @@ import numpy as np
 
 from bert_tf.data.parallel import map_in_order
 from bert_tf.data.records import Feature, sequence_features
-from bert_tf.tasks.pretraining.instances import Instance, InstanceConfig
+from bert_tf.tasks.pretraining.instances import Instance
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 
 _BATCH_SIZE = 1024
 
 
-def record_features(max_seq_length: int, max_predictions_per_seq: int) -> tuple[Feature, ...]:
+def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tuple[Feature, ...]:
     """Declares the records."""
+    max_predictions = options.max_predictions_per_seq
     return (
-        *sequence_features(max_seq_length),
-        Feature("masked_lm_positions", max_predictions_per_seq),
-        Feature("masked_lm_ids", max_predictions_per_seq),
-        Feature("masked_lm_weights", max_predictions_per_seq, "float32"),
+        *sequence_features(options.max_seq_length),
+        Feature("masked_lm_positions", max_predictions),
+        Feature("masked_lm_ids", max_predictions),
+        Feature("masked_lm_weights", max_predictions, "float32"),
         Feature("next_sentence_labels", 1),
     )
 
 
 def record_batches(
-    instances: Iterable[Instance], config: InstanceConfig, use_threads: bool = False
+    instances: Iterable[Instance], options: PretrainingDataOptions, use_threads: bool = False
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the features of all instances batch by batch, see `to_arrays`."""
+    """Yields the features of all instances batch by batch, see `_to_arrays`."""
     rest = iter(instances)
     batches = iter(lambda: list(itertools.islice(rest, _BATCH_SIZE)), [])
-    convert = functools.partial(to_arrays, config=config)
+    convert = functools.partial(_to_arrays, options=options)
     return map_in_order(convert, batches) if use_threads else map(convert, batches)
 
 
-def to_arrays(instances: Sequence[Instance], config: InstanceConfig) -> dict[str, np.ndarray]:
-    """Converts instances to arrays.
-
-    Returns:
-        `input_ids`, `input_mask`, `segment_ids`: int32 [n, S]; `masked_lm_positions`,
-        `masked_lm_ids`: int32 [n, P]; `masked_lm_weights`: float32 [n, P];
-        `next_sentence_labels`: int32 [n, 1], 1 where B is random.
-    """
-    max_length, max_predictions = config.max_seq_length, config.max_predictions_per_seq
+def _to_arrays(
+    instances: Sequence[Instance], options: PretrainingDataOptions
+) -> dict[str, np.ndarray]:
+    """Token features int32 [n, S], masked-LM features [n, P], and next sentence labels [n, 1]."""
+    max_length, max_predictions = options.max_seq_length, options.max_predictions_per_seq
     input_ids, input_mask = _padded([instance.input_ids for instance in instances], max_length)
     positions, weights = _padded([instance.positions for instance in instances], max_predictions)
     labels, _ = _padded([instance.labels for instance in instances], max_predictions)

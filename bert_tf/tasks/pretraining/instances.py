@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bert_tf.errors import UserError
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import ReferenceRng
 
 Sentence = list[int]
@@ -22,24 +23,9 @@ _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_ATTEMPTS = 10
 
 
-# Part of plan.json, see `sharded_data`: renaming a field discards the work of interrupted runs.
-@dataclass(frozen=True)
-class InstanceConfig:
-    """How to create instances; see `PretrainingDataOptions`."""
-
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    short_seq_prob: float = 0.1
-    masked_lm_prob: float = 0.15
-    whole_words: bool = False
-
-
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Disables the garbage collector.
-
-    Instances contain no cycles, and searching millions of them takes a seventh of the time.
-    """
+    """Disables the garbage collector, which takes a seventh of the time and finds no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -83,22 +69,20 @@ class Instance:
 
 def create_training_instances(
     documents: list[Document],
-    dupe_factor: int,
     rng: ReferenceRng,
-    config: InstanceConfig,
+    options: PretrainingDataOptions,
     vocab: VocabInfo,
     after_each: Callable[[], object] = lambda: None,
 ) -> list[Instance]:
-    """Creates the instances of a whole corpus, shuffled.
+    """Creates the shuffled instances of a whole corpus, and calls `after_each` after each document.
 
-    Shuffles the documents, of which none is empty, in place; uses each `dupe_factor` times, with
-    different masks; and calls `after_each` after each use.
+    Shuffles the documents, of which none is empty, in place.
     """
     rng.shuffle(documents)
     instances: list[Instance] = []
-    for _ in range(dupe_factor):
+    for _ in range(options.dupe_factor):
         for index in range(len(documents)):
-            instances.extend(create_instances_from_document(documents, index, rng, config, vocab))
+            instances += create_instances_from_document(documents, index, rng, options, vocab)
             after_each()
     rng.shuffle(instances)
     return instances
@@ -108,13 +92,13 @@ def create_instances_from_document(
     documents: Sequence[Document],
     index: int,
     rng: ReferenceRng,
-    config: InstanceConfig,
+    options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
     """Yields the instances of document `index`; random second segments come from the others."""
     document = documents[index]
-    max_tokens = config.max_seq_length - 3
-    is_short = rng.random() < config.short_seq_prob
+    max_tokens = options.max_seq_length - 3
+    is_short = rng.random() < options.short_seq_prob
     target = 2 + rng.below(max_tokens - 1) if is_short else max_tokens
     chunk: list[Sentence] = []
     length = i = 0
@@ -133,7 +117,7 @@ def create_instances_from_document(
                 second = list(itertools.chain.from_iterable(chunk[count_a:]))
             first, second = _truncate(first, second, max_tokens, rng)
             input_ids = [vocab.cls_id, *first, vocab.sep_id, *second, vocab.sep_id]
-            positions, labels = _mask(input_ids, len(first) + 2, rng, config, vocab)
+            positions, labels = _mask(input_ids, len(first) + 2, rng, options, vocab)
             yield Instance(input_ids, len(first) + 2, is_random_next, positions, labels)
             chunk, length = [], 0
         i += 1
@@ -173,25 +157,23 @@ def _mask(
     input_ids: list[int],
     first_length: int,
     rng: ReferenceRng,
-    config: InstanceConfig,
+    options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
-    """Masks tokens in place, and removes the marks of `word_segments`.
+    """Masks tokens in place, and returns their positions and original ids.
 
-    Returns the positions of the masked tokens, and their original ids.
+    Removes the marks of `word_segments`.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.
-    count = max(1, round(len(input_ids) * config.masked_lm_prob))
-    count = min(config.max_predictions_per_seq, count)
-    if config.whole_words:
+    count = max(1, round(len(input_ids) * options.masked_lm_prob))
+    count = min(options.max_predictions_per_seq, count)
+    if options.do_whole_word_mask:
         words = _group_words(candidates, input_ids, vocab)
         input_ids[:] = [index % vocab.size for index in input_ids]
         rng.shuffle(words)
         chosen: list[int] = []
         for word in words:
-            if len(chosen) >= count:
-                break
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from bert_tf import file_names
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
@@ -18,21 +19,21 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
 
     input_file: str | None = option(
         None,
-        "Records of create_pretraining_data.py: files, patterns such as data/*.tfrecord, or "
-        "folders, separated by commas.",
+        "Records of create_pretraining_data.py: files, patterns (data/*.tfrecord) or folders, "
+        "separated by commas.",
         required=True,
     )
     max_predictions_per_seq: int = option(
-        20, "Masked pieces of an example at most, as the records were made.", limits=(1, 2**31 - 1)
+        20, "Most masked pieces of an example, as in the records.", limits=(1, 2**31 - 1)
     )
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate on the same files.")
-    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
-    num_train_steps: int = option(100000, "Training steps in all.")
+    eval_batch_size: int = option(8, "Examples in an evaluation batch.")
+    num_train_steps: int = option(100000, "Total number of training steps.")
     num_warmup_steps: int = option(
         10000, "Steps over which the learning rate rises.", limits=(0, 2**31 - 1)
     )
-    max_eval_steps: int = option(100, "Batches of the evaluation.")
+    max_eval_steps: int = option(100, "Evaluation batches.")
     optimizer: str = option(
         "adamw",
         "adamw: the original's; lamb: LAMB, for batches of thousands of examples.",
@@ -58,15 +59,15 @@ class PretrainingDataOptions:
 
     input_file: str | None = option(
         None,
-        "Text files, patterns such as books/*.txt, or folders, separated by commas: a sentence on "
-        "each line, a blank line between documents. Those that end in .gz are decompressed.",
+        "Text files (also .gz), patterns (books/*.txt) or folders, separated by commas: a sentence "
+        "on each line, a blank line between documents.",
         required=True,
     )
     output_file: str | None = option(
         None, "TFRecord files, separated by commas; examples go to them in turn.", required=True
     )
     vocab_file: str | None = option(
-        None, "Vocabulary of the model that is to be trained, one piece a line.", required=True
+        None, "Vocabulary of the model, one piece on each line.", required=True
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
@@ -74,50 +75,47 @@ class PretrainingDataOptions:
     do_whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
     max_seq_length: int = option(128, "Length of an example in word pieces, special ones included.")
     max_predictions_per_seq: int = option(
-        20, "Masked pieces of an example at most.", limits=(1, 2**31 - 1)
+        20, "Most masked pieces of an example.", limits=(1, 2**31 - 1)
     )
-    random_seed: int = option(12345, "Seed of everything that is drawn.")
+    random_seed: int = option(12345, "Random seed.")
     dupe_factor: int = option(
-        10, "How often each document is used, with other masks.", limits=(1, 2**31 - 1)
+        10, "How often to use each document, with other masks.", limits=(1, 2**31 - 1)
     )
-    masked_lm_prob: float = option(
-        0.15, "Part of the pieces that are to be predicted.", limits=(0, 1)
-    )
+    masked_lm_prob: float = option(0.15, "Fraction of pieces to predict.", limits=(0, 1))
     short_seq_prob: float = option(
-        0.1, "Probability that the examples of a document are made shorter.", limits=(0, 1)
+        0.1, "Probability of shorter examples of a document.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Show the first examples.", new=True)
     whole_word_segments: str | None = option(
         None,
-        "Which characters are a word together, for Chinese and with --do_whole_word_mask: a file "
-        "with a word on each line, or a Python function as module:function, for instance "
-        "jieba:lcut.",
+        "Words for --do_whole_word_mask in languages without spaces, such as Chinese: a file with "
+        "a word on each line, or a Python function such as jieba:lcut.",
         new=True,
     )
     num_workers: int = option(
         0,
-        "Processes that make the examples shard by shard, for texts of any size. Their number "
-        "does not change the examples; 0 is the original's way, with all of the text in memory.",
+        "Processes that create the examples shard by shard, for texts of any size; examples do not "
+        "depend on the number. 0: as the original, with the whole text in memory.",
         new=True,
         limits=(0, 1024),
     )
     shard_mb: float = option(
         4.0,
-        "MB of text in a shard, with --num_workers or --beam_runner: what a process holds, and "
-        "where a random next sentence comes from.",
+        "MB of text in a shard, with --num_workers or --beam_runner: a process holds one, and "
+        "random next sentences come from it.",
         new=True,
         limits=(0.001, 4096),
     )
     beam_runner: str | None = option(
         None,
-        "Make the examples shard by shard on this runner of Apache Beam, for instance "
-        "DataflowRunner, with the records that --num_workers gives.",
+        "Apache Beam runner, such as DataflowRunner, on which to create the same examples as with "
+        "--num_workers.",
         new=True,
     )
     beam_options: str | None = option(
         None,
-        "Options of the runner, separated by commas: project=my-project,region=europe-west1. Or "
-        "as Beam has them: '--project=my-project --labels=a,b'.",
+        "Options of the runner: project=my-project,region=europe-west1, or in Beam's form "
+        "'--project=my-project --labels=a,b'.",
         new=True,
     )
 
@@ -126,15 +124,23 @@ class PretrainingDataOptions:
         """Whether texts are processed shard by shard, and not as in the original."""
         return bool(self.num_workers or self.beam_runner)
 
+    @property
+    def shard_bytes(self) -> int:
+        """Approximate size of a shard."""
+        return int(self.shard_mb * 1e6)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Paths of the record files."""
+        return file_names.split(self.output_file or "")
+
     def check(self) -> None:
         """Checks what can be checked without reading a file."""
         check_required(self)
         check_values(self)
         if self.max_seq_length < _SHORTEST_PAIR:
-            raise UserError(
-                f"--max_seq_length must be at least {_SHORTEST_PAIR}. "
-                f"Received: {self.max_seq_length}"
-            )
+            shown = f"Received: {self.max_seq_length}"
+            raise UserError(f"--max_seq_length must be at least {_SHORTEST_PAIR}. {shown}")
         if self.whole_word_segments and not self.do_whole_word_mask:
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
         if self.beam_runner and self.num_workers:
@@ -148,25 +154,17 @@ class VocabularyOptions:
     """Options of `create_vocab.py`, which the original does not have."""
 
     input_file: str | None = option(
-        None,
-        "Text files, patterns such as books/*.txt, or folders, separated by commas.",
-        new=True,
-        required=True,
+        None, "Text files, patterns (books/*.txt) or folders, separated by commas.", required=True
     )
-    output_file: str | None = option(
-        None, "The vocabulary: one piece a line.", new=True, required=True
-    )
-    vocab_size: int = option(
-        30522, "Tokens of the vocabulary, all kinds.", new=True, limits=(10, 2**24)
-    )
+    output_file: str | None = option(None, "The vocabulary: one piece on each line.", required=True)
+    vocab_size: int = option(30522, "Tokens in total.", limits=(10, 2**24))
     do_lower_case: bool = option(
-        True, "Lower-case the text and strip accents; pass the same wherever it is used.", new=True
+        True, "Lower-case the text and strip accents; pass the same wherever it is used."
     )
     num_unused_tokens: int = option(
         99,
-        "Places for words of your own, [unused0] and so on. With 99 or more [UNK], [CLS], [SEP] "
-        "and [MASK] have their usual ids, 100 to 103.",
-        new=True,
+        "Free tokens [unused0], [unused1], ... With 99 or more [UNK], [CLS], [SEP] and [MASK] have "
+        "their usual ids, 100 to 103.",
         limits=(0, 100_000),
     )
 

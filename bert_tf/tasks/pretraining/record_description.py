@@ -19,19 +19,15 @@ _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_pred
 
 
 @contextlib.contextmanager
-def described(
-    outputs: Sequence[str], options: PretrainingDataOptions, vocab: Mapping[str, int]
-) -> Iterator[None]:
+def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
     """Locks record files while they are written, then writes `<output>.json` beside each.
 
     The lock keeps descriptions of other runs away. Pipes and devices get no description.
     """
-    outputs = [output for output in outputs if not files.is_stream(output)]
+    outputs = [output for output in options.outputs if not files.is_stream(output)]
+    flags = (*_LENGTH_FLAGS.values(), "do_lower_case", "do_whole_word_mask")
     description = {
-        "max_seq_length": options.max_seq_length,
-        "max_predictions_per_seq": options.max_predictions_per_seq,
-        "do_lower_case": options.do_lower_case,
-        "do_whole_word_mask": options.do_whole_word_mask,
+        **{flag: getattr(options, flag) for flag in flags},
         "vocab_size": max(vocab.values()) + 1,
         "vocab_sha256": _digest(vocab),
     }
@@ -56,10 +52,7 @@ def _digest(vocab: Mapping[str, int]) -> str:
 def check_records(
     paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
 ) -> None:
-    """Compares records with the flags, the model, and the model's vocabulary if it is known.
-
-    Reads the description, which the original's files do not have, and the first record of each
-    file.
+    """Compares description and first record of files with flags, model, and vocabulary if known.
 
     Raises:
         UserError: they do not fit, or a file is empty or does not contain such records.
@@ -71,34 +64,28 @@ def check_records(
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
             raise UserError(
-                f"{path} has {files.size(path)} bytes, and had {description['bytes']} when it was "
-                "written: it is incomplete. Copy it again, or rebuild it"
+                f"{path} has {files.size(path)} bytes instead of {description['bytes']}: it is "
+                "incomplete. Copy it again, or rebuild it"
             )
         if description and any(description[flag] != lengths[flag] for flag in lengths):
             raise UserError(
-                f"{path}.json does not describe the records in {path}: rebuild them, or remove "
-                "that file"
+                f"{path}.json does not describe the records in {path}: rebuild them or remove it"
             )
         for flag, length in lengths.items():
             if length != getattr(options, flag):
-                raise UserError(
-                    f"The records in {path} were made with --{flag}={length}, this is "
-                    f"--{flag}={getattr(options, flag)}: pass the value that they were made with"
-                )
+                both = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
+                raise UserError(f"The records in {path} were made with {both}: pass the same value")
         size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
         if size > config.vocab_size:
             raise UserError(
-                f"The records in {path} were made with a vocabulary of {size} entries or more, the "
-                f"model has only {config.vocab_size} (vocab_size in --bert_config_file): they do "
-                "not belong together"
+                f"The records in {path} were made with a vocabulary of {size} entries or more, but "
+                f"the model has only {config.vocab_size} (vocab_size in --bert_config_file)"
             )
         if "vocab_sha256" in description:
             vocabularies.setdefault(description["vocab_sha256"], path)
     if len(vocabularies) > 1:
-        raise UserError(
-            f"{' and '.join(list(vocabularies.values())[:2])} are of different vocabularies: the "
-            "same ids stand for different word pieces"
-        )
+        both = " and ".join(list(vocabularies.values())[:2])
+        raise UserError(f"{both} are of different vocabularies: their ids have different meanings")
 
 
 def _read_description(path: str) -> dict[str, Any]:
@@ -110,8 +97,7 @@ def _read_description(path: str) -> dict[str, Any]:
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{name} does not describe records of create_pretraining_data.py ({error!r}): rebuild "
-            "the records, or remove that file"
+            f"{name} does not describe records ({error!r}): rebuild them or remove it"
         ) from error
 
 
@@ -120,10 +106,8 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     except tf.errors.DataLossError as error:
-        raise UserError(
-            f"{path} is not a TFRecord file, or is damaged: --input_file takes the files that "
-            "create_pretraining_data.py has written"
-        ) from error
+        advice = "pass records of create_pretraining_data.py"
+        raise UserError(f"{path} is not a TFRecord file, or is damaged: {advice}") from error
     except tf.errors.OpError as error:
         raise UserError(f"{path} cannot be read: {error.message}") from error
     if first is None:
@@ -134,8 +118,6 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
         raise UserError(f"The first record of {path} is no tf.train.Example: {error}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in entries]
     if missing:
-        raise UserError(
-            f"The records in {path} lack {', '.join(missing)}: they are not of "
-            "create_pretraining_data.py"
-        )
+        origin = "they are not from create_pretraining_data.py"
+        raise UserError(f"The records in {path} lack {', '.join(missing)}: {origin}")
     return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}

@@ -17,9 +17,8 @@ class ReferenceRng:
     def below(self, limit: int) -> int:
         """Returns an integer from 0 to `limit` - 1; `limit` is at least 1."""
         width = limit.bit_length()
-        number = self._bits(width)
-        while number >= limit:
-            number = self._bits(width)
+        while (number := self._bits(width)) >= limit:
+            pass
         return number
 
     def shuffle(self, items: list) -> None:
@@ -27,9 +26,8 @@ class ReferenceRng:
         bits = self._bits
         for last in range(len(items) - 1, 0, -1):
             width = (last + 1).bit_length()
-            other = bits(width)
-            while other > last:
-                other = bits(width)
+            while (other := bits(width)) > last:
+                pass
             items[last], items[other] = items[other], items[last]
 
     def choose(self, items: list, count: int) -> list:
@@ -41,18 +39,15 @@ class ReferenceRng:
 class FastRng(ReferenceRng):
     """Draws fewer numbers, which are not the original's."""
 
-    def shuffle(self, items: list) -> None:
-        """Shuffles in place."""
-        self._shuffle_from(items, 0)
-
-    def choose(self, items: list, count: int) -> list:
-        """Returns `count` items with as many draws; changes the order of `items`."""
-        first = max(len(items) - count, 0)
-        self._shuffle_from(items, first)
-        return items[first:]
-
-    def _shuffle_from(self, items: list, first: int) -> None:
+    def shuffle(self, items: list, first: int = 0) -> None:
+        """Shuffles in place; only the items from `first` on are random."""
         uniform = self.random
         for count in range(len(items), first, -1):
             other = int(uniform() * count)
             items[count - 1], items[other] = items[other], items[count - 1]
+
+    def choose(self, items: list, count: int) -> list:
+        """Returns `count` items with as many draws; changes the order of `items`."""
+        first = max(len(items) - count, 0)
+        self.shuffle(items, first)
+        return items[first:]

@@ -1,8 +1,8 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The work is divided into units (`shards`). The records of a unit depend on its text, the options and
-the seed only, so the number of workers changes nothing, and an interrupted run resumes with the
-missing units. The records of units are kept in a folder beside the output, and joined at the end.
+The records of a unit (see `shards`) depend on its text and the options only, so the number of
+workers changes nothing, and an interrupted run resumes with the missing units. The records of
+units are kept in a folder beside the output, and joined at the end.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from bert_tf.tasks.pretraining.instance_records import record_batches
 from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
-    InstanceConfig,
     VocabInfo,
     create_instances_from_document,
     gc_paused,
 )
+from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
@@ -41,20 +41,9 @@ _PLAN = "plan.json"
 _FORMAT = 1
 
 
-# Part of plan.json: renaming a field discards the work of interrupted runs.
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """Everything besides the text that the records depend on; see `PretrainingDataOptions`."""
-
-    vocab_file: str
-    do_lower_case: bool
-    recipe: InstanceConfig
-    dupe_factor: int
-    random_seed: int
-    shard_bytes: int  # approximate size of a shard
-    outputs: int  # number of files
-    whole_word_segments: str = ""
-
+# Options on which the records do not depend.
+_OTHER_OPTIONS = {"input_file", "output_file", "num_workers", "verbose_logging"}
+_OTHER_OPTIONS |= {"beam_runner", "beam_options"}
 
 # Once for each process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
@@ -63,37 +52,41 @@ _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
 Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
-def write_parts(job: Job, paths: Sequence[str], folder: str, workers: Workers) -> list[Unit]:
+def write_parts(
+    options: PretrainingDataOptions, paths: Sequence[str], folder: str, workers: Workers
+) -> list[Unit]:
     """Writes the records of all units into a folder that no other run uses; returns the units.
 
     After an error, complete units are kept, and the same command resumes from there.
     """
-    units = plan(paths, job.shard_bytes)
-    _prepare_folder(job, units, folder)
+    units = plan(paths, options.shard_bytes)
+    _prepare_folder(options, units, folder)
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
         log.info("%d of %d units are done already", len(units) - len(missing), len(units))
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in missing)
     # Before the bar starts a thread, because processes with threads cannot be forked.
-    work = workers(functools.partial(write_unit, job, folder), missing)
+    work = workers(functools.partial(write_unit, options, folder), missing)
     with bar(total, "text", initial=done, unit="B") as shown:
         for unit in work:
             shown.update(unit.size)
     return units
 
 
-def _prepare_folder(job: Job, units: Sequence[Unit], folder: str) -> None:
-    """Creates the folder; empties it if its parts have another command, text or version."""
+def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], folder: str) -> None:
+    """Creates the folder; empties it if its parts have other options, text or version."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
+    settings = dataclasses.asdict(options)
     content = {
         "format": _FORMAT,
-        "job": dataclasses.asdict(job),
-        "digests": [_digest(path) for path in (job.vocab_file, job.whole_word_segments)],
+        "options": {name: settings[name] for name in settings.keys() - _OTHER_OPTIONS},
+        "outputs": len(options.outputs),
+        "digests": [_digest(options.vocab_file), _digest(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
-    text = json.dumps(content, indent=1)
+    text = json.dumps(content, indent=1, sort_keys=True)
     path = os.path.join(folder, _PLAN)
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
@@ -110,9 +103,9 @@ def _remove_folder(folder: str) -> None:
     files.remove_tree(folder)
 
 
-def _digest(path: str) -> str:
+def _digest(path: str | None) -> str:
     """Digest of a file; "" for a segmenter that is a function."""
-    if not files.exists(path):
+    if not path or not files.exists(path):
         return ""
     with files.open_binary(path) as file:
         return hashlib.sha256(file.read()).hexdigest()
@@ -122,9 +115,9 @@ def _is_complete(unit: Unit, folder: str) -> bool:
     if not files.exists(_report_path(folder, unit)):
         return False
     sizes = _read_report(folder, unit)["bytes"]
-    parts = [_part_path(folder, unit, output) for output in range(len(sizes))]
+    parts = {_part_path(folder, unit, output): size for output, size in enumerate(sizes)}
     # A power cut may leave a file without its content.
-    return all(files.exists(p) and files.size(p) == n for p, n in zip(parts, sizes, strict=True))
+    return all(files.exists(part) and files.size(part) == size for part, size in parts.items())
 
 
 def _report_path(folder: str, unit: Unit) -> str:
@@ -141,23 +134,23 @@ def _part_path(folder: str, unit: Unit, output: int) -> str:
 
 
 # Pickled by name, by processes and by Beam.
-def write_unit(job: Job, folder: str, unit: Unit) -> None:
+def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None:
     """Writes the parts of a unit and its report.
 
     Two workers may write the same unit, as happens on clusters: temporary names differ, and the
     files that they are renamed to are equal.
     """
-    parts = [_part_path(folder, unit, output) for output in range(job.outputs)]
+    parts = [_part_path(folder, unit, output) for output in range(len(options.outputs))]
     count = single = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(gc_paused())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for num_documents, records in _shards(job, unit):
+            for num_documents, records in _shards(options, unit):
                 single += num_documents == 1
                 for record in records:
-                    writers[count % job.outputs].write(record)
+                    writers[count % len(writers)].write(record)
                     count += 1
         except tf.errors.OpError as error:
             raise UserError(f"Cannot write into {folder}: {error.message}") from error
@@ -165,14 +158,14 @@ def write_unit(job: Job, folder: str, unit: Unit) -> None:
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
-def _shards(job: Job, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
+def _shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
     """Yields the number of documents and the shuffled records of each shard."""
-    encode = _load_encoder(job.vocab_file, job.do_lower_case, job.whole_word_segments)
-    for number, texts in enumerate(read_shards(unit, job.shard_bytes)):
+    encode = _load_encoder(options)
+    for number, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
-        address = f"{job.random_seed} {unit.number} {number}"
-        instances = _instances(job, documents, encode.vocab, address)
-        batches = map(encode_examples, record_batches(instances, job.recipe))
+        address = f"{options.random_seed} {unit.number} {number}"
+        instances = _instances(options, documents, encode.vocab, address)
+        batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
         FastRng(_random(address)).shuffle(records)
         yield len(documents), records
@@ -185,12 +178,12 @@ def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Docum
 
 
 def _instances(
-    job: Job, documents: list[Document], vocab: VocabInfo, address: str
+    options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, address: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
         rng = FastRng(_random(f"{address} {index}"))
-        for _ in range(job.dupe_factor):
-            yield from create_instances_from_document(documents, index, rng, job.recipe, vocab)
+        for _ in range(options.dupe_factor):
+            yield from create_instances_from_document(documents, index, rng, options, vocab)
 
 
 def _random(address: str) -> random.Random:
@@ -200,11 +193,7 @@ def _random(address: str) -> random.Random:
 
 
 def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
-    """Joins the parts of all units to the output files, removes the folder, and counts records.
-
-    Raises:
-        UserError: a file cannot be written, or there are no records.
-    """
+    """Joins the parts of all units to the output files, removes the folder, and counts records."""
     reports = [_read_report(folder, unit) for unit in units]
     count = sum(report["examples"] for report in reports)
     if not count:
@@ -213,8 +202,8 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     single = sum(report["single"] for report in reports)
     if single:
         log.warning(
-            "%d shards have one document only: the random next sentence comes from the same text "
-            "there. Put a blank line between documents, or pass a larger --shard_mb",
+            "%d shards have one document only, so the random next sentence comes from the same "
+            "text: put a blank line between documents, or pass a larger --shard_mb",
             single,
         )
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):

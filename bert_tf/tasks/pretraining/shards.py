@@ -1,9 +1,8 @@
 """Divides a corpus into shards without reading it.
 
-A unit is the work of one worker at a time: a part of a large file, or several small files. Parts
-are byte ranges: a document belongs to the part in which the blank line before it begins. So the
-division takes no reading and depends on nothing but the sizes of the files. A compressed file
-cannot be read from the middle; it is one unit with several shards.
+A unit is the work of one worker at a time: a byte range of a large file, several small files, or a
+compressed file, which has several shards. A document belongs to the range in which the blank line
+before it begins, so the division depends on the sizes of the files only.
 """
 
 import os
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf import files, text_lines
+from bert_tf import files
 from bert_tf.errors import UserError
 
 # A document of more shards than this indicates a file without blank lines.
@@ -32,26 +31,28 @@ class Unit:
 
 def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
     """Divides files into units with shards of about `shard_bytes`, in the order of the files."""
-    groups: list[tuple[list[Range], int]] = []
-    room = -1
+    groups: list[list[Range]] = []
+    room = -1  # for more small files in the last group
     for path in paths:
         size = files.size(path)
         if path.endswith(".gz"):
-            groups.append(([(path, 0, None)], size))
+            groups.append([(path, 0, None)])
             room = -1
         elif size > shard_bytes:
-            for start in range(0, size, shard_bytes):
-                stop = min(start + shard_bytes, size)
-                groups.append(([(path, start, stop)], stop - start))
+            starts = range(0, size, shard_bytes)
+            groups += [[(path, start, min(start + shard_bytes, size))] for start in starts]
             room = -1
         else:
             if size > room:
-                groups.append(([], 0))
+                groups.append([])
                 room = shard_bytes
-            ranges, size_of_group = groups[-1]
-            groups[-1] = ([*ranges, (path, 0, size)], size_of_group + size)
+            groups[-1].append((path, 0, size))
             room -= size
-    return [Unit(number, tuple(ranges), size) for number, (ranges, size) in enumerate(groups)]
+    return [Unit(number, tuple(ranges), _size(ranges)) for number, ranges in enumerate(groups)]
+
+
+def _size(ranges: Sequence[Range]) -> int:
+    return sum((files.size(p) if stop is None else stop) - start for p, start, stop in ranges)
 
 
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
@@ -60,27 +61,15 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
     Here the end of a file ends a document.
     """
     shard: list[list[str]] = []
-    for path, start, stop in unit.ranges:
-        if stop is None:
-            yield from _read_compressed(path, shard_bytes)
-        else:
-            with files.open_binary(path) as file:
-                documents = _documents(path, file, start, stop, shard_bytes)
-                shard += [document for _, document in documents]
-    if shard:
-        yield shard
-
-
-def _read_compressed(path: str, shard_bytes: int) -> Iterator[list[list[str]]]:
-    shard: list[list[str]] = []
     number = 0
-    with files.open_decompressed(path) as file:
-        for begin, document in _documents(path, file, 0, None, shard_bytes):
-            if begin // shard_bytes > number and shard:
-                yield shard
-                shard = []
-            number = begin // shard_bytes
-            shard.append(document)
+    for path, start, stop in unit.ranges:
+        with files.open_decompressed(path, regular=True) as file:
+            for begin, document in _documents(path, file, start, stop, shard_bytes):
+                if stop is None and begin // shard_bytes > number:
+                    if shard:
+                        yield shard
+                    shard, number = [], begin // shard_bytes
+                shard.append(document)
     if shard:
         yield shard
 
@@ -94,22 +83,11 @@ def _documents(
         # The line with the byte before `start` belongs to the part before.
         file.seek(start - 1, os.SEEK_SET)
         file.readline()
-    offset = file.tell()
+    offset, size = file.tell(), 0
     document: list[str] = []
-    size = 0
     for raw in file:
-        line = _decode(path, offset, raw)
-        if not line:
-            if is_owned and document:
-                yield begin, document
-            document, size = [], 0
-            begin, is_owned = offset, True
-            if stop is not None and offset >= stop:
-                return
-        elif not is_owned:
-            if stop is not None and offset >= stop:  # No document begins in this part.
-                return
-        else:
+        line = _decode(path, raw)
+        if line and is_owned:
             document.append(line)
             size += len(raw)
             if size > _MAX_SHARDS_OF_DOCUMENT * shard_bytes:
@@ -117,24 +95,23 @@ def _documents(
                     f"{path} has no blank line in {size / 1e6:.3g} MB from byte {begin} on: put a "
                     "blank line between documents, or pass a larger --shard_mb"
                 )
+        else:
+            if document:
+                yield begin, document
+            if not line:
+                document, size, begin, is_owned = [], 0, offset, True
+            if stop is not None and offset >= stop:
+                return
         offset += len(raw)
-    if is_owned and document:
+    if document:
         yield begin, document
 
 
-def _decode(path: str, offset: int, raw: bytes) -> str:
+def _decode(path: str, raw: bytes) -> str:
     try:
         # As in the original, every CR is removed, even within a line.
         return raw.decode("utf-8").replace("\r", "").strip()
-    except UnicodeDecodeError as error:
-        number = _count_lines(path, offset) + 1
-        raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
-
-
-def _count_lines(path: str, stop: int) -> int:
-    with files.open_decompressed(path) as file:
-        count = 0
-        while stop and (data := file.read(min(stop, 1 << 22))):
-            count += data.count(b"\n")
-            stop -= len(data)
-        return count
+    except UnicodeDecodeError:
+        for _ in files.read_lines(path):
+            pass  # Raises an error that names the line.
+        raise

@@ -35,15 +35,7 @@ _SHUFFLED_RECORDS = 20_000
 
 
 def run(options: PretrainingOptions) -> Results:
-    """Trains and evaluates, as the options say.
-
-    Returns:
-        Metrics of the evaluation, and paths of the files that were written.
-
-    Raises:
-        UserError: options, configuration, checkpoint or records are invalid; then nothing in
-            `output_dir` has changed. Or a file cannot be written.
-    """
+    """Trains and evaluates, see `bert_tf.tasks.pretraining.run`."""
     options.check()
     options = find_model_files(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")
@@ -107,7 +99,7 @@ def _train_and_evaluate(
     devices.require_equal(len(paths), "number of files", "--input_file")
     devices.require_equal_options(options)
 
-    features = record_features(options.max_seq_length, options.max_predictions_per_seq)
+    features = record_features(options)
     results = Results()
     if state:
         if devices.is_chief:

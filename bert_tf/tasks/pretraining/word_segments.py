@@ -5,12 +5,13 @@ effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"
 which characters belong together.
 """
 
+import functools
 import importlib
 import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -27,16 +28,15 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 def load_segmenter(name: str) -> Segmenter:
     """Loads a segmenter.
 
-    Args:
-        name: `module:function`, installed or in the current folder, that takes a line and returns
-            its words in order, with or without spaces; or a file with one word per line, whose
-            longest match is taken from left to right.
+    `name` is `module:function`, installed or in the current folder, that takes a line and returns
+    its words in order, with or without spaces; or a file with one word per line, whose longest
+    match is taken from left to right.
     """
     if not _FUNCTION.fullmatch(name):
         words = {line.strip() for line in files.read_lines(name)} - {""}
         if not words:
             raise UserError(f"{name} contains no words")
-        return _LongestMatch(words)
+        return functools.partial(_longest_match, words, max(map(len, words)))
     module, _, function = name.partition(":")
     if os.getcwd() not in sys.path:  # A script only searches its own folder.
         sys.path.append(os.getcwd())
@@ -80,19 +80,13 @@ def _word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-class _LongestMatch:
-    """Takes the longest word of a list from left to right, otherwise a single character."""
-
-    def __init__(self, words: set[str]) -> None:
-        self._words = words
-        self._max_length = max(map(len, words))
-
-    def __call__(self, text: str) -> list[str]:
-        words = []
-        start = 0
-        while start < len(text):
-            ends = range(min(start + self._max_length, len(text)), start + 1, -1)
-            end = next((end for end in ends if text[start:end] in self._words), start + 1)
-            words.append(text[start:end])
-            start = end
-        return words
+def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:
+    """Takes the longest known word from left to right, otherwise a single character."""
+    parts = []
+    start = 0
+    while start < len(text):
+        ends = range(min(start + max_length, len(text)), start + 1, -1)
+        end = next((end for end in ends if text[start:end] in words), start + 1)
+        parts.append(text[start:end])
+        start = end
+    return parts

@@ -46,7 +46,7 @@ def test_configuration_beside_it_is_compared(tmp_path, tiny):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     other = BertConfig.from_dict({**tiny.config.to_dict(), "num_attention_heads": 4})
     (tmp_path / "bert_config.json").write_text(other.to_json_string())
-    with pytest.raises(UserError, match=r"num_attention_heads is 4 in .* and 2 in the weights"):
+    with pytest.raises(UserError, match=r"num_attention_heads is 4 in .* but 2 in the weights"):
         find_source(str(tmp_path)).config()
 
 
@@ -96,5 +96,5 @@ def test_another_object_based_checkpoint_is_refused(tmp_path):
         find_source(prefix)
     # As that of a SavedModel that only prepares texts.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"no BERT encoder .* no weights at all"):
+    with pytest.raises(UserError, match=r"no BERT encoder .* no weights: is it a preprocessor"):
         find_source(prefix)

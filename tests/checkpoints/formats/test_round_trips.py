@@ -114,7 +114,7 @@ def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
 
 def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(UserError, match=r"bert_config\.json already exists and does not belong"):
+    with pytest.raises(UserError, match=r"bert_config\.json already exists and is not this model"):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'

@@ -26,7 +26,7 @@ from bert_tf.tasks.classification import hub
 from bert_tf.tasks.export_model import export_model
 from tests.checkpoints.formats.conftest import values_of
 
-HUB = Path(__file__).parents[2] / "conversion" / "hub"
+HUB = Path(__file__).parents[2] / "checkpoints" / "formats" / "hub"
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def test_columns_without_names(tiny, folder):
 def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: each line is taken for one text, with all its columns" in said.text
+    assert "rows.tsv: each line is one text, with all its columns" in said.text
     said.clear()
     (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
@@ -383,7 +383,7 @@ def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
         ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
         ({"output_file": "out.npy"}, "good\n", "out.npy is written as lines of JSON"),
-        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is taken for one text"),
+        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is one text"),
     ],
 )
 def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.data.example_encoding import encode_examples
+from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder, read_documents
 from bert_tf.tasks.pretraining.instance_records import record_batches
-from bert_tf.tasks.pretraining.instances import InstanceConfig, create_training_instances
+from bert_tf.tasks.pretraining.instances import create_training_instances
 from bert_tf.tasks.pretraining.rng import FastRng, ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -33,24 +34,23 @@ def encoder(vocab_file: str, lower: bool) -> LineEncoder:
     return LineEncoder(FullTokenizer(vocab_file, lower))
 
 
-def make(run: dict) -> tuple[list, InstanceConfig]:
+def make(run: dict) -> tuple[list, PretrainingDataOptions]:
     flags = run["flags"]
     folder = golden(f"{FOLDER}/inputs").parent
     lower = flags.get("do_lower_case", True) not in (False, "False", "false")
     encode = encoder(str((folder / flags["vocab_file"]).resolve()), lower)
-    config = InstanceConfig(
-        int(flags.get("max_seq_length", 128)),
-        int(flags.get("max_predictions_per_seq", 20)),
-        float(flags.get("short_seq_prob", 0.1)),
-        float(flags.get("masked_lm_prob", 0.15)),
-        flags.get("do_whole_word_mask", False) in (True, "True", "true"),
+    options = PretrainingDataOptions(
+        max_seq_length=int(flags.get("max_seq_length", 128)),
+        max_predictions_per_seq=int(flags.get("max_predictions_per_seq", 20)),
+        short_seq_prob=float(flags.get("short_seq_prob", 0.1)),
+        masked_lm_prob=float(flags.get("masked_lm_prob", 0.15)),
+        do_whole_word_mask=flags.get("do_whole_word_mask", False) in (True, "True", "true"),
+        dupe_factor=int(flags.get("dupe_factor", 10)),
     )
     paths = [str(folder / name) for name in run["input_files_in_the_order_read"]]
     documents = read_documents(paths, encode)
     rng = ReferenceRng(random.Random(int(flags.get("random_seed", 12345))))
-    return create_training_instances(
-        documents, int(flags.get("dupe_factor", 10)), rng, config, encode.vocab
-    ), config
+    return create_training_instances(documents, rng, options, encode.vocab), options
 
 
 NAMES = [
@@ -67,10 +67,10 @@ def test_all_runs_are_named_here():
 @pytest.mark.parametrize("name", NAMES)
 def test_records_are_those_of_the_original(name):
     run = runs()[name]
-    instances, config = make(run)
+    instances, options = make(run)
     outputs = len(run["output_files"])
     for part in range(outputs):
-        batches = record_batches(instances[part::outputs], config)
+        batches = record_batches(instances[part::outputs], options)
         records = [record for batch in batches for record in encode_examples(batch)]
         assert len(records) == run["num_records"][part]
         digest = hashlib.sha256(b"".join(records)).hexdigest()

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from bert_tf.errors import UserError
+from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.corpus import LineEncoder
-from bert_tf.tasks.pretraining.instances import InstanceConfig, create_training_instances
+from bert_tf.tasks.pretraining.instances import create_training_instances
 from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tasks.pretraining.word_segments import load_segmenter
 from bert_tf.tokenization import FullTokenizer
@@ -97,9 +98,15 @@ def test_words_are_masked_as_a_whole(tmp_path, chinese):
     path.write_text("北京\n欢迎\n", encoding="utf-8")
     encode = LineEncoder(chinese, load_segmenter(str(path)))
     documents = [encode(["北京欢迎北京欢迎北京"] * 3) for _ in range(4)]
-    config = InstanceConfig(32, 6, whole_words=True, masked_lm_prob=0.2)
+    options = PretrainingDataOptions(
+        max_seq_length=32,
+        max_predictions_per_seq=6,
+        do_whole_word_mask=True,
+        masked_lm_prob=0.2,
+        dupe_factor=5,
+    )
     rng = ReferenceRng(random.Random(1))
-    instances = create_training_instances(documents, 5, rng, config, encode.vocab)
+    instances = create_training_instances(documents, rng, options, encode.vocab)
     first = {chinese.vocab[char] for char in "北欢"}
     for instance in instances:
         assert max(instance.input_ids) < encode.vocab.size
