@@ -17,12 +17,16 @@ from bert_tf.tasks.classification.column_mapping import (
     find_header,
     find_positions,
 )
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    REGRESSION,
+    SPLIT_NAMES,
+    TextDataset,
+)
 from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
 
 _logger = logging.getLogger(__name__)
 
-_GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
 _TEXTS = {"text": "text", "text_pair": "second text"}
 
 
@@ -36,7 +40,7 @@ class CustomDataset(TextDataset):
         columns: the columns of all files.
         problem_type: "classification", "multilabel", "regression", or "auto" to infer it from the
             training file; without one, "auto" is "classification".
-        labels: in the order of their ids; None to use those of the training file.
+        labels: in the order of their ids; empty to use those of the training file.
         label_separator: separates labels of a multi-label cell.
         dev_fraction: part of the training file to hold out for evaluation if there is no file for
             that, in [0, 1); the same rows in every run.
@@ -53,21 +57,23 @@ class CustomDataset(TextDataset):
         columns: ColumnMapping,
         *,
         problem_type: str = AUTO,
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str] = (),
         label_separator: str = ",",
         dev_fraction: float = 0.2,
     ) -> None:
-        self._paths, self._columns = dict(paths), columns
+        self._paths, self._columns = paths, columns
         self.has_pairs = columns.text_pair is not None
         self._dev_fraction = dev_fraction
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
-        given = tuple(label.strip() for label in labels or ())
+        given = tuple(label.strip() for label in labels)
         _check_labels(problem_type, given)
         if columns.label is None and not paths.keys() <= {"predict"}:
-            raise UserError("--label_column is needed to train and to evaluate")
+            raise UserError(
+                "--do_train and --do_eval need --label_column, the name of a column or its number"
+            )
         if not label_separator:
-            raise UserError("--label_separator is empty: pass what separates labels")
+            raise UserError("--label_separator must not be empty")
         self._parser = LabelParser(problem_type, given, label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
@@ -81,35 +87,28 @@ class CustomDataset(TextDataset):
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """Returns the examples of a split, at least one, in the order of the file.
-
-        Texts to predict have no label.
-
-        Raises:
-            UserError: there is no such split, or its file is invalid.
-        """
+        """Reads the examples of a split, at least one; those to predict have no label."""
         if split != "predict" and "train" in self._examples and "eval" not in self._paths:
             self._hold_out_dev_set()
         if split not in self._examples:
-            if split not in self._paths:
-                raise self._absence(split)
-            self._examples[split] = examples = self._load(split)
-            _logger.info("%s: %s", self._paths[split], count_rows(len(examples)))
+            path = self._path(split)
+            self._examples[split] = self._load(split)
+            _logger.info("%s: %s", path, count_rows(len(self._examples[split])))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        found = self._paths.get(split) or (self._paths.get("train") if split == "eval" else None)
-        if found is None:
-            raise self._absence(split)
-        return found
+        is_held_out = split == "eval" and "eval" not in self._paths and "train" in self._paths
+        return self._path("train" if is_held_out else split)
 
-    def _absence(self, split: str) -> UserError:
+    def _path(self, split: str) -> str:
+        if split in self._paths:
+            return self._paths[split]
         if split == "eval" and "train" in self._paths:
             held_out = f"--dev_fraction=0.2 to hold out rows of {self._paths['train']}"
-            return UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
+            raise UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
         name = NAMES[split][0]
-        return UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
+        raise UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; infers labels from the training file."""
@@ -138,13 +137,11 @@ class CustomDataset(TextDataset):
     def _to_examples(
         self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
     ) -> list[InputExample]:
-        ids: dict[str, str] = {}
-        empty = []
-        examples = []
+        guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
+        if "id" in values:
+            guids = _unique_ids(values["id"], places)
+        examples, empty = [], []
         for row, place in enumerate(places):
-            guid = f"{_GUIDS[split]}-{row}"
-            if "id" in values:
-                guid = _unique_id(values["id"][row], ids, place)
             texts = [
                 to_text(values[purpose][row], what, place)
                 for purpose, what in _TEXTS.items()
@@ -153,14 +150,10 @@ class CustomDataset(TextDataset):
             if not all(text.strip() for text in texts):
                 empty.append(place)
             label = self._parser.parse(values["label"][row], place) if "label" in values else None
-            examples.append(InputExample(guid, texts[0], *texts[1:], label=label))
+            examples.append(InputExample(guids[row], *texts, label=label))
         if empty:
-            _logger.warning(
-                "%s: %s with an empty text, the first one is %s",
-                self._paths[split],
-                count_rows(len(empty)),
-                empty[0],
-            )
+            message = "%s: %s with an empty text, the first one is %s"
+            _logger.warning(message, self._paths[split], count_rows(len(empty)), empty[0])
         return examples
 
     def _hold_out_dev_set(self) -> None:
@@ -205,18 +198,19 @@ def _warn_of_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
             return
 
 
-def _unique_id(value: Any, ids: dict[str, str], place: str) -> str:
-    """Returns the id of a row; `ids` maps those of earlier rows to their places."""
-    name = to_text(value, "id", place)
-    if not name.strip():
-        raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
-    other = ids.setdefault(name, place)
-    if other != place:
-        raise UserError(
-            f"{place}: duplicate id {excerpt(name)}, as in {other}. Correct one of them, or leave "
-            "out --id_column"
-        )
-    return name
+def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
+    ids: dict[str, str] = {}
+    for value, place in zip(values, places, strict=True):
+        name = to_text(value, "id", place)
+        if not name.strip():
+            raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
+        if name in ids:
+            raise UserError(
+                f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct one of them, "
+                "or leave out --id_column"
+            )
+        ids[name] = place
+    return list(ids)
 
 
 def _split_rows(

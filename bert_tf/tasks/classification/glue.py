@@ -1,7 +1,4 @@
-"""Sets in TSV files, those of GLUE and XNLI: each is a row of a table.
-
-To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
-"""
+"""Datasets in TSV files: GLUE and XNLI. To add one, add a `TsvTask` to `TASKS`."""
 
 import difflib
 import logging
@@ -21,20 +18,19 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """One file of a set: which of its columns mean what. Columns count from 0.
+    """A file and the columns to read, counted from 0.
 
     Attributes:
-        file: path of the file inside `data_dir`.
-        has_header: whether the first line has names of columns instead of data.
+        file: path in `data_dir`.
+        has_header: whether the first line has column names.
         text_a: column of the text.
         text_b: column of the second text; None for single texts.
-        label: column of the label, `LAST` for the last of the row. None for a test set without
-            labels; its examples get the first label of the task as a placeholder.
-        guid: prefix of the names of the examples, `<guid>-<number>`.
-        guid_column: column with the number; None for the row's position in the file, from 0,
-            the header and rows that are left out included.
-        only: (column, value): rows with another value there are left out, unread otherwise.
-        spellings: (in the file, in the task's labels) for labels that are written differently.
+        label: column of the label, or `LAST`; None for a test set without labels, whose examples
+            get the first label of the task as a placeholder.
+        guid: prefix of the ids of the examples, `<guid>-<number>`.
+        guid_column: column with the number; None for the 0-based line in the file.
+        only: (column, value): rows with another value are skipped.
+        spellings: (in the file, in the task's labels) for labels that are spelled differently.
     """
 
     file: str
@@ -50,21 +46,21 @@ class Split:
 
 @dataclass(frozen=True)
 class TsvTask:
-    """A data set.
+    """A dataset.
 
     Attributes:
         name: as `--task_name`.
-        labels: in the order of their ids; none where the label is a number, as in STS-B.
-        splits: by name.
-        submission: name of the file with predictions that gluebenchmark.com takes.
-        figure: that the benchmark goes by, if it is not accuracy or Pearson's correlation.
+        labels: in the order of their ids; empty if labels are numbers, as in STS-B.
+        splits: "train", "dev" and "test", as far as they exist.
+        submission: name of the file of predictions for gluebenchmark.com.
+        primary_metric: the benchmark's, if it is not accuracy or Pearson's correlation.
     """
 
     name: str
     labels: tuple[str, ...]
     splits: Mapping[str, Split]
     submission: str | None = None
-    figure: str | None = None
+    primary_metric: str | None = None
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -83,12 +79,9 @@ def _mnli(kind: str) -> dict[str, Split]:
 
 
 def _glue(trained: tuple[int, ...], tested: tuple[int, ...], with_ids: bool) -> dict[str, Split]:
-    """Sets of GLUE that the original does not know: the label stands last, ids stand first.
+    """Splits of the other GLUE sets: texts in the columns `trained`, or `tested` in the test set.
 
-    Args:
-        trained: columns of the texts in the files to train and evaluate on.
-        tested: the same in the test file.
-        with_ids: whether the files to train and evaluate on have ids.
+    The label is in the last column, ids in the first; train and dev have them only `with_ids`.
     """
     splits = {}
     for name, texts in (("train", trained), ("dev", trained), ("test", tested)):
@@ -166,36 +159,30 @@ TASKS: dict[str, TsvTask] = {
 
 
 def task_named(name: str) -> TsvTask:
-    """The task of this name, in upper or lower case.
-
-    Raises:
-        UserError: there is none; the message lists those there are.
-    """
-    try:
+    """Returns the task of this name, in any case."""
+    if name.lower() in TASKS:
         return TASKS[name.lower()]
-    except KeyError:
-        close = difflib.get_close_matches(name.lower(), TASKS, n=1)
-        raise UserError(
-            f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-            f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or "
-            "--task_module"
-        ) from None
+    close = difflib.get_close_matches(name.lower(), TASKS, n=1)
+    raise UserError(
+        f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
+        f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or --task_module"
+    )
 
 
 def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample]:
-    """Reads one split of a data set, in file order.
+    """Reads the "train", "dev" or "test" split of a dataset, in file order.
 
     Args:
-        task: the set, from `task_named` or of your own.
-        split: "train", "dev" or "test".
-        data_dir: the folder with the set's files.
+        task: the dataset, from `TASKS` or your own.
+        split: the split.
+        data_dir: the folder with its files.
 
     Returns:
-        The examples; none for an empty file or a header alone, as the original release.
+        The examples; empty for an empty file or a header alone, as in the original.
 
     Raises:
-        UserError: the task has no such split; the folder or the file is missing or cannot be
-            read; a line has too few columns; a label is not one of the task's.
+        UserError: the task has no such split; the file is missing or cannot be read; a line has too
+            few columns; a label is not one of the task's.
     """
     if split not in task.splits:
         raise UserError(
@@ -219,22 +206,15 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
 def examples(
     task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
 ) -> Iterator[InputExample]:
-    """Yields the examples in the rows of a file.
-
-    Raises:
-        UserError: as `read_examples`.
-    """
+    """Yields the examples in the rows of a file."""
     owner = f"task {task.name}"
-    needed = {
-        purpose: column
-        for purpose, column in (
-            ("id", split.guid_column),
-            ("label", split.label),
-            ("text" if split.text_b is None else "first text", split.text_a),
-            ("second text", split.text_b),
-        )
-        if column is not None
+    columns = {
+        "id": split.guid_column,
+        "label": split.label,
+        "text" if split.text_b is None else "first text": split.text_a,
+        "second text": split.text_b,
     }
+    needed = {purpose: column for purpose, column in columns.items() if column is not None}
     for row in rows:
         if split.has_header and row.line == 1:
             _warn_of_data_as_header(task, split, row, path)
@@ -255,14 +235,13 @@ def examples(
 
 
 def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
-    # Names of columns are no numbers; those of XNLI's training set may be spelled otherwise.
     known = (*task.labels, *dict(split.spellings))
     label = [] if split.label is None else row.cells[split.label :][:1]
     data = [cell for cell in label if cell in known] + list(filter(_is_number, row.cells))
     if data:
         _logger.warning(
-            "%s:1: the first line is not read, since task %s has a header there; but %r in it is "
-            "no name of a column. Does the file lack its header?",
+            "%s:1: the first line is skipped, since task %s has a header there; but %r in it is "
+            "not a column name. Does the file lack its header?",
             path,
             task.name,
             data[0],

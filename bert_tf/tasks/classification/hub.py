@@ -1,8 +1,4 @@
-"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub.
-
-The weights of the module are loaded into our model; a comparison of outputs makes sure that both
-compute the same.
-"""
+"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub."""
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.formats import SavedModelSource
@@ -20,12 +16,7 @@ def run(options: HubClassifierOptions) -> Results:
 
 
 def with_module(options: HubClassifierOptions) -> ClassifierOptions:
-    """The options of `run_classifier.py` with weights, vocabulary and casing of the module.
-
-    Raises:
-        UserError: there is no such module, or it is not an encoder; or it has no vocabulary, and
-            none is given.
-    """
+    """Converts to options of `run_classifier.py`: weights, vocabulary and casing of the module."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
         raise UserError(

@@ -23,14 +23,10 @@ class HubClassifierOptions(ClassifierOptions):
     do_lower_case: bool = option(True, "Used only where the module does not say it.")
 
     def check_case(self) -> None:
-        """Nothing: it is the module that says it."""
+        """Checks nothing: the module determines the casing."""
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: as for `run_classifier.py`, or the handle is an address.
-        """
+        """Checks what can be checked without reading a file."""
         super().check()
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):
@@ -45,11 +41,7 @@ class HubClassifierOptions(ClassifierOptions):
             )
 
     def classifier_options(self, **values: object) -> ClassifierOptions:
-        """The options of `run_classifier.py` for the same work.
-
-        Args:
-            values: of the options that the module stands for.
-        """
+        """Converts to options of `run_classifier.py`, with `values` taken from the module."""
         names = {field.name for field in dataclasses.fields(ClassifierOptions)}
         own = {name: getattr(self, name) for name in names}
         return ClassifierOptions(**{**own, **values})

@@ -167,12 +167,6 @@ class ClassifierOptions(FineTuningOptions):
             raise UserError(
                 "--task_name=tsv needs --text_column, the name of a column or its number from 1 on"
             )
-        if (self.do_train or self.do_eval) and not self.label_column:
-            raise UserError(
-                "--do_train and --do_eval need --label_column, the name of a column or its number"
-            )
-        if not self.label_separator:
-            raise UserError("--label_separator must not be empty")
 
     def _refuse_options_of_own_tables(self) -> None:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

@@ -44,9 +44,7 @@ _MAX_PLOTTED_LABELS = 40
 class Predictions(Sequence[Any]):
     """Predictions of E examples, converted for programs when they are accessed.
 
-    Attributes:
-        values: probabilities [E, L], or numbers [E].
-        losses: loss of each example [E], if the labels are known.
+    `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None without labels.
     """
 
     def __init__(self, problem: ProblemType, values: np.ndarray, losses: np.ndarray | None) -> None:
@@ -60,14 +58,7 @@ class Predictions(Sequence[Any]):
 
 
 class Classification(Task):
-    """A data set of texts or pairs of texts as a fine-tuning task.
-
-    Args:
-        data: the data set.
-        options: options of the script.
-        config: configuration of the model.
-        tokenizer: its tokenizer.
-    """
+    """A dataset of texts or pairs of texts as a fine-tuning task."""
 
     def __init__(
         self,
@@ -97,7 +88,7 @@ class Classification(Task):
         """Reads the examples of a split; there is at least one."""
         examples, path = self.data.read(split), self.data.describe(split)
         if not examples:
-            raise UserError(f"{path} has not one example: there is nothing to {split} on")
+            raise UserError(f"{path} contains no examples")
         if split == "train":
             self._training = examples
             self.problem.set_class_weights(examples)
@@ -212,10 +203,5 @@ def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def make_task(
     options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
 ) -> Classification:
-    """Makes the task that the options describe; reads a custom training file.
-
-    Raises:
-        UserError: there is no such task, a file is missing or invalid, or the labels of the model
-            are unknown.
-    """
+    """Makes the task that the options describe; reads a custom training file."""
     return Classification(make_dataset(options), options, config, tokenizer)

@@ -128,7 +128,7 @@ def test_a_class_made_of_another_one(write):
         (task("[]", '"yes"'), r": get_labels\(\) gives 'yes'. Return a list"),
         (
             task("[]", "[0, 1]"),
-            r": get_labels\(\) gives the label 0 \(int\), not a text of one line",
+            r": get_labels\(\) gives the label 0 \(int\), not a string of one line",
         ),
         (task("[]", '["a", "a"]'), r": get_labels\(\) gives 'a' twice"),
         (
@@ -169,7 +169,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task('[Example("a", "b", "", 0)]', '["0", "1"]'),
-            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are texts",
+            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are strings",
         ),
         (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
         (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),
