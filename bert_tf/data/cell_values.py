@@ -12,13 +12,7 @@ _EXCERPT_LENGTH = 60
 def to_text(value: Any, what: str, place: str) -> str:
     """Converts a JSON value to text: numbers as written, whole ones without a fraction.
 
-    Args:
-        value: the value of a cell.
-        what: the cell's meaning, for messages: "text".
-        place: its file and line, for messages.
-
-    Raises:
-        UserError: it is null, a list, an object or not finite, or no valid Unicode.
+    `what` is the cell's meaning, such as "text", and `place` its file and line, for messages.
     """
     if isinstance(value, str):
         try:

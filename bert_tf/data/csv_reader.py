@@ -1,7 +1,4 @@
-"""Strict reader of delimited files: all rows have the same width, and errors name their line.
-
-A row of another width usually is a text that was split at the wrong place.
-"""
+"""Strict reader of delimited files: all rows have the same width, and errors name their line."""
 
 import csv
 import os
@@ -16,12 +13,7 @@ from bert_tf.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table.
-
-    Attributes:
-        place: file and line where it begins, for messages: `train.tsv:12`.
-        cells: texts from left to right; for JSON the object, key -> value.
-    """
+    """A row; `place` is the file and line where it begins, `cells` a list, or a dict for JSON."""
 
     place: str
     cells: Any
@@ -34,18 +26,9 @@ def guess_delimiter(line: str, quoted: bool) -> str:
 
 
 def read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> Iterator[Row]:
-    """Yields the rows of a file.
+    """Yields the rows of a file, given its lines with line ends.
 
     Blank lines at the end are ignored; in a table of one column those before are empty texts.
-
-    Args:
-        path: the file, for messages.
-        lines: its lines, with line ends.
-        delimiter: separates cells.
-        quoted: whether quotes enclose cells.
-
-    Raises:
-        UserError: a row cannot be parsed, or has another width than the first one.
     """
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)

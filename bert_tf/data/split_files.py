@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# Split -> names of its file, the usual one first.
+# Split -> names of its file, the most common first.
 NAMES = {
     "train": ("train",),
     "eval": ("dev", "valid", "validation", "eval"),
@@ -17,7 +17,7 @@ NAMES = {
 }
 FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-# Beginnings of names of files that are no data: hidden ones, and those about the data set.
+# Prefixes of files that are not data.
 _NO_DATA = (".", "readme", "license", "licence")
 
 
@@ -44,9 +44,6 @@ def find_files(
 
     Returns:
         Split -> path, for those of `splits` that are found.
-
-    Raises:
-        UserError: the folder or a given file does not exist, or a split has two files.
     """
     names = {"train": train_file, "eval": eval_file, "predict": predict_file}
     given = {split: name for split, name in names.items() if name}

@@ -1,6 +1,6 @@
 """Reads users' tables: TSV, CSV or JSON lines, as rows that know their file and line.
 
-GLUE's files are read by `tsv`, as leniently as the original reads them.
+`tsv` reads GLUE's files, as leniently as the original.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _OBJECT_ADVICE = (
 
 
 def read_table(path: str, quoted: str = "auto") -> list[Row]:
-    r"""Reads a table in the format of its file name.
+    """Reads all rows of a UTF-8 table in the format of its file name, including a header.
 
     `.csv`: columns separated by the most frequent of `,`, `;` and tab in the first line; `.jsonl`,
     `.ndjson` and `.json`: an object per line, or, in `.json`, one list; others: columns separated
@@ -32,13 +32,9 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
     and an error elsewhere.
 
     Args:
-        path: the file, in UTF-8.
+        path: the file.
         quoted: whether quotes (`"`) enclose cells, which then may contain delimiters, line ends
             and doubled quotes: "yes", "no", or "auto", which is "yes" for CSV.
-
-    Returns:
-        All rows, including one with column names. Rows of JSON have objects as `cells`; other rows
-        are all as wide as the first one.
 
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names its line.

@@ -30,9 +30,8 @@ def cut_into_windows(
 ) -> tuple[np.ndarray, RaggedIds, RaggedIds | None]:
     """Splits texts or pairs into windows that fit into the model with their special tokens.
 
-    Returns:
-        The index of the text of each window, int64 [N], ascending; the first texts of the windows,
-        and the second ones.
+    Returns the index of the text of each window, int64 [N], ascending; then the first texts of the
+    windows, and the second ones.
     """
     length_a = a.lengths
     length_b = b.lengths if b else np.zeros_like(length_a)
@@ -54,7 +53,7 @@ def cut_into_windows(
 def _layout(
     length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths of the longer text, the truncated shorter one, and the window over the longer."""
+    """Returns lengths of the longer text, the truncated shorter one, and the window."""
     room = max_seq_length - np.where(length_b > 0, 3, 2)
     long, short = np.maximum(length_a, length_b), np.minimum(length_a, length_b)
     short = np.where(long + short > room, np.minimum(short, room // 2), short)

@@ -1,12 +1,11 @@
 """Datasets in TSV files: GLUE and XNLI. To add one, add a `TsvTask` to `TASKS`."""
 
+import dataclasses
 import difflib
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bert_tf import files
 from bert_tf.data.features import InputExample
@@ -16,7 +15,7 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
     """A file and the columns to read, counted from 0.
 
@@ -44,7 +43,7 @@ class Split:
     spellings: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TsvTask:
     """A dataset.
 
@@ -67,93 +66,77 @@ _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 
 
-def _mnli(kind: str) -> dict[str, Split]:
-    """MNLI with one of its two dev and test sets. Dev has four columns more than train."""
-    pair: dict[str, Any] = {"text_a": 8, "text_b": 9, "guid_column": 0}
-    dev, test = f"dev_{kind}", f"test_{kind}"
-    return {
-        "train": Split(file="train.tsv", label=LAST, guid="train", **pair),
-        "dev": Split(file=f"{dev}.tsv", label=LAST, guid=dev, **pair),
-        "test": Split(file=f"{test}.tsv", guid="test", **pair),
-    }
+_ALL = ("train", "dev", "test")
 
 
-def _glue(trained: tuple[int, ...], tested: tuple[int, ...], with_ids: bool) -> dict[str, Split]:
-    """Splits of the other GLUE sets: texts in the columns `trained`, or `tested` in the test set.
+def _splits(
+    texts: tuple[int, ...],
+    test_texts: tuple[int, ...] | None = None,
+    *,
+    label: int = LAST,
+    with_ids: Collection[str] = (),
+    with_header: Collection[str] = _ALL,
+) -> dict[str, Split]:
+    """Makes the splits of a GLUE set: columns of one or two texts, and of the label.
 
-    The label is in the last column, ids in the first; train and dev have them only `with_ids`.
+    The test set may have other columns, and no labels. Ids are in the first column.
     """
     splits = {}
-    for name, texts in (("train", trained), ("dev", trained), ("test", tested)):
+    for name in _ALL:
+        text_a, *text_b = test_texts if test_texts and name == "test" else texts
         splits[name] = Split(
             file=f"{name}.tsv",
-            text_a=texts[0],
-            text_b=texts[1] if len(texts) > 1 else None,
-            label=None if name == "test" else LAST,
+            has_header=name in with_header,
+            text_a=text_a,
+            text_b=text_b[0] if text_b else None,
+            label=None if name == "test" else label,
             guid=name,
-            guid_column=0 if with_ids or name == "test" else None,
+            guid_column=0 if name in with_ids else None,
         )
     return splits
 
 
-# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. CoLA has
-# a header only in its test set. Labels of QNLI and RTE are in the order of the alphabet, as MNLI's.
+def _mnli(kind: str) -> dict[str, Split]:
+    """Makes MNLI's splits, with one of its two dev and test sets."""
+    splits = _splits((8, 9), with_ids=_ALL)
+    dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid=f"dev_{kind}")
+    test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
+    return {**splits, "dev": dev, "test": test}
+
+
+# The diagnostic set, for models trained on MNLI.
+_AX = {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)}
+_XNLI = {
+    "train": Split(
+        file="multinli/multinli.train.zh.tsv",
+        text_a=0,
+        text_b=1,
+        label=2,
+        guid="train",
+        spellings=(("contradictory", "contradiction"),),
+    ),
+    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")),
+}
+_COLA = _splits((3,), (1,), label=1, with_header=["test"])
+_PAIRS = _splits((1, 2), with_ids=_ALL)
+_QQP = _splits((3, 4), (1, 2), with_ids=_ALL)
+# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
+# of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
     task.name: task
     for task in (
-        TsvTask(
-            # The diagnostic set, for models that were trained on MNLI.
-            "ax",
-            _NLI_LABELS,
-            {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)},
-            "AX.tsv",
-        ),
-        TsvTask(
-            "cola",
-            ("0", "1"),
-            {
-                "train": Split(file="train.tsv", has_header=False, text_a=3, label=1, guid="train"),
-                "dev": Split(file="dev.tsv", has_header=False, text_a=3, label=1, guid="dev"),
-                "test": Split(file="test.tsv", text_a=1, guid="test"),
-            },
-            "CoLA.tsv",
-            "matthews",
-        ),
+        TsvTask("ax", _NLI_LABELS, _AX, "AX.tsv"),
+        TsvTask("cola", ("0", "1"), _COLA, "CoLA.tsv", "matthews"),
         TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
         TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
-        TsvTask(
-            "mrpc",
-            ("0", "1"),
-            {
-                "train": Split(file="train.tsv", text_a=3, text_b=4, label=0, guid="train"),
-                "dev": Split(file="dev.tsv", text_a=3, text_b=4, label=0, guid="dev"),
-                "test": Split(file="test.tsv", text_a=3, text_b=4, guid="test"),
-            },
-            "MRPC.tsv",
-        ),
-        TsvTask("qnli", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "QNLI.tsv"),
-        TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True), "QQP.tsv"),
-        TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "RTE.tsv"),
-        TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False), "SST-2.tsv"),
-        TsvTask("sts-b", (), _glue((7, 8), (7, 8), with_ids=True), "STS-B.tsv"),
-        TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True), "WNLI.tsv"),
-        TsvTask(
-            "xnli",
-            _NLI_LABELS,
-            {
-                "train": Split(
-                    file="multinli/multinli.train.zh.tsv",
-                    text_a=0,
-                    text_b=1,
-                    label=2,
-                    guid="train",
-                    spellings=(("contradictory", "contradiction"),),
-                ),
-                "dev": Split(
-                    file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")
-                ),
-            },
-        ),
+        TsvTask("mrpc", ("0", "1"), _splits((3, 4), label=0), "MRPC.tsv"),
+        TsvTask("qnli", _ENTAILMENT, _PAIRS, "QNLI.tsv"),
+        TsvTask("qqp", ("0", "1"), _QQP, "QQP.tsv"),
+        TsvTask("rte", _ENTAILMENT, _PAIRS, "RTE.tsv"),
+        TsvTask("sst-2", ("0", "1"), _splits((0,), (1,), with_ids=["test"]), "SST-2.tsv"),
+        TsvTask("sts-b", (), _splits((7, 8), with_ids=_ALL), "STS-B.tsv"),
+        TsvTask("wnli", ("0", "1"), _PAIRS, "WNLI.tsv"),
+        TsvTask("xnli", _NLI_LABELS, _XNLI),
     )
 }
 
@@ -257,7 +240,7 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
     if label.strip() in task.labels:
-        advice = "Remove the blank beside it."
+        advice = "Remove the spaces around it."
     elif row.line == 1 and not split.has_header:
         advice = (
             f"Is line 1 a header? {split.file} of task {task.name} has none: is --data_dir the "
