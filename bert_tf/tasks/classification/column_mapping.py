@@ -5,18 +5,17 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.data.cell_values import excerpt
 from bert_tf.data.csv_reader import Row
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.label_inference import (
-    AUTO,
     LabelParser,
     is_missing_number,
     parse_number,
 )
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
@@ -29,32 +28,21 @@ _NAME = (
 _COMMON_NAME = re.compile(f"({_NAME})([ _]({_NAME}))?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ColumnMapping:
-    """Which column has which purpose: by its name, its key in JSON, or its number from 1 on.
+def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
+    """Returns purpose -> column; only files to predict have ids, and only others labels."""
+    unused = "label" if split == "predict" else "id"
+    return {purpose: name for purpose, name in _columns(options).items() if purpose != unused}
 
-    Only files to predict have the column `id`, and only others that of the label. `has_header` and
-    `quoted` are those of `ClassifierOptions`.
-    """
 
-    text: str
-    text_pair: str | None = None
-    label: str | None = None
-    id: str | None = None
-    has_header: str = AUTO
-    quoted: str = AUTO
-
-    def of_split(self, split: str) -> dict[str, str]:
-        """Returns purpose -> column for the file of a split."""
-        columns = {purpose: getattr(self, purpose) for purpose in _PURPOSES}
-        del columns["label" if split == "predict" else "id"]
-        return {purpose: column for purpose, column in columns.items() if column is not None}
+def _columns(options: ClassifierOptions) -> dict[str, str]:
+    columns = {purpose: getattr(options, f"{purpose}_column") for purpose in _PURPOSES}
+    return {purpose: column for purpose, column in columns.items() if column is not None}
 
 
 def find_header(
     path: str,
     rows: Sequence[Row],
-    mapping: ColumnMapping,
+    options: ClassifierOptions,
     split: str,
     labels: LabelParser,
     training_header: Sequence[str] | None,
@@ -68,18 +56,18 @@ def find_header(
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    columns = [(purpose, getattr(mapping, purpose)) for purpose in _PURPOSES]
+    columns = _columns(options).items()
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
-    if named and mapping.has_header == "no":
+    if named and options.has_header == "no":
         raise UserError(
             f"{named[0]} is a name, but --has_header=no says that {path} has no column names. Pass "
             "the number of the column, from 1 on"
         )
-    if mapping.has_header == "no":
+    if options.has_header == "no":
         return []
-    if named or mapping.has_header == "yes":
+    if named or options.has_header == "yes":
         return header
-    positions = find_positions(path, rows[0], mapping.of_split(split), [])
+    positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no if it is data)"
@@ -112,8 +100,8 @@ def cell(row: Row, purpose: str, position: Any) -> Any:
     return row.cells[position]
 
 
-def _is_name(column: str | None) -> bool:
-    return bool(column) and not re.fullmatch("[0-9]{1,9}", column)
+def _is_name(column: str) -> bool:
+    return not re.fullmatch("[0-9]{1,9}", column)
 
 
 def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:

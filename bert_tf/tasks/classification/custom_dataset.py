@@ -1,5 +1,6 @@
 """A user's own tables as a dataset: `run_classifier.py --task_name=tsv`."""
 
+import dataclasses
 import logging
 import re
 from collections import Counter
@@ -12,8 +13,8 @@ from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.column_mapping import (
-    ColumnMapping,
     cell,
+    columns_of_split,
     find_header,
     find_positions,
 )
@@ -24,6 +25,7 @@ from bert_tf.tasks.classification.datasets import (
     TextDataset,
 )
 from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
@@ -37,13 +39,9 @@ class CustomDataset(TextDataset):
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
-        columns: the columns of all files.
-        problem_type: "classification", "multilabel", "regression", or "auto" to infer it from the
-            training file; without one, "auto" is "classification".
+        options: columns, and how to read them. Without a training file, the problem type "auto" is
+            "classification".
         labels: in the order of their ids; empty to use those of the training file.
-        label_separator: separates labels of a multi-label cell.
-        dev_fraction: part of the training file to hold out for evaluation if there is no file for
-            that, in [0, 1); the same rows in every run.
 
     Raises:
         UserError: the training file is invalid, or the labels are not known.
@@ -54,27 +52,23 @@ class CustomDataset(TextDataset):
     def __init__(
         self,
         paths: Mapping[str, str],
-        columns: ColumnMapping,
-        *,
-        problem_type: str = AUTO,
+        options: ClassifierOptions,
         labels: Sequence[str] = (),
-        label_separator: str = ",",
-        dev_fraction: float = 0.2,
     ) -> None:
-        self._paths, self._columns = paths, columns
-        self.has_pairs = columns.text_pair is not None
-        self._dev_fraction = dev_fraction
+        self._paths, self._options = paths, options
+        self.has_pairs = options.text_pair_column is not None
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
         given = tuple(label.strip() for label in labels)
+        problem_type = options.problem_type
         _check_labels(problem_type, given)
-        if columns.label is None and not paths.keys() <= {"predict"}:
+        if options.label_column is None and not paths.keys() <= {"predict"}:
             raise UserError(
                 "--do_train and --do_eval need --label_column, the name of a column or its number"
             )
-        if not label_separator:
+        if not options.label_separator:
             raise UserError("--label_separator must not be empty")
-        self._parser = LabelParser(problem_type, given, label_separator)
+        self._parser = LabelParser(problem_type, given, options.label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
         elif not given and problem_type != REGRESSION:
@@ -83,7 +77,7 @@ class CustomDataset(TextDataset):
                 "--data_dir, or pass --train_file, or --labels"
             )
         elif problem_type == AUTO:
-            self._parser = LabelParser(CLASSIFICATION, given, label_separator)
+            self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
@@ -113,11 +107,11 @@ class CustomDataset(TextDataset):
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; infers labels from the training file."""
         path = self._paths[split]
-        rows = read_table(path, self._columns.quoted)
+        rows = read_table(path, self._options.quoted)
         if not rows:
             raise UserError(f"{path} is empty")
-        header = find_header(path, rows, self._columns, split, self._parser, self._training_header)
-        positions = find_positions(path, rows[0], self._columns.of_split(split), header)
+        header = find_header(path, rows, self._options, split, self._parser, self._training_header)
+        positions = find_positions(path, rows[0], columns_of_split(self._options, split), header)
         if header:
             del rows[0]
         if not rows:
@@ -127,7 +121,7 @@ class CustomDataset(TextDataset):
             purpose: [cell(row, purpose, position) for row in rows]
             for purpose, position in positions.items()
         }
-        if self._columns.quoted == AUTO:
+        if self._options.quoted == AUTO:
             _warn_of_quotes(path, values)
         if split == "train":
             self._training_header = header
@@ -157,10 +151,10 @@ class CustomDataset(TextDataset):
         return examples
 
     def _hold_out_dev_set(self) -> None:
-        if "eval" in self._examples or not self._dev_fraction:
+        if "eval" in self._examples or not self._options.dev_fraction:
             return
         path, examples = self._paths["train"], self._examples["train"]
-        size = max(1, round(self._dev_fraction * len(examples)))
+        size = max(1, round(self._options.dev_fraction * len(examples)))
         if size >= len(examples):
             raise UserError(
                 f"{path}: {count_rows(len(examples))}, too few to hold out some for evaluation. "
@@ -175,7 +169,7 @@ class CustomDataset(TextDataset):
             f"{len(dev):,}",
             count_rows(len(examples)),
             path,
-            self._dev_fraction,
+            self._options.dev_fraction,
             f"{len(train):,}",
         )
 

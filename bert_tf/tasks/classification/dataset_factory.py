@@ -1,5 +1,6 @@
 """Makes the data set that the options of `run_classifier.py` describe."""
 
+import dataclasses
 import os
 
 from bert_tf import files
@@ -8,7 +9,6 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification import glue
-from bert_tf.tasks.classification.column_mapping import ColumnMapping
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
@@ -75,27 +75,13 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
 
 
 def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
-    problem_type, labels = options.problem_type, options.labels
-    names = labels.split(",") if labels else []
+    labels = options.labels.split(",") if options.labels else []
     if not options.do_train:
-        if problem_type == AUTO:
+        if options.problem_type == AUTO:
             folder = label_map.folder_of_checkpoint(options)
             # The default for models that something else trained.
-            problem_type = run_metadata.hint(folder, "flags", "problem_type") or CLASSIFICATION
-        if not names and problem_type != REGRESSION:
-            names = label_map.of_checkpoint(options)
-    return CustomDataset(
-        paths,
-        ColumnMapping(
-            text=options.text_column or "",
-            text_pair=options.text_pair_column,
-            label=options.label_column,
-            id=options.id_column,
-            has_header=options.has_header,
-            quoted=options.quoted,
-        ),
-        problem_type=problem_type,
-        labels=names,
-        label_separator=options.label_separator,
-        dev_fraction=options.dev_fraction,
-    )
+            trained = run_metadata.hint(folder, "flags", "problem_type") or CLASSIFICATION
+            options = dataclasses.replace(options, problem_type=trained)
+        if not labels and options.problem_type != REGRESSION:
+            labels = label_map.of_checkpoint(options)
+    return CustomDataset(paths, options, labels)

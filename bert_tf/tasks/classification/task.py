@@ -23,7 +23,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, TextDataset, check_split
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
 from bert_tf.tasks.classification.metrics import describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
@@ -58,18 +58,15 @@ class Predictions(Sequence[Any]):
 
 
 class Classification(Task):
-    """A dataset of texts or pairs of texts as a fine-tuning task."""
+    """A dataset of texts or pairs of texts as a task; reads a custom training file at once."""
 
     def __init__(
-        self,
-        data: TextDataset,
-        options: ClassifierOptions,
-        config: BertConfig,
-        tokenizer: FullTokenizer,
+        self, options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
     ) -> None:
+        self.data = data = make_dataset(options)
         # `run.json` gets the problem type that was inferred from the data.
         self.options = dataclasses.replace(options, problem_type=data.problem_type)
-        self.data, self.config = data, config
+        self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         self.problem = PROBLEM_TYPES[data.problem_type](data, options)
         self.labels = data.labels
@@ -198,10 +195,3 @@ def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
-
-
-def make_task(
-    options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
-) -> Classification:
-    """Makes the task that the options describe; reads a custom training file."""
-    return Classification(make_dataset(options), options, config, tokenizer)
