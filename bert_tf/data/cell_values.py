@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from bert_tf.errors import UserError
 
 _EXCERPT_LENGTH = 60
+# Not all that float() takes: "1_0" and digits of other scripts are names.
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def to_text(value: Any, what: str, place: str) -> str:
@@ -32,6 +35,12 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
+
+
+def parse_number(text: str) -> float | None:
+    """Converts a text to a finite number; returns None if it is not one."""
+    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
+    return number if abs(number) < float("inf") else None
 
 
 def excerpt(text: str) -> str:

@@ -47,16 +47,15 @@ def convert_examples(
     """
     a, b = encode_texts(examples, tokenizer)
     rows = np.arange(len(examples))
-    lost = np.zeros_like(a.lengths)
+    lost: np.ndarray | int = 0
     if windows:
-        lost = dropped_tokens(a.lengths, b.lengths if b else lost, max_seq_length)
+        lost = dropped_tokens(a.lengths, b.lengths, max_seq_length)
         rows, a, b = cut_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
-    total = a.lengths + (b.lengths if b else 0)
     # Without the special tokens, of which a pair has three.
-    kept = packed["input_mask"].sum(1) - 2 - (packed["segment_ids"].max(1, initial=0) > 0)
-    cut = total - kept
+    kept = packed["input_mask"].sum(1) - 2 - packed["segment_ids"].any(1)
+    cut = a.lengths + b.lengths - kept
     cut[np.diff(rows, prepend=-1) > 0] += lost
     labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
@@ -69,11 +68,9 @@ def convert_examples(
 
 def encode_texts(
     examples: Sequence[InputExample], tokenizer: BatchTokenizer
-) -> tuple[RaggedIds, RaggedIds | None]:
-    """Returns ids of the first and the second texts; None if no example has a second one."""
+) -> tuple[RaggedIds, RaggedIds]:
+    """Returns ids of the first and the second texts; single texts have an empty second one."""
     a = tokenizer.encode([example.text_a for example in examples])
-    if not any(example.text_b for example in examples):
-        return a, None
     return a, tokenizer.encode([example.text_b or "" for example in examples])
 
 
@@ -90,29 +87,26 @@ def pack_batch(
     Raises:
         UserError: not even the special tokens fit into S.
     """
-    length_a = a.lengths
-    length_b = b.lengths if b else np.zeros_like(length_a)
-    pair = length_b > 0
+    every = np.arange(len(a))
+    if b is None:
+        b = a.take(every, lengths=np.zeros_like(a.lengths))
+    pair = b.lengths > 0
     require_room(bool(pair.any()), max_seq_length)
-    length_a, length_b = truncated_lengths(
-        length_a, length_b, np.where(pair, max_seq_length - 3, max_seq_length - 2)
-    )
-
+    room = max_seq_length - np.where(pair, 3, 2)
+    length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
     # As in the original, a second text that lost all its tokens is none.
     pair = length_b > 0
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
-    every = np.arange(len(a))
     input_ids[:, 0] = cls_id
     put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
     input_ids[every, length_a + 1] = sep_id
-    total = length_a + 2
-    if b:
-        put(input_ids, b.ids, b.row_splits, length_b, total)
-        input_ids[every[pair], (total + length_b)[pair]] = sep_id
-        total = total + np.where(pair, length_b + 1, 0)
+    start_b = length_a + 2
+    put(input_ids, b.ids, b.row_splits, length_b, start_b)
+    total = start_b + np.where(pair, length_b + 1, 0)
+    input_ids[every[pair], total[pair] - 1] = sep_id
     positions = np.arange(max_seq_length)
     mask = positions < total[:, None]
-    second = mask & (positions >= length_a[:, None] + 2)
+    second = mask & (positions >= start_b[:, None])
     return {
         "input_ids": input_ids,
         "input_mask": mask.astype(np.int32),

@@ -7,14 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt
-from bert_tf.data.csv_reader import Row
+from bert_tf.data.cell_values import excerpt, parse_number
+from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.label_inference import (
-    LabelParser,
-    is_missing_number,
-    parse_number,
-)
+from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
 from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)

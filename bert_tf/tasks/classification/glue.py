@@ -3,11 +3,11 @@
 import dataclasses
 import difflib
 import logging
-import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bert_tf import files
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
@@ -220,7 +220,9 @@ def examples(
 def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     known = (*task.labels, *dict(split.spellings))
     label = [] if split.label is None else row.cells[split.label :][:1]
-    data = [cell for cell in label if cell in known] + list(filter(_is_number, row.cells))
+    data = [cell for cell in label if cell in known] + [
+        cell for cell in row.cells if parse_number(cell) is not None
+    ]
     if data:
         _logger.warning(
             "%s:1: the first line is skipped, since task %s has a header there; but %r in it is "
@@ -236,7 +238,7 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
         return task.labels[0] if task.labels else "0"
     written = row.cells[split.label]
     label = dict(split.spellings).get(written, written)
-    if label in task.labels or (not task.labels and _is_number(label)):
+    if label in task.labels or (not task.labels and parse_number(label) is not None):
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
     if label.strip() in task.labels:
@@ -254,10 +256,3 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     raise UserError(
         f"{path}:{row.line}: label {written!r} of task {task.name} is not {allowed}. {advice}"
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import count_rows, excerpt, to_text
+from bert_tf.data.cell_values import count_rows, excerpt, parse_number, to_text
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -20,16 +20,8 @@ AUTO = "auto"
 _SHOWN_LABELS = 10
 # More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
 _MANY_LABELS, _FEW_LABELS = 50, 8
-# Not all that float() takes: "1_0" and digits of other scripts are names.
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 # How programs and people write a missing number.
 _MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
-
-
-def parse_number(text: str) -> float | None:
-    """Converts a text to a finite number; returns None if it is not one."""
-    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
-    return number if abs(number) < float("inf") else None
 
 
 def is_missing_number(text: str) -> bool:

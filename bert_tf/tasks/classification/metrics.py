@@ -145,12 +145,11 @@ def describe_report(report: Mapping[str, Any]) -> str:
     for name, scores in list(labels.items())[:_MAX_LABELS_IN_TABLE]:
         ratios = (f"{scores[column]:.4f}" for column in _SCORES)
         rows.append((one_line(name, _MAX_LABEL_WIDTH), *ratios, str(scores["support"])))
-    widths = [max(map(_display_width, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *cells in rows:
-        padding = " " * (widths[0] - _display_width(name))
-        aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join((name + padding, *aligned)))
+    width = max(_display_width(name) for name, *_ in rows)
+    lines = [
+        name + " " * (width - _display_width(name)) + "  {:>9}  {:>6}  {:>6}  {:>7}".format(*cells)
+        for name, *cells in rows
+    ]
     more = len(labels) - _MAX_LABELS_IN_TABLE
     if more > 0:
         lines.append(f"and {more} more label{'s' * (more > 1)}")

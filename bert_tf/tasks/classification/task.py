@@ -187,8 +187,7 @@ class Classification(Task):
 
     def _window_counts(self, examples: Sequence[InputExample]) -> np.ndarray:
         a, b = encode_texts(examples, self.tokenizer)
-        length_b = b.lengths if b else np.zeros_like(a.lengths)
-        return window_counts(a.lengths, length_b, self.options.max_seq_length)
+        return window_counts(a.lengths, b.lengths, self.options.max_seq_length)
 
 
 def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

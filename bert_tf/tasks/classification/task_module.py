@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
@@ -23,7 +24,6 @@ from bert_tf.tasks.classification.datasets import (
     SPLIT_NAMES,
     TextDataset,
 )
-from bert_tf.tasks.classification.label_inference import parse_number
 
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200

@@ -285,9 +285,9 @@ def test_xnli_has_no_test_set(tmp_path):
             "cola",
             "dev",
             "s\t1 \t\tx\n",
-            "1: label '1 ' of task cola is not one of 0, 1. Remove the bl",
+            "1: label '1 ' of task cola is not one of 0, 1. Remove the sp",
         ),
-        ("cola", "dev", "s\t\u00a01\t\tx\n", "Remove the blank"),
+        ("cola", "dev", "s\t\u00a01\t\tx\n", "Remove the spaces"),
         (
             "cola",
             "train",
