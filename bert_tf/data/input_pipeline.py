@@ -15,7 +15,7 @@ from bert_tf.errors import UserError
 
 # Lengths of batches are multiples of this, for GPUs and for fewer shapes.
 LENGTH_MULTIPLE = 8
-# Batches of similar length are formed from so many batches; more would be less random.
+# Number of batches to regroup by length; more would make the order less random.
 _GROUPED_BATCHES = 50
 # Files that a shuffled dataset reads in turn.
 _FILES_AT_ONCE = 16

@@ -122,7 +122,7 @@ def _do_by_pool(
         raise UserError(
             "A worker process was killed, perhaps for lack of memory (then pass a smaller "
             "--num_workers), or could not start: your own script must call this below "
-            "if __name__ == '__main__'. The same command goes on with what is missing"
+            "if __name__ == '__main__'. The same command continues with what is missing"
         ) from error
     except (KeyboardInterrupt, Terminated):
         # Otherwise shutdown waits until they have done their items.

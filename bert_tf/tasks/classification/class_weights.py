@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.data.cell_values import parse_number
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
@@ -30,17 +31,14 @@ def label_weights(asked: str, labels: Sequence[str], counts: np.ndarray) -> np.n
 
 
 def _parse(part: str, labels: Sequence[str]) -> tuple[str, float]:
-    # A label may have a colon of its own.
+    # A label may contain a colon.
     label, _, number = part.strip().rpartition(":")
     if label not in labels:
         raise UserError(
             f"--class_weights must be {BALANCED}, or label:weight,label:weight with labels of "
             f"{', '.join(labels)}. Received: {part.strip()}"
         )
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = 0.0
-    if not 0 < weight < float("inf"):
+    weight = parse_number(number.strip()) or 0.0
+    if weight <= 0:
         raise UserError(f"--class_weights: the weight of {label} must be a number above 0: {part}")
     return label, weight

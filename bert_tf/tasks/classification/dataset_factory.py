@@ -1,4 +1,4 @@
-"""Makes the data set that the options of `run_classifier.py` describe."""
+"""Makes the dataset that the options of `run_classifier.py` describe."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from bert_tf.tasks.classification.task_module import load_task_module
 
 
 def make_dataset(options: ClassifierOptions) -> TextDataset:
-    """Returns the data set; infers labels and problem type from a custom training file.
+    """Returns the dataset; infers labels and problem type from a custom training file.
 
     Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data are read.
     """

@@ -1,4 +1,4 @@
-"""Datasets of labeled texts: what a classification task needs to know about its data."""
+"""Datasets of labeled texts, and warnings about their splits."""
 
 import abc
 import logging

@@ -78,7 +78,7 @@ class ProblemType(abc.ABC):
         if not self.options.class_weights:
             return
         if not self.labels:
-            raise UserError("--class_weights: the labels are numbers here, and not classes")
+            raise UserError("--class_weights: the labels are numbers, not classes")
         ids = self.label_ids(examples)
         counts = np.bincount(ids, minlength=len(self.labels)) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights, self.labels, counts)
@@ -101,7 +101,7 @@ class ProblemType(abc.ABC):
 
     @abc.abstractmethod
     def prediction(self, value: Any) -> Any:
-        """Converts the values of one example to what a program gets."""
+        """Converts the values of one example to a prediction of a `Predictor`."""
 
     @abc.abstractmethod
     def answer(self, value: Any) -> str:

@@ -97,7 +97,7 @@ class Classification(Task):
         return examples
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's features; a custom data set has no labels to predict."""
+        """Declares the original's features; custom datasets have no labels to predict."""
         inputs = super().features("predict")
         labels = self.targets if self._has_labels(split) else ()
         return (*inputs, *labels, Feature("is_real_example"))
@@ -176,7 +176,7 @@ class Classification(Task):
         """Converts texts, and tuples of two texts."""
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
         self._check_pairs(inputs)
-        # A placeholder, see `_has_labels`.
+        # A placeholder; see `_has_labels`.
         label = next(iter(self.labels), "0") if self.data.is_published else None
         pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
         return [InputExample("", *texts, label=label) for texts in pairs]

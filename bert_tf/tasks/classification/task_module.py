@@ -44,7 +44,7 @@ class ModuleDataset(TextDataset):
         if self.problem_type not in allowed:
             given = f"{len(self.labels)} labels" if self.labels else "no labels"
             raise UserError(
-                f"{path}: problem_type is {self.problem_type!r}, but get_labels() gives {given}. "
+                f"{path}: problem_type is {self.problem_type!r}, but get_labels() returns {given}. "
                 f"With these it is {' or '.join(allowed)}"
             )
 
@@ -61,7 +61,7 @@ class ModuleDataset(TextDataset):
             found = None if found is None else list(found)
         if found is None:
             raise UserError(
-                f"{self._path}: {method}(data_dir) gives None. Return a list of examples"
+                f"{self._path}: {method}(data_dir) returns None. Return a list of examples"
             )
         return [self._example(given, split, number) for number, given in enumerate(found)]
 
@@ -196,13 +196,15 @@ def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
     if labels is None:
         return ()
     if not isinstance(labels, list | tuple):
-        raise UserError(f"{path}: get_labels() gives {_short(labels)}. Return a list of strings")
+        raise UserError(f"{path}: get_labels() returns {_short(labels)}. Return a list of strings")
     for number, label in enumerate(labels):
         # labels.txt has one label per line.
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             raise UserError(
-                f"{path}: get_labels() gives the label {_typed(label)}, not a string of one line"
+                f"{path}: get_labels() returns the label {_typed(label)}, not a string of one line"
             )
         if label in labels[:number]:
-            raise UserError(f"{path}: get_labels() gives {label!r} twice. Return different labels")
+            raise UserError(
+                f"{path}: get_labels() returns the duplicate label {label!r}. Remove one"
+            )
     return tuple(labels)
