@@ -99,7 +99,7 @@ def test_flags(tiny, tmp_path, changes, message):
         (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV\?"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
-        (b"1\t0 \ta\tx\n", "blank"),
+        (b"1\t0 \ta\tx\n", "spaces"),
         (b"id\tlabel\ta\ttext\n", "header"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
