@@ -48,7 +48,7 @@ SCRIPTS: Mapping[str, Script] = {
     "run_classifier": Script(
         "Fine-tunes and applies classifiers of texts and pairs.",
         options=f"{_TASKS}.classification.options:ClassifierOptions",
-        make_task=f"{_TASKS}.classification.task:make_task",
+        make_task=f"{_TASKS}.classification.task:Classification",
     ),
     "run_classifier_with_tfhub": Script(
         "Fine-tunes encoders of TensorFlow Hub.",

@@ -14,18 +14,14 @@ _NAME = (
 )
 # A common name of a column.
 COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
+# Not all that float() takes: "1_0" and digits of other scripts are names.
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def to_text(value: Any, what: str, place: str) -> str:
     """Converts a JSON value to text: numbers as written, whole ones without a fraction.
 
-    Args:
-        value: the value of a cell.
-        what: the cell's meaning, for messages: "text".
-        place: its file and line, for messages.
-
-    Raises:
-        UserError: it is null, a list, an object or not finite, or no valid Unicode.
+    `what` is the cell's meaning, such as "text", and `place` its file and line, for messages.
     """
     if isinstance(value, str):
         try:
@@ -45,6 +41,12 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
+
+
+def parse_number(text: str) -> float | None:
+    """Converts a text to a finite number; returns None if it is not one."""
+    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
+    return number if abs(number) < float("inf") else None
 
 
 def excerpt(text: str) -> str:

@@ -1,81 +1,53 @@
-"""`tf.train.Example`s of a whole batch at once, written byte by byte.
+"""Serializes `tf.train.Example`s, a batch at once.
 
-A protocol buffer object per record, filled value by value, takes most of the time of writing a
-data set. The format is small (https://protobuf.dev/programming-guides/encoding/), so here NumPy
-writes the numbers of all records together. The bytes are those of
-`tf.train.Example.SerializeToString(deterministic=True)`.
+A protocol buffer object per record takes most of the time of writing a dataset, so NumPy encodes
+the numbers of all records together (https://protobuf.dev/programming-guides/encoding/). The bytes
+are those of `tf.train.Example.SerializeToString(deterministic=True)`.
 """
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-# Field number and wire type of what has a length: field << 3 | 2.
+# Field number and wire type of length-delimited fields: field << 3 | 2.
 _FIELD_1, _FIELD_2, _FIELD_3 = b"\x0a", b"\x12", b"\x1a"
 
 
 def encode_examples(batch: Mapping[str, np.ndarray]) -> list[bytes]:
-    """Serializes records that have the same features.
-
-    Args:
-        batch: name of the feature -> integers or float32 [n] or [n, length], one row for each
-            record; there is at least one feature.
-
-    Returns:
-        n serialized records; the features stand in the order of their names.
-    """
+    """Serializes n records, given integers or float32 [n, ...] for each feature, at least one."""
     names = sorted(batch, key=str.encode)
     entries = [_entries(name.encode(), batch[name]) for name in names]
-    # Neighbours whose entries are all of one size are put together once and for all.
-    parts: list[list[bytes]] = []
-    for is_array, group in itertools.groupby(entries, lambda entry: isinstance(entry, np.ndarray)):
-        if is_array:
-            together = np.concatenate(list(group), axis=1)
-            width, data = together.shape[1], together.tobytes()
-            parts.append([data[at : at + width] for at in range(0, len(data), width)])
-        else:
-            parts += group
-    heads: dict[int, bytes] = {}
-    records = []
-    for row in zip(*parts, strict=True):
-        length = sum(map(len, row))
-        if length not in heads:
-            heads[length] = _FIELD_1 + _varint(length)
-        records.append(b"".join((heads[length], *row)))
-    return records
+    records = map(b"".join, zip(*entries, strict=True))
+    return [_field(_FIELD_1, record) for record in records]
 
 
-def _entries(key: bytes, values: np.ndarray) -> Any:
-    """A feature of all records: uint8 [n, size] where they have one size, else bytes of each."""
+def _entries(key: bytes, values: np.ndarray) -> list[bytes]:
+    """Encodes the map entry of a feature for each record."""
     rows = values.reshape(len(values), int(np.prod(values.shape[1:])))
     if values.dtype == np.float32:
-        numbers = np.ascontiguousarray(rows.astype("<f4")).view(np.uint8)
-        return _with_head(_head(key, _FIELD_2, numbers.shape[1]), numbers)
-    if not (rows >> 7).any():  # Also of negative numbers there is something left.
-        return _with_head(_head(key, _FIELD_3, rows.shape[1]), rows.astype(np.uint8))
-    payload, ends = _varints(rows)
-    heads: dict[int, bytes] = {}
-    entries = []
-    for start, end in itertools.pairwise([0, *ends.tolist()]):
-        if end - start not in heads:
-            heads[end - start] = _head(key, _FIELD_3, end - start)
-        entries.append(heads[end - start] + payload[start:end])
-    return entries
+        kind, data, size = _FIELD_2, rows.astype("<f4").tobytes(), 4 * rows.shape[1]
+        ends = range(size, size * len(rows) + 1, size)
+    elif not (rows >> 7).any():  # One byte each; some bits are left of negative numbers, too.
+        kind, data, size = _FIELD_3, rows.astype(np.uint8).tobytes(), rows.shape[1]
+        ends = range(size, size * len(rows) + 1, size)
+    else:
+        kind, (data, ends) = _FIELD_3, _varints(rows)
+    bounds = list(itertools.pairwise([0, *ends]))
+    heads = {size: _head(key, kind, size) for size in {end - start for start, end in bounds}}
+    return [heads[end - start] + data[start:end] for start, end in bounds]
 
 
-def _with_head(head: bytes, numbers: np.ndarray) -> np.ndarray:
-    heads = np.broadcast_to(np.frombuffer(head, np.uint8), (len(numbers), len(head)))
-    return np.concatenate([heads, numbers], axis=1)
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + _varint(len(content)) + content
 
 
 def _head(key: bytes, kind: bytes, length: int) -> bytes:
-    """What stands before the numbers of an entry: messages in messages, each with its length."""
-    head = _FIELD_1 + _varint(length)  # the packed list of numbers
+    """Encodes what precedes the numbers of an entry: nested messages, each with its length."""
+    head = _FIELD_1 + _varint(length)  # packed list of numbers
     head = kind + _varint(len(head) + length) + head  # Feature
-    head = _FIELD_2 + _varint(len(head) + length) + head  # the value of the map entry
-    head = _FIELD_1 + _varint(len(key)) + key + head  # its key
+    head = _FIELD_2 + _varint(len(head) + length) + head  # value of the map entry
+    head = _field(_FIELD_1, key) + head  # its key
     return _FIELD_1 + _varint(len(head) + length) + head  # the entry
 
 
@@ -87,30 +59,16 @@ def _varint(number: int) -> bytes:
     return bytes([*encoded, number])
 
 
-def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Integers in 7 bits per byte, the lowest first, as long as another one follows.
-
-    Args:
-        values: integers [n, length]; negative ones take 10 bytes.
-
-    Returns:
-        All bytes, and where each row ends [n].
-    """
-    length = values.shape[1]
-    small = values.min(initial=0) >= 0 and values.max(initial=0) < 1 << 32
-    kind = np.uint32 if small else np.uint64
-    numbers = values.astype(np.int64).reshape(-1).astype(kind)
-    sizes = np.ones(len(numbers), np.int64)
-    for shift in range(7, 64, 7):
-        longer = numbers >= kind(1 << shift) if shift < 8 * numbers.itemsize else None
-        if longer is None or not longer.any():
-            break
-        sizes += longer
-    ends = np.cumsum(sizes)
-    places = ends - sizes
-    encoded = np.empty(int(sizes.sum()), np.uint8)
+def _varints(values: np.ndarray) -> tuple[bytes, list[int]]:
+    """Encodes integers [n, length] as varints; returns the bytes and the end of each row."""
+    numbers = values.astype(np.int64).reshape(-1).astype(np.uint64)
+    limits = np.array([1 << shift for shift in range(7, 64, 7)], np.uint64)
+    ends = np.cumsum(1 + np.searchsorted(limits, numbers, side="right"))
+    places = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    encoded = np.empty(ends[-1] if len(ends) else 0, np.uint8)
+    seven = np.uint64(7)
     while len(numbers):
         more = numbers > 127
-        encoded[places] = (numbers & kind(127)) | (more.astype(kind) << kind(7))
-        numbers, places = numbers[more] >> kind(7), places[more] + 1
-    return encoded.tobytes(), ends[length - 1 :: length]
+        encoded[places] = (numbers & np.uint64(127)) | (more.astype(np.uint64) << seven)
+        numbers, places = numbers[more] >> seven, places[more] + 1
+    return encoded.tobytes(), ends[values.shape[1] - 1 :: values.shape[1]].tolist()

@@ -1,9 +1,9 @@
-"""Batches of records for training: order, parts of replicas, lengths (tf.data).
+"""Batches of records for training: order, replicas, lengths (tf.data).
 
-B batch, S max_seq_length. Batches hold serialized records until their rows are decided; then one
-call parses the part of a replica.
+B batch, S max_seq_length. Records are parsed last, once it is known who needs them.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,32 +13,29 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import Feature, count_records, parse, require_files
 from bert_tf.errors import UserError
 
-# Lengths of batches are multiples of this, which suits GPUs and gives fewer shapes.
+# Lengths of batches are multiples of this, for GPUs and for fewer shapes.
 LENGTH_MULTIPLE = 8
-# Batches of similar length are formed from the rows of so many batches; more would make the order
-# less random.
+# Number of batches to regroup by length; more would make the order less random.
 _GROUPED_BATCHES = 50
-# Files that a shuffled data set reads in turn.
+# Files that a shuffled dataset reads in turn.
 _FILES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """The replicas that a process feeds: `count` of `total`, from number `first` on."""
+    """The replicas that a process feeds: `count` of `total`, starting with number `first`."""
 
     first: int = 0
     count: int = 1
     total: int = 1
 
     def bounds(self, batch_size: int) -> list[tuple[int, int]]:
-        """Start and end of each replica's part of a batch; parts differ by at most one row."""
-        replicas = range(self.first, self.first + self.count)
-        return [
-            (batch_size * r // self.total, batch_size * (r + 1) // self.total) for r in replicas
-        ]
+        """Returns start and end of each replica's part of a batch, equal up to one row."""
+        ends = [batch_size * replica // self.total for replica in range(self.total + 1)]
+        return list(itertools.pairwise(ends[self.first : self.first + self.count + 1]))
 
 
-# AutoGraph would spend half a second on functions that do not branch on tensors.
+# AutoGraph takes half a second, and nothing here branches on tensors.
 @tf.autograph.experimental.do_not_convert
 def read_dataset(
     path_or_paths: str | Sequence[str],
@@ -57,42 +54,37 @@ def read_dataset(
 ) -> tf.data.Dataset:
     """Returns batches of parsed records: shuffled, repeated, batched, in this order.
 
-    Batches of a repeated data set cross the borders of its epochs, as in the original. The original
-    shuffles in a window of only 100 records, so that a file sorted by label is seen almost in
-    its order; here every epoch shuffles the whole set. The order is a function of
-    (shuffle_seed, epoch) and of `tf.random.set_seed`, if that was called, not of how often the
-    data set was iterated: `skip_batches` resumes a run after so many batches.
+    Batches of a repeated dataset cross the borders of epochs, as in the original, but every epoch
+    shuffles all records instead of a window of 100. The order depends on (shuffle_seed, epoch), and
+    on `tf.random.set_seed` if called, so that `skip_batches` resumes a run.
 
-    With `replicas`, an element is the part of a batch for one replica, and the parts of a batch
-    follow each other. All processes read all records in the same order and parse only their own,
-    so the batches equal those of one device. With `shard_files`, if the set is repeated and has
-    at least as many files as there are processes, each process reads only its own files, and the
-    batches differ.
+    With `replicas`, an element is the part of a batch for one replica; the parts of a batch follow
+    each other. All processes read all records and parse their own, so the batches equal those of
+    one device. With `shard_files`, if the dataset is repeated and has at least as many files as
+    there are processes, each process reads its own files, and the batches differ.
 
     Args:
         path_or_paths: the file, or the files in reading order.
         features: the declaration that the files were written with.
         batch_size: records per batch, over all replicas.
         shuffle_seed: None for the order of the files.
-        num_records: number of records to hold in memory for shuffling; by default all, which are
-            counted first. A smaller number shuffles less.
-        repeat: whether the data set never ends.
+        num_records: size of the shuffle buffer; by default all records, which are counted first.
+        repeat: whether the dataset never ends.
         drop_remainder: drop a last batch that is not full; gives static shapes.
-        skip_batches: skip so many batches before anything is parsed.
+        skip_batches: number of batches to skip before anything is parsed.
         replicas: the replicas that this process feeds; None for whole batches.
         shard_files: see above.
         cut_padding: cut features that are `per_token` after the longest text of an element, at a
             multiple of 8.
-        group_by_length: form batches of texts of similar length: the rows of 50 batches are
-            regrouped, and the batches come in random order.
+        group_by_length: form batches of texts of similar length, from the rows of 50 batches, and
+            return them in random order.
 
     Returns:
-        A data set of dicts as `records.parse` returns them.
+        A dataset of dicts as `records.parse` returns them.
 
     Raises:
         UserError: a file is missing, there is nothing to shuffle, or a batch cannot be split over
             processes that read their own files.
-        ValueError: there are no paths.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     require_files(paths)
@@ -101,7 +93,7 @@ def read_dataset(
         if batch_size % processes:
             raise UserError(
                 f"A batch of {batch_size} cannot be split over {processes} processes that read "
-                "files of their own: choose a multiple"
+                "their own files: choose a multiple"
             )
         paths = paths[replicas.first // replicas.count :: processes]
         batch_size //= processes
@@ -127,16 +119,15 @@ def read_dataset(
         batch = parse_batch(serialized)
         return _cut_padding(batch, features) if cut_padding else batch
 
-    found = batches.map(finish, num_parallel_calls=num_cores()).prefetch(2)
     options = tf.data.Options()
-    # The tuning thread may miss its cancellation and sleep on, and whoever drops the iterator then
-    # waits for up to a minute.
+    # Its thread may miss its cancellation; dropping the iterator then takes up to a minute.
     options.autotune.enabled = False
-    return found.with_options(options)
+    parsed = batches.map(finish, num_parallel_calls=num_cores())
+    return parsed.prefetch(2).with_options(options)
 
 
 def _lengths(input_mask: tf.Tensor) -> tf.Tensor:
-    """Position after the last token of each row: [B, .., S] -> [B]."""
+    """Returns the position after the last token of each row: [B, .., S] -> [B]."""
     positions = tf.range(1, tf.shape(input_mask)[-1] + 1)
     rows = tf.reshape(tf.where(input_mask != 0, positions, 0), [tf.shape(input_mask)[0], -1])
     return tf.reduce_max(rows, axis=1)

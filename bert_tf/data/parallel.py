@@ -25,15 +25,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], num_threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """`map` by threads, which work ahead of the caller by a few items.
+    """Maps by threads, one per core by default, which run ahead of the caller by a few items.
 
-    Threads suffice for what spends its time in NumPy and TensorFlow, and share their tables. Python
-    code of their own, as the reference tokenizer's, they do one after the other.
-
-    Args:
-        function: what to do with an item.
-        items: taken one by one.
-        num_threads: by default one for each core.
+    Threads suffice for NumPy and TensorFlow, which release the GIL.
     """
     workers = num_threads or num_cores()
     waiting: collections.deque = collections.deque()
@@ -46,20 +40,20 @@ def map_in_order(
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            # After an error, what was not begun is not needed any more.
+            # After an error.
             for future in waiting:
                 future.cancel()
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Counts the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """Slices of so many items; the last one may be shorter."""
+    """Splits items into slices of `size`; the last one may be shorter."""
     return (items[first : first + size] for first in range(0, len(items), size))
 
 
@@ -69,35 +63,29 @@ def do_by_processes(
     num_workers: int,
     start: Callable[[], object],
 ) -> Iterator[Item]:
-    """Does items in any order, by so many processes; this one is among them.
-
-    The others are started at once, and work from the first item that is asked for.
+    """Does the items in any order by `num_workers` processes, this one included; yields those done.
 
     Args:
-        function: what to do, for its effect; it must be known to new processes by its name.
+        function: what to do with an item, for its effect; found by its name in a new process.
         items: they are pickled.
         num_workers: 1 starts no process.
-        start: called in each new process first.
-
-    Returns:
-        Each item when it is done.
+        start: called first in each new process.
 
     Raises:
-        UserError: a process was killed. What `function` raises comes as it is.
+        UserError: a process was killed. Exceptions of `function` are raised as they are.
     """
     count = min(num_workers, len(items)) - 1
     if count < 1:
         return _do_here(function, items)
-    # A copy of this process works at once. But threads do not survive in it, and TensorFlow has
-    # some as soon as it computes: then it is a new one, which has to import TensorFlow first.
+    # A forked process starts at once, but lacks the threads that TensorFlow has once it computes;
+    # a spawned one must import TensorFlow first.
     method = "fork" if _is_single_threaded() else "spawn"
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(count, context, _start_process, (start,))
     if method == "fork":
-        # The pool makes its processes when it gets its first work, which is nothing. Python would
-        # lose a signal that arrives meanwhile.
+        # The pool forks on its first task; Python would lose a signal that arrives meanwhile.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        pool.submit(_nothing)
+        pool.submit(int)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return _do_by_pool(pool, 2 * count, function, items)
 
@@ -122,7 +110,7 @@ def _do_by_pool(
                 item = rest.popleft()
                 waiting[pool.submit(_do, function, item)] = item
             if rest:
-                # This process begins at the back, at once: the others have to start first.
+                # This process takes items from the end while the others start.
                 item = rest.pop()
                 function(item)
                 yield item
@@ -132,12 +120,12 @@ def _do_by_pool(
                 yield waiting.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
-            "A process was killed, by the system for its memory perhaps (then pass a smaller "
-            "--num_workers), or could not start: a script of your own has to call this below "
-            "if __name__ == '__main__'. The same command goes on with what is missing"
+            "A worker process was killed, perhaps for lack of memory (then pass a smaller "
+            "--num_workers), or could not start: your own script must call this below "
+            "if __name__ == '__main__'. The same command continues with what is missing"
         ) from error
     except (KeyboardInterrupt, Terminated):
-        # Or shutting down would wait until they have done their items.
+        # Otherwise shutdown waits until they have done their items.
         for process in multiprocessing.active_children():
             process.terminate()
         raise
@@ -152,18 +140,13 @@ def _is_single_threaded() -> bool:
         return False
 
 
-def _nothing() -> None:
-    pass
-
-
 def _start_process(start: Callable[[], object]) -> None:
-    # A terminal sends Ctrl-C to all processes: the one that was started tells the user.
+    # A terminal sends Ctrl-C to all processes; only the first one reports it.
     _handle_signals(signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # Without the one that waits for it, a process would wait for work for ever.
-    parent = multiprocessing.parent_process()
-    if parent:
+    # An orphan would wait for work for ever.
+    if parent := multiprocessing.parent_process():
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     start()
     _handle_signals(_exit_once)
@@ -175,7 +158,7 @@ def _handle_signals(handler: Any) -> None:
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:
-    # Not SIG_IGN, with which Python complains of a signal that has just arrived.
+    # Not SIG_IGN: Python would complain of a signal that has just arrived.
     _handle_signals(lambda number, frame: None)
     sys.exit(128 + number)
 
@@ -184,7 +167,7 @@ def _do(function: Callable[[Item], object], item: Item) -> None:
     try:
         function(item)
     except SystemExit:
-        # Its temporary files are gone, and the pool must not give this process another item.
+        # Temporary files are removed; the pool must not give this process another item.
         os._exit(1)
 
 

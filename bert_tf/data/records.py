@@ -16,18 +16,14 @@ _COUNTED_TOGETHER = 4096
 
 @dataclass(frozen=True)
 class Feature:
-    """One entry of a record.
+    """Declares an entry of a record.
 
     Attributes:
         name: its key.
         length: how many numbers, or a shape such as (texts, max_seq_length); None for one number.
-        dtype: "int64" or "float32", as stored; integers are parsed to int32, as in the original,
-            because TPUs support nothing else.
+        dtype: as stored; integers are parsed to int32, as in the original, for TPUs.
         per_token: whether the last axis has a number for each token of a padded text, so that a
             batch can be cut to its longest text.
-
-    Raises:
-        ValueError: a length is not positive, or the dtype is unknown.
     """
 
     name: str
@@ -63,24 +59,21 @@ def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> 
 def write_records(
     path: str, features: Sequence[Feature], batches: Iterable[Mapping[str, np.ndarray]]
 ) -> int:
-    """Writes a TFRecord file of `tf.train.Example`s.
+    """Writes a TFRecord file of `tf.train.Example`s; it appears when it is complete.
 
-    The file appears under its name only when it is complete. The same rows give the same bytes,
-    however they are batched.
+    The same rows give the same bytes, however they are batched.
 
     Args:
         path: the file; an old one is replaced.
         features: the declaration.
-        batches: mappings from the name of a feature to an array with one row per record: [n] for
-            a single number, else [n, *shape].
+        batches: an array [n, *shape] for each feature; n may differ between batches.
 
     Returns:
         The number of records.
 
     Raises:
-        ValueError: a batch lacks a feature or has one that is not declared, or an array has the
-            wrong shape or is not of the declared type (int64 takes integers and booleans that
-            fit into the int32 of parsing, float32 also floats).
+        ValueError: a batch does not match the declaration (int64 takes integers and booleans that
+            fit into int32, float32 also floats).
         UserError: the file cannot be written.
     """
     count = 0
@@ -108,41 +101,31 @@ def _checked(
             f"{sorted(set(batch) - declared)} {where}"
         )
     rows = len(np.atleast_1d(batch[features[0].name]))
-    return {
-        feature.name: _checked_column(feature, np.asarray(batch[feature.name]), rows, where)
-        for feature in features
-    }
-
-
-def _checked_column(feature: Feature, values: np.ndarray, rows: int, where: str) -> np.ndarray:
-    shape = (rows, *feature.shape)
-    # A single number may also come as a list of one.
-    if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
-        raise ValueError(
-            f"Feature {feature.name!r} is declared with shape {feature.shape}, which is {shape} "
-            f"for {rows} rows. Received: shape {values.shape} {where}"
-        )
-    if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
-        raise ValueError(
-            f"Feature {feature.name!r} is declared as {feature.dtype}. "
-            f"Received: {values.dtype} {where}"
-        )
-    if feature.dtype == "int64" and not np.array_equal(values, values.astype(np.int32)):
-        raise ValueError(f"Feature {feature.name!r} does not fit into int32 {where}")
-    return values.astype(feature.dtype)
+    columns = {}
+    for feature in features:
+        values = np.asarray(batch[feature.name])
+        shape, name = (rows, *feature.shape), repr(feature.name)
+        # A single number may also come as a list of one.
+        if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
+            raise ValueError(
+                f"Feature {name} is declared with shape {feature.shape}, which is {shape} for "
+                f"{rows} rows. Received: shape {values.shape} {where}"
+            )
+        if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
+            raise ValueError(
+                f"Feature {name} is declared as {feature.dtype}. Received: {values.dtype} {where}"
+            )
+        if feature.dtype == "int64" and not np.array_equal(values, values.astype(np.int32)):
+            raise ValueError(f"Feature {name} does not fit into int32 {where}")
+        columns[feature.name] = values.astype(feature.dtype)
+    return columns
 
 
 def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Gives the function that parses a batch of records.
+    """Returns a function from serialized records [B] to tensors [B, *shape], int32 or float32.
 
-    Args:
-        features: the declaration; entries of a record beyond it are ignored.
-
-    Returns:
-        A function from serialized records, string [B], to a dict with a tensor of each feature:
-        int32 or float32, [B] for a single number, else [B, *shape]. It raises
-        `tf.errors.InvalidArgumentError` when a record is no `tf.train.Example`, lacks a feature
-        or has another length or type of it.
+    It ignores entries that are not declared, and raises `tf.errors.InvalidArgumentError` for
+    records that lack a feature, or have it with another length or type.
     """
     specification = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
@@ -162,22 +145,14 @@ def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Ten
 def read_chunks(
     paths: str | Sequence[str], features: Sequence[Feature], size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the records of files in order, `size` at a time, as arrays [n, *shape].
-
-    Raises:
-        UserError: a file is missing.
-    """
+    """Yields the records of files in order, `size` at a time, as arrays [n, *shape]."""
     paths = [paths] if isinstance(paths, str) else list(paths)
     require_files(paths)
     yield from tf.data.TFRecordDataset(paths).batch(size).map(parse(features)).as_numpy_iterator()
 
 
 def count_records(path: str) -> int:
-    """The number of records in a file; it is read through.
-
-    Raises:
-        UserError: there is no such file, or it is not a complete TFRecord file.
-    """
+    """Counts the records of a file by reading it; raises UserError if it is not complete."""
     require_files([path])
     batches = tf.data.TFRecordDataset(path).batch(_COUNTED_TOGETHER)
     try:
@@ -190,12 +165,7 @@ def count_records(path: str) -> int:
 
 
 def require_files(paths: Sequence[str]) -> None:
-    """Refuses files that do not exist.
-
-    Raises:
-        UserError: one is missing.
-        ValueError: there are no paths.
-    """
+    """Raises a UserError if a file is missing."""
     if not paths:
         raise ValueError("There must be at least one file to read. Received: no paths")
     for path in paths:

@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# Split -> names of its file, the usual one first.
+# Split -> names of its file, the most common first.
 NAMES = {
     "train": ("train",),
     "eval": ("dev", "val", "valid", "validation", "eval"),
@@ -17,7 +17,7 @@ NAMES = {
 }
 FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-# Beginnings of names of files that are no data: hidden ones, and those about the data set.
+# Prefixes of files that are not data.
 _NO_DATA = (".", "readme", "license", "licence")
 
 
@@ -44,12 +44,9 @@ def find_files(
 
     Returns:
         Split -> path, for those of `splits` that are found.
-
-    Raises:
-        UserError: the folder or a given file does not exist, or a split has two files.
     """
-    names = {"train": train_file, "eval": eval_file, "predict": predict_file}
-    given = {split: name for split, name in names.items() if name}
+    named = {"train": train_file, "eval": eval_file, "predict": predict_file}
+    given = {split: name for split, name in named.items() if name}
     found = {
         split: _given_file(name, data_dir, FLAGS[split])
         for split, name in given.items()
@@ -68,19 +65,21 @@ def find_files(
             f"There is no folder --data_dir={data_dir} ({files.describe_absence(data_dir)})"
         )
     existing = files.list_dir(data_dir)
-    by_name = {
-        split: os.path.join(data_dir, name)
-        for split in missing
-        if (name := _file_of_split(existing, split, data_dir))
-    }
-    if "train" in missing and not by_name:
+    for split in missing:
+        names = [name for name in existing if _split_of(name) == split]
+        if len(names) > 1:
+            shown = " and ".join(names[:3])
+            raise UserError(f"{data_dir} has {shown}. Pass the one to read as {FLAGS[split]}")
+        if names:
+            found[split] = os.path.join(data_dir, names[0])
+    if "train" in missing and found.keys() <= given.keys():
         # Files given for splits that are not needed are not training files either.
         paths = [*given.values(), *(os.path.join(data_dir, name) for name in given.values())]
-        taken = {os.path.realpath(path) for path in paths}
-        if name := _only_file(existing, data_dir, taken):
-            by_name["train"] = os.path.join(data_dir, name)
-            _logger.info("%s: used as training file, the only file there", by_name["train"])
-    return found | by_name
+        others = _data_files(existing, data_dir, {os.path.realpath(path) for path in paths})
+        if len(others) == 1 and not _split_of(others[0]):
+            found["train"] = os.path.join(data_dir, others[0])
+            _logger.info("%s: used as training file, the only file there", found["train"])
+    return found
 
 
 def _given_file(name: str, data_dir: str, flag: str) -> str:
@@ -92,23 +91,14 @@ def _given_file(name: str, data_dir: str, flag: str) -> str:
     raise UserError(f"{flag}={name}: no such file here{nor} ({reason})")
 
 
-def _is_of_split(name: str, split: str) -> bool:
+def _split_of(name: str) -> str | None:
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
-    return stem in NAMES[split] and extension in _EXTENSIONS
+    splits = (split for split, stems in NAMES.items() if stem in stems)
+    return next(splits, None) if extension in _EXTENSIONS else None
 
 
-def _file_of_split(names: Sequence[str], split: str, data_dir: str) -> str | None:
-    found = [name for name in names if _is_of_split(name, split)]
-    if len(found) > 1:
-        raise UserError(
-            f"{data_dir} has {' and '.join(found[:3])}. Pass the one to read as {FLAGS[split]}"
-        )
-    return found[0] if found else None
-
-
-def _only_file(names: Sequence[str], data_dir: str, taken: Collection[str]) -> str | None:
-    """Returns the only data file of a folder that is not taken, unless its name is of a split."""
-    found = [
+def _data_files(names: Sequence[str], data_dir: str, taken: Collection[str]) -> list[str]:
+    return [
         name
         for name in names
         if not name.lower().startswith(_NO_DATA)
@@ -116,6 +106,3 @@ def _only_file(names: Sequence[str], data_dir: str, taken: Collection[str]) -> s
         and os.path.realpath(path := os.path.join(data_dir, name)) not in taken
         and not files.is_dir(path)
     ]
-    if len(found) != 1 or any(_is_of_split(found[0], split) for split in NAMES):
-        return None
-    return found[0]

@@ -26,16 +26,14 @@ def dropped_tokens(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: i
 
 
 def cut_into_windows(
-    a: RaggedIds, b: RaggedIds | None, max_seq_length: int
-) -> tuple[np.ndarray, RaggedIds, RaggedIds | None]:
+    a: RaggedIds, b: RaggedIds, max_seq_length: int
+) -> tuple[np.ndarray, RaggedIds, RaggedIds]:
     """Splits texts or pairs into windows that fit into the model with their special tokens.
 
-    Returns:
-        The index of the text of each window, int64 [N], ascending; the first texts of the windows,
-        and the second ones.
+    Returns the index of the text of each window, int64 [N], ascending; then the first texts of the
+    windows, and the second ones.
     """
-    length_a = a.lengths
-    length_b = b.lengths if b else np.zeros_like(length_a)
+    length_a, length_b = a.lengths, b.lengths
     counts = window_counts(length_a, length_b, max_seq_length)
     rows = np.repeat(np.arange(len(a)), counts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -45,8 +43,6 @@ def cut_into_windows(
     length = np.minimum(long, room)
     a_slides = (length_a >= length_b)[rows]
     first = a.take(rows, np.where(a_slides, start, 0), np.where(a_slides, length, short))
-    if b is None:
-        return rows, first, None
     second = b.take(rows, np.where(a_slides, 0, start), np.where(a_slides, short, length))
     return rows, first, second
 
@@ -54,7 +50,7 @@ def cut_into_windows(
 def _layout(
     length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lengths of the longer text, the truncated shorter one, and the window over the longer."""
+    """Returns lengths of the longer text, the truncated shorter one, and the window."""
     room = max_seq_length - np.where(length_b > 0, 3, 2)
     long, short = np.maximum(length_a, length_b), np.minimum(length_a, length_b)
     short = np.where(long + short > room, np.minimum(short, room // 2), short)

@@ -29,9 +29,6 @@ def read_lines(path: str) -> Iterator[Text]:
 
     As in the original, lines are stripped, a blank line is an empty text, and ` ||| ` needs a
     space on each side.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8.
     """
     for line in lines(path):
         line = line.strip()
@@ -42,17 +39,7 @@ def read_lines(path: str) -> Iterator[Text]:
 def read_columns(
     path: str, text_column: str, text_pair_column: str | None, has_header: bool
 ) -> Iterator[Text]:
-    """Yields the texts of a tab-separated file.
-
-    Args:
-        path: the file.
-        text_column: a name in the header, or a number from 1 on.
-        text_pair_column: the same for the second text; None for single texts.
-        has_header: whether the first row has column names.
-
-    Raises:
-        UserError: the file cannot be read, has no such column, or a row is too short.
-    """
+    """Yields the texts of a tab-separated file; columns are header names or 1-based numbers."""
     rows = read_tsv(path, lines(path))
     header = next(rows, None) if has_header else None
     wanted = {"the text": text_column, "the second text": text_pair_column}
@@ -77,11 +64,7 @@ def _position(column: str, header: TsvRow | None, path: str) -> int:
 
 
 def lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file, or of the standard input for `-`.
-
-    Raises:
-        UserError: the file cannot be read, or a line is not UTF-8.
-    """
+    """Yields the lines of a file, or of the standard input for `-`."""
     if path != STDIN:
         return files.read_lines(path)
     if sys.stdin is None:  # Closed by the parent process.

@@ -1,4 +1,4 @@
-"""Tab-separated files as GLUE has them: rows with their line numbers, for error messages."""
+"""Tab-separated files such as GLUE's: rows with their line numbers, for error messages."""
 
 import csv
 import itertools
@@ -22,20 +22,11 @@ class TsvRow:
 
 
 def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
-    """Yields the rows of a tab-separated UTF-8 file.
+    """Yields the rows of a tab-separated UTF-8 file, or of its `lines`.
 
     Quotes are part of the text and never join lines: GLUE files contain many unpaired ones. As in
-    the original, only LF ends a row, and every CR is deleted. A byte order mark at the beginning is
-    dropped. A blank line is a row without cells, since only the caller knows whether it is data;
-    blank lines at the end are ignored.
-
-    Args:
-        path: the file, local or remote.
-        lines: its lines, if they have been read.
-
-    Raises:
-        UserError: the file does not exist, cannot be read or is not UTF-8, or a cell is longer
-            than `csv.field_size_limit()`, 131072 characters. Raised while iterating.
+    the original, only LF ends a row, and every CR is deleted. A byte order mark is dropped. A blank
+    line is a row without cells; blank lines at the end are ignored.
     """
     lines = files.read_lines(path) if lines is None else lines
     first = next(lines, "").removeprefix("\ufeff")
@@ -58,17 +49,9 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
 
 
 def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:
-    """Checks that a row has all columns that the caller is about to read.
+    """Raises a UserError if a row lacks one of the columns: purpose -> 0-based column, or `LAST`.
 
-    Args:
-        row: the row.
-        columns: purpose -> 0-based column, or `LAST`; at least one.
-        path: the file of the row, for the message.
-        owner: the data set, for the message ("task cola").
-
-    Raises:
-        UserError: the row is empty or has too few columns. The message has the line, the expected
-            columns and the beginning of the row.
+    `path` and `owner`, such as "task cola", are for the message.
     """
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:

@@ -99,13 +99,13 @@ def test_flags(tiny, tmp_path, changes, message):
         (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV\?"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
-        (b"1\t0 \ta\tx\n", "blank"),
+        (b"1\t0 \ta\tx\n", "spaces"),
         (b"id\tlabel\ta\ttext\n", "header"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
         (b"1\t0\ta\t" + b"x" * 140_000 + b"\n", r"dev\.tsv:1: "),
-        (b"", "dev.tsv has not one example: there is nothing to eval on"),
-        (b"\n\n", "dev.tsv has not one example: there is nothing to eval on"),
+        (b"", "dev.tsv contains no examples"),
+        (b"\n\n", "dev.tsv contains no examples"),
     ],
 )
 def test_data(tiny, tmp_path, content, message):
@@ -323,7 +323,7 @@ def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
     lines = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines(keepends=True)
     (folder / "dev.tsv").write_text("".join(lines[1:]))
     classification.run(options(tiny, tmp_path, data_dir=str(folder), do_eval=True))
-    assert "'0' in it is no name of a column. Does the file lack its header?" in caplog.text
+    assert "'0' in it is not a column name. Does the file lack its header?" in caplog.text
 
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):

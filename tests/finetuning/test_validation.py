@@ -235,7 +235,7 @@ def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_
         ({"num_runs": 0}, "--num_runs must be from 1 to 1000"),
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
-        ({"class_weights": "0:2,0:3"}, "--class_weights has a label twice"),
+        ({"class_weights": "0:2,0:3"}, "--class_weights has a duplicate label"),
         ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 1 layers"),
         ({"freeze_layers": -1}, "--freeze_layers must be from 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),

@@ -1,9 +1,10 @@
-"""How much each label counts in the loss of a training."""
+"""Weights of labels in the training loss."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.data.cell_values import parse_number
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
@@ -11,19 +12,10 @@ BALANCED = "balanced"
 
 
 def label_weights(asked: str, labels: Sequence[str], counts: np.ndarray) -> np.ndarray:
-    """The weights that `--class_weights` asks for.
+    """Returns the weights that `--class_weights` asks for, float32 [L], 1 for labels not named.
 
-    Args:
-        asked: `balanced`, for which each label has the same share of the loss: the weight of
-            a label is the mean of the counts divided by its own; or `label:weight,label:weight`.
-        labels: L of them.
-        counts: how often each one is in the training set [L].
-
-    Returns:
-        float32 [L]; 1 for what is not named, and for labels that never come up.
-
-    Raises:
-        UserError: there is no such label, or a weight is no number above 0.
+    With `balanced`, each label has the same share of the loss: its weight is the mean of the counts
+    [L] of all labels in the training set, divided by its own; 1 if it does not occur.
     """
     if asked == BALANCED:
         weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
@@ -31,27 +23,22 @@ def label_weights(asked: str, labels: Sequence[str], counts: np.ndarray) -> np.n
         pairs = [_parse(part, labels) for part in asked.split(",")]
         named = dict(pairs)
         if len(named) < len(pairs):
-            raise UserError(f"--class_weights has a label twice. Received: {asked}")
+            raise UserError(f"--class_weights has a duplicate label. Received: {asked}")
         weights = np.array([named.get(label, 1.0) for label in labels])
-    shown = ", ".join(
-        f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True)
-    )
-    log.info("Weights of the labels: %.500s", shown)
+    shown = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
+    log.info("Weights of the labels: %.500s", ", ".join(shown))
     return weights.astype(np.float32)
 
 
 def _parse(part: str, labels: Sequence[str]) -> tuple[str, float]:
-    # A label may have a colon of its own.
+    # A label may contain a colon.
     label, _, number = part.strip().rpartition(":")
     if label not in labels:
         raise UserError(
             f"--class_weights must be {BALANCED}, or label:weight,label:weight with labels of "
             f"{', '.join(labels)}. Received: {part.strip()}"
         )
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = 0.0
-    if not 0 < weight < float("inf"):
+    weight = parse_number(number.strip()) or 0.0
+    if weight <= 0:
         raise UserError(f"--class_weights: the weight of {label} must be a number above 0: {part}")
     return label, weight

@@ -5,18 +5,13 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.data.cell_values import COLUMN_NAME, excerpt
-from bert_tf.data.csv_reader import Row
+from bert_tf.data.cell_values import COLUMN_NAME, excerpt, parse_number
+from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.label_inference import (
-    AUTO,
-    LabelParser,
-    is_missing_number,
-    parse_number,
-)
+from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
@@ -24,38 +19,21 @@ _PURPOSES = ("text", "text_pair", "label", "id")
 _SHOWN_NAMES = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class ColumnMapping:
-    """Which column has which purpose: by its name, its key in JSON, or its number from 1 on.
+def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
+    """Returns purpose -> column; only files to predict have ids, and only others labels."""
+    unused = "label" if split == "predict" else "id"
+    return {purpose: name for purpose, name in _columns(options).items() if purpose != unused}
 
-    Attributes:
-        text: the text.
-        text_pair: the second text; None for single texts.
-        label: the label; None if nothing is trained or evaluated.
-        id: unique names of the texts to predict, for the predictions; None to number them. Other
-            files may lack this column.
-        has_header: whether the first row has column names: "yes", "no" or "auto". Ignored for JSON.
-        quoted: see `tables.read_table`.
-    """
 
-    text: str
-    text_pair: str | None = None
-    label: str | None = None
-    id: str | None = None
-    has_header: str = AUTO
-    quoted: str = AUTO
-
-    def of_split(self, split: str) -> dict[str, str]:
-        """Returns purpose -> column for a split: only texts to predict have ids, and no labels."""
-        columns = {purpose: getattr(self, purpose) for purpose in _PURPOSES}
-        del columns["label" if split == "predict" else "id"]
-        return {purpose: column for purpose, column in columns.items() if column is not None}
+def _columns(options: ClassifierOptions) -> dict[str, str]:
+    columns = {purpose: getattr(options, f"{purpose}_column") for purpose in _PURPOSES}
+    return {purpose: column for purpose, column in columns.items() if column is not None}
 
 
 def find_header(
     path: str,
     rows: Sequence[Row],
-    mapping: ColumnMapping,
+    options: ClassifierOptions,
     split: str,
     labels: LabelParser,
     training_header: Sequence[str] | None,
@@ -65,23 +43,22 @@ def find_header(
     If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
     the first row is a header if its label does not look like the other ones. Without labels, it is
     a header if it equals that of the training file (None if that has not been read).
-
-    Raises:
-        UserError: a column is given by name although there is no header, or does not exist.
     """
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    columns = [(purpose, getattr(mapping, purpose)) for purpose in _PURPOSES]
+    columns = _columns(options).items()
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
-    if named and mapping.has_header == "no":
+    if named and options.has_header == "no":
         raise UserError(
             f"{named[0]} is a name, but --has_header=no says that {path} has no column names. Pass "
             "the number of the column, from 1 on"
         )
-    if named or mapping.has_header != AUTO:
-        return [] if mapping.has_header == "no" else header
-    positions = find_positions(path, rows[0], mapping.of_split(split), [])
+    if options.has_header == "no":
+        return []
+    if named or options.has_header == "yes":
+        return header
+    positions = find_positions(path, rows[0], columns_of_split(options, split), [])
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no if it is data)"
@@ -92,39 +69,30 @@ def find_header(
 def find_positions(
     path: str, first: Row, columns: Mapping[str, str], header: Sequence[str]
 ) -> dict[str, Any]:
-    """Maps purposes to indices of cells, or to keys of JSON, by the first row of a table.
-
-    Raises:
-        UserError: there is no such column, or two purposes have the same one.
-    """
+    """Maps purposes to indices of cells, or to keys of JSON, by the first row of a table."""
     positions: dict[str, Any] = {}
     for purpose, column in columns.items():
-        position: Any = column
-        if not isinstance(first.cells, dict):
-            position = _position(first, purpose, column, header)
-        for other, taken in positions.items():
-            if taken == position:
-                raise UserError(
-                    f"{path}: --{other}_column={columns[other]} and --{purpose}_column={column} "
-                    "are the same column. Pass two different ones"
-                )
+        is_json = isinstance(first.cells, dict)
+        position = column if is_json else _position(first, purpose, column, header)
+        if position in positions.values():
+            other = next(key for key, taken in positions.items() if taken == position)
+            raise UserError(
+                f"{path}: --{other}_column={columns[other]} and --{purpose}_column={column} "
+                "are the same column. Pass two different ones"
+            )
         positions[purpose] = position
     return positions
 
 
 def cell(row: Row, purpose: str, position: Any) -> Any:
-    """Returns the value of a cell.
-
-    Raises:
-        UserError: a JSON object has no such key.
-    """
+    """Returns the value of a cell; raises UserError if a JSON object lacks the key."""
     if isinstance(row.cells, dict) and position not in row.cells:
         raise _no_such_column(row.place, purpose, position, list(row.cells), "key")
     return row.cells[position]
 
 
-def _is_name(column: str | None) -> bool:
-    return bool(column) and not re.fullmatch("[0-9]{1,9}", column)
+def _is_name(column: str) -> bool:
+    return not re.fullmatch("[0-9]{1,9}", column)
 
 
 def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
@@ -181,16 +149,16 @@ def _is_header(
 ) -> bool:
     """Guesses whether the first row has names; warns if it has data that look like names.
 
-    Without labels, only a header equal to that of the training file is taken for one: a text that
-    is mistaken for a name would be missing from the predictions.
+    Without labels it is one only if it equals that of the training file: a text mistaken for a name
+    would be missing from the predictions.
     """
     position = positions.get("label", positions["text"])
     first, *others = (row.cells[position] for row in rows)
     if "label" in positions and _is_label_name(first, others, labels):
         return True
     cells, names = rows[0].cells, training_header or []
-    compared = [at for purpose, at in positions.items() if purpose != "id" and at < len(names)]
-    if compared and all(cells[at].strip() == names[at] for at in compared):
+    compared = [at for purpose, at in positions.items() if purpose != "id"]
+    if [cells[at].strip() for at in compared] == [names[at] for at in compared if at < len(names)]:
         return True
     looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others
     if "label" not in positions and training_header != []:

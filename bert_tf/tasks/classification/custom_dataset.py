@@ -1,5 +1,6 @@
 """A user's own tables as a dataset: `run_classifier.py --task_name=tsv`."""
 
+import dataclasses
 import logging
 import re
 from collections import Counter
@@ -12,17 +13,22 @@ from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.column_mapping import (
-    ColumnMapping,
     cell,
+    columns_of_split,
     find_header,
     find_positions,
 )
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, REGRESSION, TextDataset
+from bert_tf.tasks.classification.datasets import (
+    CLASSIFICATION,
+    REGRESSION,
+    SPLIT_NAMES,
+    TextDataset,
+)
 from bert_tf.tasks.classification.label_inference import AUTO, LabelParser, infer_labels
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 _logger = logging.getLogger(__name__)
 
-_GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
 _TEXTS = {"text": "text", "text_pair": "second text"}
 
 
@@ -33,13 +39,9 @@ class CustomDataset(TextDataset):
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
-        columns: the columns of all files.
-        problem_type: "classification", "multilabel", "regression", or "auto" to infer it from the
-            training file; without one, "auto" is "classification".
-        labels: in the order of their ids; None to use those of the training file.
-        label_separator: separates labels of a multi-label cell.
-        dev_fraction: part of the training file to hold out for evaluation if there is no file for
-            that, in [0, 1); the same rows in every run.
+        options: columns, and how to read them. Without a training file, the problem type "auto" is
+            "classification".
+        labels: in the order of their ids; empty to use those of the training file.
 
     Raises:
         UserError: the training file is invalid, or the labels are not known.
@@ -50,25 +52,23 @@ class CustomDataset(TextDataset):
     def __init__(
         self,
         paths: Mapping[str, str],
-        columns: ColumnMapping,
-        *,
-        problem_type: str = AUTO,
-        labels: Sequence[str] | None = None,
-        label_separator: str = ",",
-        dev_fraction: float = 0.2,
+        options: ClassifierOptions,
+        labels: Sequence[str] = (),
     ) -> None:
-        self._paths, self._columns = dict(paths), columns
-        self.has_pairs = columns.text_pair is not None
-        self._dev_fraction = dev_fraction
+        self._paths, self._options = paths, options
+        self.has_pairs = options.text_pair_column is not None
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
-        given = tuple(label.strip() for label in labels or ())
+        given = tuple(label.strip() for label in labels)
+        problem_type = options.problem_type
         _check_labels(problem_type, given)
-        if columns.label is None and not paths.keys() <= {"predict"}:
-            raise UserError("--label_column is needed to train and to evaluate")
-        if not label_separator:
-            raise UserError("--label_separator is empty: pass what separates labels")
-        self._parser = LabelParser(problem_type, given, label_separator)
+        if options.label_column is None and not paths.keys() <= {"predict"}:
+            raise UserError(
+                "--do_train and --do_eval need --label_column, the name of a column or its number"
+            )
+        if not options.label_separator:
+            raise UserError("--label_separator must not be empty")
+        self._parser = LabelParser(problem_type, given, options.label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
         elif not given and problem_type != REGRESSION:
@@ -77,48 +77,41 @@ class CustomDataset(TextDataset):
                 "--data_dir, or pass --train_file, or --labels"
             )
         elif problem_type == AUTO:
-            self._parser = LabelParser(CLASSIFICATION, given, label_separator)
+            self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """Returns the examples of a split, at least one, in the order of the file.
-
-        Texts to predict have no label.
-
-        Raises:
-            UserError: there is no such split, or its file is invalid.
-        """
+        """Reads the examples of a split, at least one; those to predict have no label."""
         if split != "predict" and "train" in self._examples and "eval" not in self._paths:
             self._hold_out_dev_set()
         if split not in self._examples:
-            if split not in self._paths:
-                raise self._absence(split)
-            self._examples[split] = examples = self._load(split)
-            _logger.info("%s: %s", self._paths[split], count_rows(len(examples)))
+            path = self._path(split)
+            self._examples[split] = self._load(split)
+            _logger.info("%s: %s", path, count_rows(len(self._examples[split])))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        found = self._paths.get(split) or (self._paths.get("train") if split == "eval" else None)
-        if found is None:
-            raise self._absence(split)
-        return found
+        is_held_out = split == "eval" and "eval" not in self._paths and "train" in self._paths
+        return self._path("train" if is_held_out else split)
 
-    def _absence(self, split: str) -> UserError:
+    def _path(self, split: str) -> str:
+        if split in self._paths:
+            return self._paths[split]
         if split == "eval" and "train" in self._paths:
             held_out = f"--dev_fraction=0.2 to hold out rows of {self._paths['train']}"
-            return UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
+            raise UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
         name = NAMES[split][0]
-        return UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
+        raise UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; infers labels from the training file."""
         path = self._paths[split]
-        rows = read_table(path, self._columns.quoted)
+        rows = read_table(path, self._options.quoted)
         if not rows:
             raise UserError(f"{path} is empty")
-        header = find_header(path, rows, self._columns, split, self._parser, self._training_header)
-        positions = find_positions(path, rows[0], self._columns.of_split(split), header)
+        header = find_header(path, rows, self._options, split, self._parser, self._training_header)
+        positions = find_positions(path, rows[0], columns_of_split(self._options, split), header)
         if header:
             del rows[0]
         if not rows:
@@ -128,7 +121,7 @@ class CustomDataset(TextDataset):
             purpose: [cell(row, purpose, position) for row in rows]
             for purpose, position in positions.items()
         }
-        if self._columns.quoted == AUTO:
+        if self._options.quoted == AUTO:
             _warn_of_quotes(path, values)
         if split == "train":
             self._training_header = header
@@ -138,13 +131,11 @@ class CustomDataset(TextDataset):
     def _to_examples(
         self, split: str, places: Sequence[str], values: Mapping[str, Sequence[Any]]
     ) -> list[InputExample]:
-        ids: dict[str, str] = {}
-        empty = []
-        examples = []
+        guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
+        if "id" in values:
+            guids = _unique_ids(values["id"], places)
+        examples, empty = [], []
         for row, place in enumerate(places):
-            guid = f"{_GUIDS[split]}-{row}"
-            if "id" in values:
-                guid = _unique_id(values["id"][row], ids, place)
             texts = [
                 to_text(values[purpose][row], what, place)
                 for purpose, what in _TEXTS.items()
@@ -153,21 +144,17 @@ class CustomDataset(TextDataset):
             if not all(text.strip() for text in texts):
                 empty.append(place)
             label = self._parser.parse(values["label"][row], place) if "label" in values else None
-            examples.append(InputExample(guid, texts[0], *texts[1:], label=label))
+            examples.append(InputExample(guids[row], *texts, label=label))
         if empty:
-            _logger.warning(
-                "%s: %s with an empty text, the first one is %s",
-                self._paths[split],
-                count_rows(len(empty)),
-                empty[0],
-            )
+            message = "%s: %s with an empty text, the first one is %s"
+            _logger.warning(message, self._paths[split], count_rows(len(empty)), empty[0])
         return examples
 
     def _hold_out_dev_set(self) -> None:
-        if "eval" in self._examples or not self._dev_fraction:
+        if "eval" in self._examples or not self._options.dev_fraction:
             return
         path, examples = self._paths["train"], self._examples["train"]
-        size = max(1, round(self._dev_fraction * len(examples)))
+        size = max(1, round(self._options.dev_fraction * len(examples)))
         if size >= len(examples):
             raise UserError(
                 f"{path}: {count_rows(len(examples))}, too few to hold out some for evaluation. "
@@ -182,7 +169,7 @@ class CustomDataset(TextDataset):
             f"{len(dev):,}",
             count_rows(len(examples)),
             path,
-            self._dev_fraction,
+            self._options.dev_fraction,
             f"{len(train):,}",
         )
 
@@ -205,18 +192,19 @@ def _warn_of_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
             return
 
 
-def _unique_id(value: Any, ids: dict[str, str], place: str) -> str:
-    """Returns the id of a row; `ids` maps those of earlier rows to their places."""
-    name = to_text(value, "id", place)
-    if not name.strip():
-        raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
-    other = ids.setdefault(name, place)
-    if other != place:
-        raise UserError(
-            f"{place}: duplicate id {excerpt(name)}, as in {other}. Correct one of them, or leave "
-            "out --id_column"
-        )
-    return name
+def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
+    ids: dict[str, str] = {}
+    for value, place in zip(values, places, strict=True):
+        name = to_text(value, "id", place)
+        if not name.strip():
+            raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
+        if name in ids:
+            raise UserError(
+                f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct one of them, "
+                "or leave out --id_column"
+            )
+        ids[name] = place
+    return list(ids)
 
 
 def _split_rows(

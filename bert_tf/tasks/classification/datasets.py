@@ -1,4 +1,4 @@
-"""Datasets of labeled texts: what a classification task needs to know about its data."""
+"""Datasets of labeled texts, and warnings about their splits."""
 
 import abc
 import logging
@@ -20,8 +20,8 @@ _MAX_SHARED = 0.01
 # What many texts hardly are, unless it is the wrong column or program; and their tolerated share.
 _ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
 
-# The original calls the evaluation set "dev", and the set to predict "test".
-_GLUE_SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
+# Split -> its name in ids and in GLUE, as in the original.
+SPLIT_NAMES = {"train": "train", "eval": "dev", "predict": "test"}
 
 
 class TextDataset(abc.ABC):
@@ -29,16 +29,13 @@ class TextDataset(abc.ABC):
 
     Attributes:
         name: for messages ("task cola").
-        problem_type: `CLASSIFICATION`, one label per text; `MULTILABEL`, any number of them;
-            `REGRESSION`, a number.
+        problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
         labels: in the order of their ids; empty for a regression.
-        is_published: whether the name determines labels and files, as for the sets of GLUE. Their
-            examples to predict have the first label as a placeholder, as in the original; those of
-            other datasets have none.
-        primary_metric: the metric to compare models by, without `eval_`; None for that of the
-            problem type.
+        is_published: whether the name determines labels and files, as for GLUE. Its examples to
+            predict have the first label as a placeholder, as in the original; others have none.
+        primary_metric: without `eval_`; None for that of the problem type.
         has_pairs: whether examples have two texts; None if unknown.
-        submission: name of the file of predictions for GLUE's server; None for other datasets.
+        submission: name of the file of predictions for GLUE's server.
     """
 
     name: str
@@ -51,11 +48,7 @@ class TextDataset(abc.ABC):
 
     @abc.abstractmethod
     def read(self, split: str) -> list[InputExample]:
-        """Returns the examples of a split in the order of the file; may be empty.
-
-        Raises:
-            UserError: there is no such split, or its file is invalid.
-        """
+        """Reads the examples of a split, in the order of the file; may be empty."""
 
     @abc.abstractmethod
     def describe(self, split: str) -> str:
@@ -63,12 +56,7 @@ class TextDataset(abc.ABC):
 
 
 class GlueDataset(TextDataset):
-    """A dataset of `glue.TASKS` in a folder.
-
-    Args:
-        task: its files, columns and labels.
-        data_dir: the folder.
-    """
+    """A dataset of `glue.TASKS` in a folder."""
 
     is_published = True
 
@@ -77,17 +65,17 @@ class GlueDataset(TextDataset):
         self.name = f"task {task.name}"
         self.labels = task.labels
         self.submission = task.submission
-        self.primary_metric = task.figure
+        self.primary_metric = task.primary_metric
         self.has_pairs = any(split.text_b is not None for split in task.splits.values())
         self.problem_type = CLASSIFICATION if task.labels else REGRESSION
 
     def read(self, split: str) -> list[InputExample]:
         """See `glue.read_examples`."""
-        return glue.read_examples(self.task, _GLUE_SPLITS[split], self.data_dir)
+        return glue.read_examples(self.task, SPLIT_NAMES[split], self.data_dir)
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        return os.path.join(self.data_dir, self.task.splits[_GLUE_SPLITS[split]].file)
+        return os.path.join(self.data_dir, self.task.splits[SPLIT_NAMES[split]].file)
 
 
 def check_split(
@@ -98,7 +86,7 @@ def check_split(
 ) -> None:
     """Warns of labels and texts that make a training or an evaluation useless.
 
-    `training` has the examples of the training set; it is empty if that has not been read.
+    `training` is empty if the training set has not been read.
     """
     path, count = data.describe(split), len(examples)
     for what, pattern, share in () if data.is_published else _ODD_TEXTS:
@@ -108,7 +96,7 @@ def check_split(
             _logger.warning(message, path, len(odd), count, what, odd[0])
     if split == "predict":
         return
-    if 1 < count == sum(example.label == examples[0].label for example in examples):
+    if count > 1 and all(example.label == examples[0].label for example in examples):
         message = "%s: all %d rows have the label %r. Check the label column"
         _logger.warning(message, path, count, examples[0].label)
     if split == "train":
@@ -122,13 +110,13 @@ def check_split(
     elif training:
         unseen = _labels(examples) - _labels(training)
         if unseen and data.labels:
-            shown = ", ".join(sorted(unseen))
-            _logger.warning("%s: no row of the training set has the label %s", path, shown)
-        ours, theirs = ([(e.text_a.strip(), e.text_b) for e in x] for x in (examples, training))
-        shared = sum(map(set(theirs).__contains__, ours))
-        # The user cannot change a published dataset; rows held out come from the same file.
-        is_given = data.is_published or path == data.describe("train")
+            message = "%s: no row of the training set has the label %s"
+            _logger.warning(message, path, ", ".join(sorted(unseen)))
+        known = {(example.text_a.strip(), example.text_b) for example in training}
+        shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
         if shared > _MAX_SHARED * count:
+            # The user cannot change a published dataset; rows held out come from the same file.
+            is_given = data.is_published or path == data.describe("train")
             _logger.log(
                 logging.INFO if is_given else logging.WARNING,
                 "%s: %d of %d rows to evaluate on (%.1f %%) have the text of a training row: the "

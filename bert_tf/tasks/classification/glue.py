@@ -1,17 +1,13 @@
-"""Sets in TSV files, those of GLUE and XNLI: each is a row of a table.
+"""Datasets in TSV files: GLUE and XNLI. To add one, add a `TsvTask` to `TASKS`."""
 
-To add a set, add a `TsvTask` to the table below: files, columns and labels, no code.
-"""
-
+import dataclasses
 import difflib
 import logging
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bert_tf import files
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
@@ -19,22 +15,21 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """One file of a set: which of its columns mean what. Columns count from 0.
+    """A file and the columns to read, counted from 0.
 
     Attributes:
-        file: path of the file inside `data_dir`.
-        has_header: whether the first line has names of columns instead of data.
+        file: path in `data_dir`.
+        has_header: whether the first line has column names.
         text_a: column of the text.
         text_b: column of the second text; None for single texts.
-        label: column of the label, `LAST` for the last of the row. None for a test set without
-            labels; its examples get the first label of the task as a placeholder.
-        guid: prefix of the names of the examples, `<guid>-<number>`.
-        guid_column: column with the number; None for the row's position in the file, from 0,
-            the header and rows that are left out included.
-        only: (column, value): rows with another value there are left out, unread otherwise.
-        spellings: (in the file, in the task's labels) for labels that are written differently.
+        label: column of the label, or `LAST`; None for a test set without labels, whose examples
+            get the first label of the task as a placeholder.
+        guid: prefix of the ids of the examples, `<guid>-<number>`.
+        guid_column: column with the number; None for the 0-based line in the file.
+        only: (column, value): rows with another value are skipped.
+        spellings: (in the file, in the task's labels) for labels that are spelled differently.
     """
 
     file: str
@@ -48,154 +43,129 @@ class Split:
     spellings: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TsvTask:
-    """A data set.
+    """A dataset.
 
     Attributes:
         name: as `--task_name`.
-        labels: in the order of their ids; none where the label is a number, as in STS-B.
-        splits: by name.
-        submission: name of the file with predictions that gluebenchmark.com takes.
-        figure: that the benchmark goes by, if it is not accuracy or Pearson's correlation.
+        labels: in the order of their ids; empty if labels are numbers, as in STS-B.
+        splits: "train", "dev" and "test", as far as they exist.
+        submission: name of the file of predictions for gluebenchmark.com.
+        primary_metric: the benchmark's, if it is not accuracy or Pearson's correlation.
     """
 
     name: str
     labels: tuple[str, ...]
     splits: Mapping[str, Split]
     submission: str | None = None
-    figure: str | None = None
+    primary_metric: str | None = None
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 
 
-def _mnli(kind: str) -> dict[str, Split]:
-    """MNLI with one of its two dev and test sets. Dev has four columns more than train."""
-    pair: dict[str, Any] = {"text_a": 8, "text_b": 9, "guid_column": 0}
-    dev, test = f"dev_{kind}", f"test_{kind}"
-    return {
-        "train": Split(file="train.tsv", label=LAST, guid="train", **pair),
-        "dev": Split(file=f"{dev}.tsv", label=LAST, guid=dev, **pair),
-        "test": Split(file=f"{test}.tsv", guid="test", **pair),
-    }
+_ALL = ("train", "dev", "test")
 
 
-def _glue(trained: tuple[int, ...], tested: tuple[int, ...], with_ids: bool) -> dict[str, Split]:
-    """Sets of GLUE that the original does not know: the label stands last, ids stand first.
+def _splits(
+    texts: tuple[int, ...],
+    test_texts: tuple[int, ...] | None = None,
+    *,
+    label: int = LAST,
+    with_ids: Collection[str] = (),
+    with_header: Collection[str] = _ALL,
+) -> dict[str, Split]:
+    """Makes the splits of a GLUE set: columns of one or two texts, and of the label.
 
-    Args:
-        trained: columns of the texts in the files to train and evaluate on.
-        tested: the same in the test file.
-        with_ids: whether the files to train and evaluate on have ids.
+    The test set may have other columns, and no labels. Ids are in the first column.
     """
     splits = {}
-    for name, texts in (("train", trained), ("dev", trained), ("test", tested)):
+    for name in _ALL:
+        text_a, *text_b = test_texts if test_texts and name == "test" else texts
         splits[name] = Split(
             file=f"{name}.tsv",
-            text_a=texts[0],
-            text_b=texts[1] if len(texts) > 1 else None,
-            label=None if name == "test" else LAST,
+            has_header=name in with_header,
+            text_a=text_a,
+            text_b=text_b[0] if text_b else None,
+            label=None if name == "test" else label,
             guid=name,
-            guid_column=0 if with_ids or name == "test" else None,
+            guid_column=0 if name in with_ids else None,
         )
     return splits
 
 
-# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. CoLA has
-# a header only in its test set. Labels of QNLI and RTE are in the order of the alphabet, as MNLI's.
+def _mnli(kind: str) -> dict[str, Split]:
+    """Makes MNLI's splits, with one of its two dev and test sets."""
+    splits = _splits((8, 9), with_ids=_ALL)
+    dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid=f"dev_{kind}")
+    test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
+    return {**splits, "dev": dev, "test": test}
+
+
+# The diagnostic set, for models trained on MNLI.
+_AX = {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)}
+_XNLI = {
+    "train": Split(
+        file="multinli/multinli.train.zh.tsv",
+        text_a=0,
+        text_b=1,
+        label=2,
+        guid="train",
+        spellings=(("contradictory", "contradiction"),),
+    ),
+    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")),
+}
+_COLA = _splits((3,), (1,), label=1, with_header=["test"])
+_PAIRS = _splits((1, 2), with_ids=_ALL)
+_QQP = _splits((3, 4), (1, 2), with_ids=_ALL)
+# Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
+# of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
     task.name: task
     for task in (
-        TsvTask(
-            # The diagnostic set, for models that were trained on MNLI.
-            "ax",
-            _NLI_LABELS,
-            {"test": Split(file="diagnostic.tsv", text_a=1, text_b=2, guid="test", guid_column=0)},
-            "AX.tsv",
-        ),
-        TsvTask(
-            "cola",
-            ("0", "1"),
-            {
-                "train": Split(file="train.tsv", has_header=False, text_a=3, label=1, guid="train"),
-                "dev": Split(file="dev.tsv", has_header=False, text_a=3, label=1, guid="dev"),
-                "test": Split(file="test.tsv", text_a=1, guid="test"),
-            },
-            "CoLA.tsv",
-            "matthews",
-        ),
+        TsvTask("ax", _NLI_LABELS, _AX, "AX.tsv"),
+        TsvTask("cola", ("0", "1"), _COLA, "CoLA.tsv", "matthews"),
         TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
         TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
-        TsvTask(
-            "mrpc",
-            ("0", "1"),
-            {
-                "train": Split(file="train.tsv", text_a=3, text_b=4, label=0, guid="train"),
-                "dev": Split(file="dev.tsv", text_a=3, text_b=4, label=0, guid="dev"),
-                "test": Split(file="test.tsv", text_a=3, text_b=4, guid="test"),
-            },
-            "MRPC.tsv",
-        ),
-        TsvTask("qnli", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "QNLI.tsv"),
-        TsvTask("qqp", ("0", "1"), _glue((3, 4), (1, 2), with_ids=True), "QQP.tsv"),
-        TsvTask("rte", _ENTAILMENT, _glue((1, 2), (1, 2), with_ids=True), "RTE.tsv"),
-        TsvTask("sst-2", ("0", "1"), _glue((0,), (1,), with_ids=False), "SST-2.tsv"),
-        TsvTask("sts-b", (), _glue((7, 8), (7, 8), with_ids=True), "STS-B.tsv"),
-        TsvTask("wnli", ("0", "1"), _glue((1, 2), (1, 2), with_ids=True), "WNLI.tsv"),
-        TsvTask(
-            "xnli",
-            _NLI_LABELS,
-            {
-                "train": Split(
-                    file="multinli/multinli.train.zh.tsv",
-                    text_a=0,
-                    text_b=1,
-                    label=2,
-                    guid="train",
-                    spellings=(("contradictory", "contradiction"),),
-                ),
-                "dev": Split(
-                    file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")
-                ),
-            },
-        ),
+        TsvTask("mrpc", ("0", "1"), _splits((3, 4), label=0), "MRPC.tsv"),
+        TsvTask("qnli", _ENTAILMENT, _PAIRS, "QNLI.tsv"),
+        TsvTask("qqp", ("0", "1"), _QQP, "QQP.tsv"),
+        TsvTask("rte", _ENTAILMENT, _PAIRS, "RTE.tsv"),
+        TsvTask("sst-2", ("0", "1"), _splits((0,), (1,), with_ids=["test"]), "SST-2.tsv"),
+        TsvTask("sts-b", (), _splits((7, 8), with_ids=_ALL), "STS-B.tsv"),
+        TsvTask("wnli", ("0", "1"), _PAIRS, "WNLI.tsv"),
+        TsvTask("xnli", _NLI_LABELS, _XNLI),
     )
 }
 
 
 def task_named(name: str) -> TsvTask:
-    """The task of this name, in upper or lower case.
-
-    Raises:
-        UserError: there is none; the message lists those there are.
-    """
-    try:
+    """Returns the task of this name, in any case."""
+    if name.lower() in TASKS:
         return TASKS[name.lower()]
-    except KeyError:
-        close = difflib.get_close_matches(name.lower(), TASKS, n=1)
-        raise UserError(
-            f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
-            f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or "
-            "--task_module"
-        ) from None
+    close = difflib.get_close_matches(name.lower(), TASKS, n=1)
+    raise UserError(
+        f"Unknown task {name!r}. {f'Did you mean {close[0]}? ' if close else ''}Pass one of "
+        f"{', '.join(sorted(TASKS))} as --task_name; tsv for files of your own, or --task_module"
+    )
 
 
 def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample]:
-    """Reads one split of a data set, in file order.
+    """Reads the "train", "dev" or "test" split of a dataset, in file order.
 
     Args:
-        task: the set, from `task_named` or of your own.
-        split: "train", "dev" or "test".
-        data_dir: the folder with the set's files.
+        task: the dataset, from `TASKS` or your own.
+        split: the split.
+        data_dir: the folder with its files.
 
     Returns:
-        The examples; none for an empty file or a header alone, as the original release.
+        The examples; empty for an empty file or a header alone, as in the original.
 
     Raises:
-        UserError: the task has no such split; the folder or the file is missing or cannot be
-            read; a line has too few columns; a label is not one of the task's.
+        UserError: the task has no such split; the file is missing or cannot be read; a line has too
+            few columns; a label is not one of the task's.
     """
     if split not in task.splits:
         raise UserError(
@@ -219,22 +189,15 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
 def examples(
     task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
 ) -> Iterator[InputExample]:
-    """Yields the examples in the rows of a file.
-
-    Raises:
-        UserError: as `read_examples`.
-    """
+    """Yields the examples in the rows of a file."""
     owner = f"task {task.name}"
-    needed = {
-        purpose: column
-        for purpose, column in (
-            ("id", split.guid_column),
-            ("label", split.label),
-            ("text" if split.text_b is None else "first text", split.text_a),
-            ("second text", split.text_b),
-        )
-        if column is not None
+    columns = {
+        "id": split.guid_column,
+        "label": split.label,
+        "text" if split.text_b is None else "first text": split.text_a,
+        "second text": split.text_b,
     }
+    needed = {purpose: column for purpose, column in columns.items() if column is not None}
     for row in rows:
         if split.has_header and row.line == 1:
             _warn_of_data_as_header(task, split, row, path)
@@ -255,14 +218,15 @@ def examples(
 
 
 def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
-    # Names of columns are no numbers; those of XNLI's training set may be spelled otherwise.
     known = (*task.labels, *dict(split.spellings))
     label = [] if split.label is None else row.cells[split.label :][:1]
-    data = [cell for cell in label if cell in known] + list(filter(_is_number, row.cells))
+    data = [cell for cell in label if cell in known] + [
+        cell for cell in row.cells if parse_number(cell) is not None
+    ]
     if data:
         _logger.warning(
-            "%s:1: the first line is not read, since task %s has a header there; but %r in it is "
-            "no name of a column. Does the file lack its header?",
+            "%s:1: the first line is skipped, since task %s has a header there; but %r in it is "
+            "not a column name. Does the file lack its header?",
             path,
             task.name,
             data[0],
@@ -274,11 +238,11 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
         return task.labels[0] if task.labels else "0"
     written = row.cells[split.label]
     label = dict(split.spellings).get(written, written)
-    if label in task.labels or (not task.labels and _is_number(label)):
+    if label in task.labels or (not task.labels and parse_number(label) is not None):
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
     if label.strip() in task.labels:
-        advice = "Remove the blank beside it."
+        advice = "Remove the spaces around it."
     elif row.line == 1 and not split.has_header:
         advice = (
             f"Is line 1 a header? {split.file} of task {task.name} has none: is --data_dir the "
@@ -292,10 +256,3 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     raise UserError(
         f"{path}:{row.line}: label {written!r} of task {task.name} is not {allowed}. {advice}"
     )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

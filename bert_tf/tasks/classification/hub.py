@@ -1,8 +1,6 @@
-"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub.
+"""`run_classifier_with_tfhub.py`: `run_classifier.py` with an encoder of TensorFlow Hub."""
 
-The weights of the module are loaded into our model; a comparison of outputs makes sure that both
-compute the same.
-"""
+import dataclasses
 
 from bert_tf import files, registry
 from bert_tf.checkpoints.formats import SavedModelSource
@@ -20,12 +18,7 @@ def run(options: HubClassifierOptions) -> Results:
 
 
 def with_module(options: HubClassifierOptions) -> ClassifierOptions:
-    """The options of `run_classifier.py` with weights, vocabulary and casing of the module.
-
-    Raises:
-        UserError: there is no such module, or it is not an encoder; or it has no vocabulary, and
-            none is given.
-    """
+    """Converts to options of `run_classifier.py`: weights, vocabulary and casing of the module."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
         raise UserError(
@@ -34,8 +27,8 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     module = SavedModelSource(folder)
     if not module.is_encoder:
         raise UserError(
-            f"{folder} is a SavedModel, but cannot be called as an encoder. What "
-            "export_model.py wrote of a fine-tuned model, it writes with --form=encoder for this"
+            f"{folder} is a SavedModel, but not of an encoder. export_model.py writes one with "
+            "--form=encoder"
         )
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
@@ -46,6 +39,11 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
             log.warning("--%s=%s is not used: it is the module that counts", name, given)
     lower = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
     log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower).lower())
-    return options.classifier_options(
-        init_checkpoint=folder, bert_config_file=None, vocab_file=vocab_file, do_lower_case=lower
-    )
+    names = [field.name for field in dataclasses.fields(ClassifierOptions)]
+    of_module = {
+        "init_checkpoint": folder,
+        "bert_config_file": None,
+        "vocab_file": vocab_file,
+        "do_lower_case": lower,
+    }
+    return ClassifierOptions(**{name: getattr(options, name) for name in names} | of_module)

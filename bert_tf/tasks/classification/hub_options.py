@@ -9,33 +9,29 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HubClassifierOptions(ClassifierOptions):
-    """Options of `run_classifier_with_tfhub.py`: those of `run_classifier.py`, and the module."""
+    """Options of `run_classifier.py`, and the module."""
 
     bert_hub_module_handle: str | None = option(
         None,
-        "Folder with an encoder as TensorFlow Hub has them for TensorFlow 2: a SavedModel, "
-        "downloaded and unpacked, or written by export_model.py --form=encoder.",
+        "Folder with an encoder of TensorFlow Hub for TensorFlow 2: a SavedModel, downloaded and "
+        "unpacked, or written by export_model.py --form=encoder.",
         required=True,
     )
-    bert_config_file: str | None = option(None, "Not used: the module says its sizes.")
+    bert_config_file: str | None = option(None, "Not used: the module has its sizes.")
     init_checkpoint: str | None = option(None, "Not used: the weights are those of the module.")
-    vocab_file: str | None = option(None, "Used only where the module has no vocabulary.")
-    do_lower_case: bool = option(True, "Used only where the module does not say it.")
+    vocab_file: str | None = option(None, "Used only if the module has no vocabulary.")
+    do_lower_case: bool = option(True, "Used only if the module does not specify it.")
 
     def check_case(self) -> None:
-        """Nothing: it is the module that says it."""
+        """Checks nothing: the module determines the casing."""
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
-
-        Raises:
-            UserError: as for `run_classifier.py`, or the handle is an address.
-        """
+        """Checks what can be checked without reading a file."""
         super().check()
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):
             raise UserError(
-                f"--bert_hub_module_handle={handle} is an address, and nothing is downloaded here: "
+                f"--bert_hub_module_handle={handle} is an address, and nothing is downloaded: "
                 "download the model for TensorFlow 2, unpack it, and pass its folder"
             )
         if handle.endswith((".tar.gz", ".tgz", ".tar")):
@@ -43,13 +39,3 @@ class HubClassifierOptions(ClassifierOptions):
                 f"--bert_hub_module_handle={handle} is an archive: unpack it into a folder "
                 f"(mkdir module; tar -xf {handle} -C module) and pass that"
             )
-
-    def classifier_options(self, **values: object) -> ClassifierOptions:
-        """The options of `run_classifier.py` for the same work.
-
-        Args:
-            values: of the options that the module stands for.
-        """
-        names = {field.name for field in dataclasses.fields(ClassifierOptions)}
-        own = {name: getattr(self, name) for name in names}
-        return ClassifierOptions(**{**own, **values})

@@ -2,13 +2,14 @@
 
 import dataclasses
 import difflib
+import itertools
 import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import count_rows, excerpt, to_text
+from bert_tf.data.cell_values import count_rows, excerpt, parse_number, to_text
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -19,16 +20,8 @@ AUTO = "auto"
 _SHOWN_LABELS = 10
 # More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
 _MANY_LABELS, _FEW_LABELS = 50, 8
-# Not all that float() takes: "1_0" and digits of other scripts are names.
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 # How programs and people write a missing number.
 _MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
-
-
-def parse_number(text: str) -> float | None:
-    """Converts a text to a finite number; returns None if it is not one."""
-    number = float(text) if _NUMBER.fullmatch(text) else float("inf")
-    return number if abs(number) < float("inf") else None
 
 
 def is_missing_number(text: str) -> bool:
@@ -40,11 +33,8 @@ def is_missing_number(text: str) -> bool:
 class LabelParser:
     """Parses cells with labels.
 
-    Attributes:
-        problem_type: of `datasets`, or "auto" before it is inferred.
-        labels: the allowed labels in the order of their ids; empty for a regression, and while they
-            are not known.
-        separator: separates the labels of a multi-label cell.
+    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` separates
+    the labels of a multi-label cell.
     """
 
     problem_type: str
@@ -52,33 +42,24 @@ class LabelParser:
     separator: str = ","
 
     def parse(self, value: Any, place: str) -> Any:
-        """Converts a cell to the label of an example: a text, or a tuple of texts in label order.
-
-        Raises:
-            UserError: as `names`.
-        """
+        """Converts a cell to a label, or for multi-label data to a tuple in the order of ids."""
         names = self.names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
         return names[0]
 
     def names(self, value: Any, place: str) -> list[str]:
-        """Lists the labels of a cell: exactly one unless this is multi-label classification.
-
-        Raises:
-            UserError: the cell is empty, has several labels or an unknown one, or is not a number
-                although this is a regression.
-        """
-        is_list, has_several = isinstance(value, list), self.problem_type == MULTILABEL
-        if is_list and not has_several:
+        """Lists the labels of a cell: exactly one unless this is multi-label classification."""
+        has_several = self.problem_type == MULTILABEL
+        if not isinstance(value, list):
+            names = self.split(to_text(value, "label", place))
+        elif has_several:
+            names = [to_text(part, "label", place).strip() for part in value]
+        else:
             raise UserError(
                 f"{place}: a list of labels, but one is needed. Pass --problem_type=multilabel if "
                 "a text can have several"
             )
-        if is_list:
-            names = [to_text(part, "label", place).strip() for part in value]
-        else:
-            names = self.split(to_text(value, "label", place))
         if "" in names or not (names or has_several):
             raise UserError(f"{place}: the label is empty. Correct or remove the line")
         for name in names:
@@ -113,27 +94,16 @@ def infer_labels(
 ) -> LabelParser:
     """Infers what is not given, problem type or labels, from a training file, and logs it.
 
-    Args:
-        path: the file, for messages.
-        places: file and line of each row, for messages.
-        values: the label of each row.
-        given: its problem type may be "auto", its labels empty. Inferred labels are in numerical
-            order if all are whole numbers, otherwise in alphabetical order.
-
-    Raises:
-        UserError: a label is invalid, or there is nothing to learn.
+    `values` are the labels of the rows at `places`. Inferred labels are in numerical order if all
+    are whole numbers, otherwise in alphabetical order.
     """
     problem_type = given.problem_type
     if problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    counts: Counter[str] = Counter()
-    most = 0
-    for place, value in zip(places, values, strict=True):
-        names = parser.names(value, place)
-        counts.update(names)
-        most = max(most, len(names))
-    if problem_type == MULTILABEL and most < 2:
+    names = list(map(parser.names, values, places))
+    counts = Counter(itertools.chain.from_iterable(names))
+    if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s right?"
         _logger.warning(message, path, given.separator)
     if problem_type == REGRESSION:
@@ -158,8 +128,9 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
         return MULTILABEL
     if given.labels:
         return CLASSIFICATION
-    pairs = list(zip(places, values, strict=True))
-    texts = [to_text(value, "label", place).strip() for place, value in pairs]
+    texts = [
+        to_text(value, "label", place).strip() for value, place in zip(values, places, strict=True)
+    ]
     numbers = [parse_number(text.replace(",", ".")) for text in texts]
     known = [number for number in numbers if number is not None]
     if len(known) <= len(texts) / 2:

@@ -25,9 +25,7 @@ _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def classification_metrics(
-    probabilities: np.ndarray,
-    label_ids: np.ndarray,
-    per_example_loss: np.ndarray,
+    probabilities: np.ndarray, label_ids: np.ndarray, per_example_loss: np.ndarray
 ) -> dict[str, np.float32]:
     """Computes the metrics of single-label classification.
 
@@ -37,24 +35,20 @@ def classification_metrics(
         `eval_precision_macro` and `eval_recall_macro` over all L labels, whether they occur or not;
         `eval_matthews`, Matthews' correlation coefficient.
     """
-    accuracy = _mean(np.argmax(probabilities, axis=-1) == label_ids)
-    metrics = {"eval_accuracy": accuracy, "eval_loss": _mean(per_example_loss)}
-    true, predicted = _classes(probabilities, label_ids)
-    num_labels = probabilities.shape[-1]
-    report = _report(true, predicted, num_labels)
-    if num_labels == 2:
-        of_second = report["1"]
-        metrics |= {
-            f"eval_{name}": of_second[_SCORES[name]] for name in ("f1", "precision", "recall")
-        }
-    macro = report["macro avg"]
+    true, predicted = _true_and_predicted(probabilities, label_ids)
+    report = _report(true, predicted, probabilities.shape[-1])
+    of_second, macro = report.get("1", {}), report["macro avg"]
+    names = ("f1", "precision", "recall") if probabilities.shape[-1] == 2 else ()
+    accuracy = np.mean(true == predicted)
     with _warnings_ignored():
         from sklearn.metrics import matthews_corrcoef
 
         matthews = matthews_corrcoef(true, predicted)
     return _to_float32(
         {
-            **metrics,
+            "eval_accuracy": accuracy,
+            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
+            **{f"eval_{name}": of_second[_SCORES[name]] for name in names},
             "eval_f1_macro": macro["f1-score"],
             # With one true and one predicted label per row, micro averages are the accuracy.
             "eval_f1_micro": accuracy,
@@ -65,27 +59,28 @@ def classification_metrics(
     )
 
 
-def classification_report(
-    probabilities: np.ndarray,
-    label_ids: np.ndarray,
-    labels: Sequence[str],
-) -> dict[str, Any]:
-    """Computes the metrics of each label, and the confusion matrix.
+def multilabel_metrics(
+    probabilities: np.ndarray, label_ids: np.ndarray, per_example_loss: np.ndarray
+) -> dict[str, np.float32]:
+    """Computes the metrics of multi-label classification.
 
     Returns:
-        JSON-serializable: `labels` maps each name to `precision`, `recall`, `f1` and `support`,
-        the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
-        (row) and predicted label (column).
+        `eval_accuracy`, the share of rows whose set of labels is exactly right; `eval_loss`;
+        `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
+        a label; `eval_f1_macro`, the mean over labels.
     """
-    true, predicted = _classes(probabilities, label_ids)
-    with _warnings_ignored():
-        from sklearn.metrics import confusion_matrix
-
-        matrix = confusion_matrix(true, predicted, labels=range(len(labels)))
-    return {
-        "labels": _label_scores(true, predicted, labels),
-        "confusion_matrix": matrix.tolist(),
-    }
+    true, predicted = _true_and_predicted(probabilities, label_ids)
+    report = _report(true, predicted, probabilities.shape[-1])
+    return _to_float32(
+        {
+            "eval_accuracy": np.mean((true == predicted).all(axis=-1)),
+            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
+            "eval_f1_micro": report["micro avg"]["f1-score"],
+            "eval_f1_macro": report["macro avg"]["f1-score"],
+            "eval_precision_micro": report["micro avg"]["precision"],
+            "eval_recall_micro": report["micro avg"]["recall"],
+        }
+    )
 
 
 def regression_metrics(
@@ -110,48 +105,37 @@ def regression_metrics(
         {
             "eval_pearson": pearson,
             "eval_spearman": spearman,
-            "eval_loss": per_example_loss.mean(dtype=np.float64),
+            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
             # Not by scikit-learn, which rejects values that are not finite.
             "eval_mean_absolute_error": np.abs(values - label_ids).mean(),
         }
     )
 
 
-def multilabel_metrics(
-    probabilities: np.ndarray,
-    label_ids: np.ndarray,
-    per_example_loss: np.ndarray,
-) -> dict[str, np.float32]:
-    """Computes the metrics of multi-label classification.
+def classification_report(
+    probabilities: np.ndarray, label_ids: np.ndarray, labels: Sequence[str]
+) -> dict[str, Any]:
+    """Computes the metrics of each label, and for single labels the confusion matrix.
 
     Returns:
-        `eval_accuracy`, the share of rows whose set of labels is exactly right; `eval_loss`;
-        `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
-        a label; `eval_f1_macro`, the mean over labels.
+        JSON-serializable: `labels` maps each name to `precision`, `recall`, `f1` and `support`,
+        the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
+        (row) and predicted label (column).
     """
-    exact = ((probabilities >= THRESHOLD) == (label_ids != 0)).all(axis=-1)
-    label_sets = _label_sets(probabilities, label_ids)
-    report = _report(*label_sets, probabilities.shape[-1])
-    return _to_float32(
-        {
-            "eval_accuracy": _mean(exact),
-            "eval_loss": _mean(per_example_loss),
-            "eval_f1_micro": report["micro avg"]["f1-score"],
-            "eval_f1_macro": report["macro avg"]["f1-score"],
-            "eval_precision_micro": report["micro avg"]["precision"],
-            "eval_recall_micro": report["micro avg"]["recall"],
-        }
-    )
+    true, predicted = _true_and_predicted(probabilities, label_ids)
+    report = _report(true, predicted, len(labels))
+    scores = {}
+    for number, label in enumerate(labels):
+        values = report[str(number)]
+        scores[label] = {name: values[theirs] for name, theirs in _SCORES.items()}
+        scores[label]["support"] = int(values["support"])
+    if label_ids.ndim == 2:
+        return {"labels": scores}
+    with _warnings_ignored():
+        from sklearn.metrics import confusion_matrix
 
-
-def multilabel_report(
-    probabilities: np.ndarray,
-    label_ids: np.ndarray,
-    labels: Sequence[str],
-) -> dict[str, Any]:
-    """Computes the metrics of each label; returns `labels` as `classification_report` does."""
-    label_sets = _label_sets(probabilities, label_ids)
-    return {"labels": _label_scores(*label_sets, labels)}
+        matrix = confusion_matrix(true, predicted, labels=range(len(labels)))
+    return {"labels": scores, "confusion_matrix": matrix.tolist()}
 
 
 def describe_report(report: Mapping[str, Any]) -> str:
@@ -161,12 +145,11 @@ def describe_report(report: Mapping[str, Any]) -> str:
     for name, scores in list(labels.items())[:_MAX_LABELS_IN_TABLE]:
         ratios = (f"{scores[column]:.4f}" for column in _SCORES)
         rows.append((one_line(name, _MAX_LABEL_WIDTH), *ratios, str(scores["support"])))
-    widths = [max(map(_display_width, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *cells in rows:
-        padding = " " * (widths[0] - _display_width(name))
-        aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join((name + padding, *aligned)))
+    width = max(_display_width(name) for name, *_ in rows)
+    lines = [
+        name + " " * (width - _display_width(name)) + "  {:>9}  {:>6}  {:>6}  {:>7}".format(*cells)
+        for name, *cells in rows
+    ]
     more = len(labels) - _MAX_LABELS_IN_TABLE
     if more > 0:
         lines.append(f"and {more} more label{'s' * (more > 1)}")
@@ -184,26 +167,22 @@ def _display_width(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
-def _mean(values: np.ndarray) -> Any:
-    return np.mean(values, dtype=np.float64)
+def _true_and_predicted(
+    probabilities: np.ndarray, label_ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns labels [N], or, for several labels, [N, L + 1] of 0 and 1.
 
-
-def _classes(probabilities: np.ndarray, label_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """True and predicted labels."""
-    return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
-
-
-def _label_sets(probabilities: np.ndarray, label_ids: np.ndarray) -> list[np.ndarray]:
-    """True and predicted labels, each [N, L + 1] of 0 and 1.
-
-    The last column is zero: scikit-learn would take a single column for classes.
+    The additional column is zero: scikit-learn would take a single column for classes.
     """
-    both = (label_ids != 0, probabilities >= THRESHOLD)
-    return [np.pad(labels.astype(np.int8), ((0, 0), (0, 1))) for labels in both]
+    if label_ids.ndim == 1:
+        return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
+    pad = ((0, 0), (0, 1))
+    predicted = probabilities >= THRESHOLD
+    return np.pad(label_ids.astype(np.int8), pad), np.pad(predicted.astype(np.int8), pad)
 
 
 def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
-    """scikit-learn's report: keys are the labels' numbers, as texts, and kinds of averages."""
+    """Returns scikit-learn's report: keys are label ids, as strings, and kinds of averages."""
     with _warnings_ignored():
         from sklearn import metrics
 
@@ -211,16 +190,6 @@ def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[st
         return metrics.classification_report(
             true, predicted, labels=labels, output_dict=True, zero_division=0
         )
-
-
-def _label_scores(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    report = _report(true, predicted, len(labels))
-    scores = {}
-    for number, label in enumerate(labels):
-        found = report[str(number)]
-        scores[label] = {name: found[theirs] for name, theirs in _SCORES.items()}
-        scores[label]["support"] = int(found["support"])
-    return scores
 
 
 @contextlib.contextmanager

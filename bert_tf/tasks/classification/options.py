@@ -6,11 +6,8 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# The task of a user's own files.
+# The task of a user's own files, and its options.
 OWN_TABLES = "tsv"
-# Room for some words of each text of a pair.
-_SHORTEST_WINDOW = 8
-# What only that task has.
 _OF_OWN_TABLES = (
     "text_column",
     "text_pair_column",
@@ -26,13 +23,15 @@ _OF_OWN_TABLES = (
     "eval_file",
     "predict_file",
 )
+# Room for some words of each text of a pair.
+_SHORTEST_WINDOW = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(FineTuningOptions):
     """Options of `run_classifier.py`."""
 
-    data_dir: str | None = option(None, "Folder with the TSV files of the task.", required=True)
+    data_dir: str | None = option(None, "Folder with the files of the task.", required=True)
     task_name: str | None = option(
         None,
         "Name of the task, in any case: cola, mnli, mrpc or xnli; new are sst-2, sts-b (numbers), "
@@ -40,90 +39,81 @@ class ClassifierOptions(FineTuningOptions):
         "set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
     )
-    eval_batch_size: int = option(8, "Examples in a batch of the evaluation.")
+    eval_batch_size: int = option(8, "Batch size of the evaluation.")
     text_column: str | None = option(
-        None,
-        "Column of the text: its name, or its number from 1 on. For --task_name=tsv.",
-        new=True,
+        None, "With --task_name=tsv, column of the text: a name, or a number from 1 on.", new=True
     )
     text_pair_column: str | None = option(None, "Column of the second text of a pair.", new=True)
-    label_column: str | None = option(
-        None, "Column of the label; a file to predict may lack it.", new=True
-    )
-    id_column: str | None = option(
-        None, "Column of names of the rows, for test_predictions.tsv.", new=True
-    )
+    label_column: str | None = option(None, "Column of the label; not read to predict.", new=True)
+    id_column: str | None = option(None, "Column of ids for test_predictions.tsv.", new=True)
     has_header: str = option(
         "auto",
-        "Whether the first row has the names of the columns. auto: yes where columns are given by "
-        "name; otherwise it looks whether the first label comes up again.",
+        "Whether the first row has column names. auto: if columns are given by name, or the label "
+        "in that row differs from all others.",
         new=True,
         choices=("auto", "yes", "no"),
     )
     quoted: str = option(
         "auto",
-        'Whether quotes (") enclose cells, which may have line ends and separators in them. auto: '
-        "in CSV files they do, in TSV files they are part of the text.",
+        'Whether quotes (") enclose cells, which may contain line ends and delimiters. auto: yes '
+        "for CSV; in TSV files quotes are part of the text.",
         new=True,
         choices=("auto", "yes", "no"),
     )
     problem_type: str = option(
         "auto",
-        "classification: one label for each text; multilabel: any number of them; regression: a "
-        "number. auto: lists of labels (JSON) mean multilabel, numbers that are not whole "
-        "regression, all else classification.",
+        "classification: one label per text; multilabel: any number of labels; regression: a "
+        "number. auto: multilabel for lists (JSON), regression for numbers that are not all whole, "
+        "otherwise classification.",
         new=True,
         choices=("auto", "classification", "multilabel", "regression"),
     )
     labels: str | None = option(
         None,
         "All labels, separated by commas, in the order of the model's outputs; by default those of "
-        "the training file, in order of numbers or of the alphabet.",
+        "the training file, in numerical or alphabetical order.",
         new=True,
     )
-    label_separator: str = option(
-        ",", "What separates the labels of a cell (multilabel).", new=True
-    )
+    label_separator: str = option(",", "Separator of the labels in a cell (multilabel).", new=True)
     dev_fraction: float = option(
         0.2,
-        "Part of the training file that is kept for the evaluation where there is no dev file; "
-        "always the same rows. 0: none.",
+        "Fraction of the training file to hold out for evaluation if there is no dev file; the "
+        "same rows in every run. 0: none.",
         new=True,
         limits=(0, 0.9),
     )
     train_file: str | None = option(
         None,
-        "File to train on; by default train.tsv (or .csv, .jsonl) in --data_dir, or the only file "
-        "there.",
+        "Training file; by default train.tsv (or .csv, .jsonl) in --data_dir, or the only file.",
         new=True,
     )
     eval_file: str | None = option(
-        None, "File to evaluate on; by default dev.tsv, valid.tsv or the like.", new=True
+        None, "Evaluation file; by default dev.tsv, valid.tsv or the like.", new=True
     )
     predict_file: str | None = option(
         None, "File to predict; by default test.tsv or the like.", new=True
     )
     task_module: str | None = option(
         None,
-        "Python file with a class that reads your data, in place of --task_name: "
+        "Python file with a class that reads your data, instead of --task_name: "
         "get_train_examples(data_dir), get_dev_examples, get_test_examples and get_labels.",
         new=True,
     )
     class_weights: str | None = option(
         None,
-        "Weights of the labels in the loss of the training: balanced (rare labels count more), or "
-        "label:weight,label:weight; labels that are not named have the weight 1.",
+        "Weights of labels in the training loss: balanced (rare labels count more), or "
+        "label:weight,label:weight; other labels have the weight 1.",
         new=True,
     )
     long_text: str = option(
         "truncate",
-        "Texts longer than --max_seq_length. truncate: cut, as the original does; windows: read in "
-        "windows that overlap by half, whose probabilities are averaged.",
+        "Texts longer than --max_seq_length. truncate: as in the original; windows: split into "
+        "windows that overlap by half, and average their probabilities.",
         new=True,
         choices=("truncate", "windows"),
     )
     glue_submission: bool = option(
-        False, "With --do_predict, also write the file that gluebenchmark.com takes.", new=True
+        False, "With --do_predict, also write the file for gluebenchmark.com.", new=True
     )
 
     @property
@@ -132,19 +122,18 @@ class ClassifierOptions(FineTuningOptions):
         return (self.task_name or "").lower() == OWN_TABLES
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order.
-
-        Raises:
-            UserError: a required option is missing, nothing is to be done, options do not go
-                together, or a value makes no sense; the message names the flag.
-        """
+        """Checks what can be checked without reading a file, in the original's order."""
         super().check()
         if self.task_module and self.task_name:
             raise UserError("--task_module and --task_name exclude each other: pass one of them")
-        if self.is_own_tables:
-            self._check_own_tables()
-        else:
-            self._refuse_options_of_own_tables()
+        if self.is_own_tables and not self.text_column:
+            raise UserError(
+                "--task_name=tsv needs --text_column, the name of a column or its number from 1 on"
+            )
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in () if self.is_own_tables else _OF_OWN_TABLES:
+            if getattr(self, name) != defaults[name]:
+                raise UserError(f"--{name} is for --task_name=tsv, your own files")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
         if self.long_text == "windows" and self.max_seq_length < _SHORTEST_WINDOW:
@@ -156,26 +145,7 @@ class ClassifierOptions(FineTuningOptions):
             raise UserError("--glue_submission needs --do_predict=true")
 
     def _not_needed(self) -> set[str]:
-        named_files = self.is_own_tables and (
-            self.train_file or self.eval_file or self.predict_file
-        )
-        found = super()._not_needed() | ({"task_name"} if self.task_module else set())
-        return found | ({"data_dir"} if self.task_module or named_files else set())
-
-    def _check_own_tables(self) -> None:
-        if not self.text_column:
-            raise UserError(
-                "--task_name=tsv needs --text_column, the name of a column or its number from 1 on"
-            )
-        if (self.do_train or self.do_eval) and not self.label_column:
-            raise UserError(
-                "--do_train and --do_eval need --label_column, the name of a column or its number"
-            )
-        if not self.label_separator:
-            raise UserError("--label_separator must not be empty")
-
-    def _refuse_options_of_own_tables(self) -> None:
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in _OF_OWN_TABLES:
-            if getattr(self, name) != defaults[name]:
-                raise UserError(f"--{name} is for --task_name=tsv, your own files")
+        named = self.train_file or self.eval_file or self.predict_file
+        task = {"task_name"} if self.task_module else set()
+        folder = {"data_dir"} if self.task_module or (self.is_own_tables and named) else set()
+        return super()._not_needed() | task | folder

@@ -11,7 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification.problem_types import ProblemType
 
 TEST_RESULTS = "test_results.tsv"
-# The same for people; the original has no such file.
+# With ids, texts and labels; the original has no such file.
 TEST_PREDICTIONS = "test_predictions.tsv"
 
 
@@ -21,13 +21,9 @@ def prediction_files(
     problem: ProblemType,
     submission: str | None,
 ) -> dict[str, str]:
-    """Returns the contents of the files by name.
+    """Returns the contents of the files by name, for probabilities [E, L] or numbers [E].
 
-    Args:
-        examples: E examples.
-        values: their probabilities [E, L], or numbers [E].
-        problem: converts them.
-        submission: name of the file that GLUE takes, if it is to be written.
+    `submission` is the name of the file for GLUE's server, if it is to be written.
     """
     rows = values if values.ndim == 2 else values[:, None]
     contents = {
@@ -52,10 +48,9 @@ def _prediction_rows(
 
 
 def _table(rows: Iterable[Sequence[Any]]) -> str:
-    """Writes tab-separated lines; a cell that contains a quote is quoted.
+    """Writes tab-separated lines; cells with quotes are quoted, as most programs expect.
 
-    Programs that read such tables take a quote at the start of a cell for one that is closed
-    somewhere. Tabs and line breaks in texts become spaces, so that a row is a line.
+    Tabs and line breaks in texts become spaces, so that a row is a line.
     """
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")

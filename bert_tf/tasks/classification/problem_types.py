@@ -4,7 +4,7 @@ B batch, E examples, L labels.
 """
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +16,19 @@ from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
-from bert_tf.tasks.classification import metrics
 from bert_tf.tasks.classification.class_weights import label_weights
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,
     TextDataset,
+)
+from bert_tf.tasks.classification.metrics import (
+    THRESHOLD,
+    classification_metrics,
+    classification_report,
+    multilabel_metrics,
+    regression_metrics,
 )
 from bert_tf.tasks.classification.options import ClassifierOptions
 
@@ -51,11 +57,15 @@ class ProblemType(abc.ABC):
         metric_names: see `Task.metric_names`.
         lower_is_better: see `Task.lower_is_better`.
         output: name of the output that predictions are made from.
+        answer_column: name of the column of answers in a table of predictions.
+        metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
     """
 
     metric_names: Sequence[str]
     lower_is_better: Collection[str] = ("loss",)
     output: str = "probabilities"
+    answer_column: str = "label"
+    metrics: Callable[..., Mapping[str, Any]]
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         self.labels, self.options = data.labels, options
@@ -65,13 +75,13 @@ class ProblemType(abc.ABC):
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss, see `--class_weights`."""
-        if self.options.class_weights:
-            counts = self.label_counts(self.label_ids(examples))
-            self._weights = label_weights(self.options.class_weights, self.labels, counts)
-
-    @abc.abstractmethod
-    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
-        """Counts each label, [L]."""
+        if not self.options.class_weights:
+            return
+        if not self.labels:
+            raise UserError("--class_weights: the labels are numbers, not classes")
+        ids = self.label_ids(examples)
+        counts = np.bincount(ids, minlength=len(self.labels)) if ids.ndim == 1 else ids.sum(axis=0)
+        self._weights = label_weights(self.options.class_weights, self.labels, counts)
 
     @abc.abstractmethod
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
@@ -91,34 +101,30 @@ class ProblemType(abc.ABC):
 
     @abc.abstractmethod
     def prediction(self, value: Any) -> Any:
-        """Converts the values of one example to what a program gets."""
+        """Converts the values of one example to a prediction of a `Predictor`."""
 
     @abc.abstractmethod
     def answer(self, value: Any) -> str:
         """Converts the values of one example to a cell of a table."""
 
     @property
-    @abc.abstractmethod
     def columns(self) -> list[str]:
         """Names of the columns of a table of predictions."""
+        return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
 
     def row(self, value: Any) -> list[Any]:
         """Returns the cells of an example in these columns."""
         return [self.answer(value), *value]
 
-    @abc.abstractmethod
-    def metrics(
-        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
-    ) -> Mapping[str, Any]:
-        """Computes the metrics of an evaluation."""
-
     def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
         """Computes the metrics of each label; empty for numbers."""
-        return {}
+        return classification_report(values, label_ids, self.labels) if self.labels else {}
 
 
 class _SingleLabel(ProblemType):
     """Each text has one label."""
+
+    metrics = staticmethod(classification_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
@@ -127,9 +133,6 @@ class _SingleLabel(ProblemType):
         usual = data.primary_metric or "accuracy"
         names = ("accuracy", *of_two, *of_all)
         self.metric_names = (usual, *(name for name in names if name != usual))
-
-    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
-        return np.bincount(label_ids, minlength=len(self.labels))
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         return label_ids_of(examples, self.labels)
@@ -153,30 +156,17 @@ class _SingleLabel(ProblemType):
     def answer(self, value: Any) -> str:
         return self.labels[int(np.argmax(value))]
 
-    @property
-    def columns(self) -> list[str]:
-        return ["label", *(f"probability_{label}" for label in self.labels)]
-
-    def metrics(
-        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
-    ) -> Mapping[str, Any]:
-        return metrics.classification_metrics(values, label_ids, losses)
-
-    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        return metrics.classification_report(values, label_ids, self.labels)
-
 
 class _MultiLabel(ProblemType):
     """Each text has any number of labels; the loss is the mean of their cross entropies."""
 
     metric_names = ("f1_micro", "f1_macro", "precision_micro", "recall_micro", "accuracy", "loss")
+    answer_column = "labels"
+    metrics = staticmethod(multilabel_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
         self.target = Feature("label_ids", len(self.labels))
-
-    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
-        return label_ids.sum(axis=0)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         columns = {label: column for column, label in enumerate(self.labels)}
@@ -202,19 +192,7 @@ class _MultiLabel(ProblemType):
 
     def _chosen(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
-        return [label for label, probability in pairs if probability >= metrics.THRESHOLD]
-
-    @property
-    def columns(self) -> list[str]:
-        return ["labels", *(f"probability_{label}" for label in self.labels)]
-
-    def metrics(
-        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
-    ) -> Mapping[str, Any]:
-        return metrics.multilabel_metrics(values, label_ids, losses)
-
-    def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
-        return metrics.multilabel_report(values, label_ids, self.labels)
+        return [label for label, probability in pairs if probability >= THRESHOLD]
 
 
 class _Regression(ProblemType):
@@ -223,18 +201,13 @@ class _Regression(ProblemType):
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
     lower_is_better = ("loss", "mean_absolute_error")
     output = "values"
+    answer_column = "prediction"
+    metrics = staticmethod(regression_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
         self.num_outputs = 1
         self.target = Feature("label_ids", dtype="float32")
-
-    def set_class_weights(self, examples: Sequence[InputExample]) -> None:
-        if self.options.class_weights:
-            raise UserError("--class_weights: the labels are numbers here, and not classes")
-
-    def label_counts(self, label_ids: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         return label_ids_of(examples, ())
@@ -252,17 +225,8 @@ class _Regression(ProblemType):
         # STS-B has scores from 0 to 5, of three digits.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
 
-    @property
-    def columns(self) -> list[str]:
-        return ["prediction"]
-
     def row(self, value: Any) -> list[Any]:
         return [value]
-
-    def metrics(
-        self, values: np.ndarray, label_ids: np.ndarray, losses: np.ndarray
-    ) -> Mapping[str, Any]:
-        return metrics.regression_metrics(values, label_ids, losses)
 
 
 PROBLEM_TYPES: Mapping[str, type[ProblemType]] = {

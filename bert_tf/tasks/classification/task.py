@@ -23,7 +23,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
-from bert_tf.tasks.classification.datasets import CLASSIFICATION, TextDataset, check_split
+from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
 from bert_tf.tasks.classification.metrics import describe_report
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.classification.plots import plot_confusion_matrix
@@ -44,9 +44,7 @@ _MAX_PLOTTED_LABELS = 40
 class Predictions(Sequence[Any]):
     """Predictions of E examples, converted for programs when they are accessed.
 
-    Attributes:
-        values: probabilities [E, L], or numbers [E].
-        losses: loss of each example [E], if the labels are known.
+    `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None without labels.
     """
 
     def __init__(self, problem: ProblemType, values: np.ndarray, losses: np.ndarray | None) -> None:
@@ -60,25 +58,15 @@ class Predictions(Sequence[Any]):
 
 
 class Classification(Task):
-    """A data set of texts or pairs of texts as a fine-tuning task.
-
-    Args:
-        data: the data set.
-        options: options of the script.
-        config: configuration of the model.
-        tokenizer: its tokenizer.
-    """
+    """A dataset of texts or pairs of texts as a task; reads a custom training file at once."""
 
     def __init__(
-        self,
-        data: TextDataset,
-        options: ClassifierOptions,
-        config: BertConfig,
-        tokenizer: FullTokenizer,
+        self, options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
     ) -> None:
+        self.data = data = make_dataset(options)
         # `run.json` gets the problem type that was inferred from the data.
         self.options = dataclasses.replace(options, problem_type=data.problem_type)
-        self.data, self.config = data, config
+        self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
         self.problem = PROBLEM_TYPES[data.problem_type](data, options)
         self.labels = data.labels
@@ -97,7 +85,7 @@ class Classification(Task):
         """Reads the examples of a split; there is at least one."""
         examples, path = self.data.read(split), self.data.describe(split)
         if not examples:
-            raise UserError(f"{path} has not one example: there is nothing to {split} on")
+            raise UserError(f"{path} contains no examples")
         if split == "train":
             self._training = examples
             self.problem.set_class_weights(examples)
@@ -109,7 +97,7 @@ class Classification(Task):
         return examples
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's features; a custom data set has no labels to predict."""
+        """Declares the original's features; custom datasets have no labels to predict."""
         inputs = super().features("predict")
         labels = self.targets if self._has_labels(split) else ()
         return (*inputs, *labels, Feature("is_real_example"))
@@ -188,7 +176,7 @@ class Classification(Task):
         """Converts texts, and tuples of two texts."""
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
         self._check_pairs(inputs)
-        # A placeholder, see `_has_labels`.
+        # A placeholder; see `_has_labels`.
         label = next(iter(self.labels), "0") if self.data.is_published else None
         pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
         return [InputExample("", *texts, label=label) for texts in pairs]
@@ -199,23 +187,10 @@ class Classification(Task):
 
     def _window_counts(self, examples: Sequence[InputExample]) -> np.ndarray:
         a, b = encode_texts(examples, self.tokenizer)
-        length_b = b.lengths if b else np.zeros_like(a.lengths)
-        return window_counts(a.lengths, length_b, self.options.max_seq_length)
+        return window_counts(a.lengths, b.lengths, self.options.max_seq_length)
 
 
 def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)
-
-
-def make_task(
-    options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
-) -> Classification:
-    """Makes the task that the options describe; reads a custom training file.
-
-    Raises:
-        UserError: there is no such task, a file is missing or invalid, or the labels of the model
-            are unknown.
-    """
-    return Classification(make_dataset(options), options, config, tokenizer)

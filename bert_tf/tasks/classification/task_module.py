@@ -1,8 +1,8 @@
-"""A task in a Python file of the user: a class with the methods of the original's `DataProcessor`.
+"""Datasets from a user's Python file: a class with the methods of the original's `DataProcessor`.
 
-A method is needed only where its texts are: `get_train_examples`, `get_dev_examples`, and
-`get_test_examples` for texts to predict. `get_labels` gives texts, or None if labels are numbers.
-`problem_type = "multilabel"` in the class says that the label of an example is a list of labels.
+`get_train_examples`, `get_dev_examples` and `get_test_examples` are needed only for the steps that
+read them. `get_labels` returns strings, or None if labels are numbers. With `problem_type =
+"multilabel"` in the class, the label of an example is a list of labels.
 """
 
 import contextlib
@@ -14,37 +14,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
+from bert_tf.data.cell_values import parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,
+    SPLIT_NAMES,
     TextDataset,
 )
-from bert_tf.tasks.classification.label_inference import parse_number
 
-_METHODS = {
-    "train": "get_train_examples",
-    "eval": "get_dev_examples",
-    "predict": "get_test_examples",
-}
-_GUIDS = {"train": "train", "eval": "dev", "predict": "test"}
+_METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200
 _SHOWN_LABELS = 10
 
 
 class ModuleDataset(TextDataset):
-    """Texts that a user's class gives.
-
-    Args:
-        task: an object with the methods of the class in the module's docstring.
-        path: of its file, for messages.
-        data_dir: what its methods get.
-
-    Raises:
-        UserError: its labels are no list of different texts, or do not fit its problem type.
-    """
+    """Examples that the methods of a user's object return for `data_dir`."""
 
     def __init__(self, task: Any, path: str, data_dir: str) -> None:
         self._task, self._path, self._data_dir = task, path, data_dir
@@ -52,44 +39,39 @@ class ModuleDataset(TextDataset):
         with _user_code(path):
             labels = task.get_labels()
         self.labels = _checked_labels(labels, path)
-        usual = CLASSIFICATION if self.labels else REGRESSION
-        self.problem_type = getattr(task, "problem_type", None) or usual
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
+        self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
             given = f"{len(self.labels)} labels" if self.labels else "no labels"
             raise UserError(
-                f"{path}: problem_type is {self.problem_type!r}, but get_labels() gives {given}. "
+                f"{path}: problem_type is {self.problem_type!r}, but get_labels() returns {given}. "
                 f"With these it is {' or '.join(allowed)}"
             )
 
     def read(self, split: str) -> list[InputExample]:
-        """What the method for the split gives; texts to predict have no label.
-
-        Raises:
-            UserError: there is no such method, it fails, or an example is wrong.
-        """
+        """Calls the method for the split and checks its examples; those to predict get no label."""
         method = _METHODS[split]
         if not hasattr(self._task, method):
             raise UserError(
-                f"{self._path}: class {type(self._task).__name__} has no {method}(data_dir), which "
-                f"gives the {_GUIDS[split]} set. Write it, or leave out the step that needs it"
+                f"{self._path}: class {type(self._task).__name__} has no {method}(data_dir). Write "
+                "it, or leave out the step that needs it"
             )
         with _user_code(self._path):
             found = getattr(self._task, method)(self._data_dir)
             found = None if found is None else list(found)
         if found is None:
             raise UserError(
-                f"{self._path}: {method}(data_dir) gives None. Return a list of examples"
+                f"{self._path}: {method}(data_dir) returns None. Return a list of examples"
             )
         return [self._example(given, split, number) for number, given in enumerate(found)]
 
     def describe(self, split: str) -> str:
-        """The method that gives the split."""
+        """Names the method that returns the split."""
         return f"{_METHODS[split]}() of {self._path}"
 
     def _example(self, given: Any, split: str, number: int) -> InputExample:
         guid = getattr(given, "guid", None)
-        guid = f"{_GUIDS[split]}-{number}" if guid is None else str(guid)
+        guid = f"{SPLIT_NAMES[split]}-{number}" if guid is None else str(guid)
         place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
         text_a, text_b = getattr(given, "text_a", None), getattr(given, "text_b", None)
         if not isinstance(text_a, str):
@@ -97,17 +79,16 @@ class ModuleDataset(TextDataset):
             raise UserError(f"{place} has no text: {found}")
         if not isinstance(text_b, str | None):
             raise UserError(f"{place}: its text_b is {_short(text_b)}, and neither a text nor None")
-        label: Any = None
-        if split != "predict":
-            label = self._label(getattr(given, "label", None), place)
-        return InputExample(guid, text_a, text_b, label)
+        label = getattr(given, "label", None)
+        return InputExample(
+            guid, text_a, text_b, None if split == "predict" else self._label(label, place)
+        )
 
     def _label(self, label: Any, place: str) -> Any:
         if label is None:
             raise UserError(f"{place} has no label")
         if self.problem_type == REGRESSION:
-            # NumPy's numbers, too.
-            text = label.strip() if isinstance(label, str) else str(label)
+            text = str(label).strip()
             if parse_number(text) is None:
                 raise UserError(f"{place}: its label {_short(label)} is not a finite number")
             return text
@@ -119,7 +100,7 @@ class ModuleDataset(TextDataset):
             if not isinstance(each, str) or each not in self.labels:
                 shown = ", ".join(self.labels[:_SHOWN_LABELS])
                 more = ", ..." if len(self.labels) > _SHOWN_LABELS else ""
-                kind = "" if isinstance(each, str) else ". Labels are texts: give one of these"
+                kind = "" if isinstance(each, str) else ". Labels are strings: return one of these"
                 raise UserError(
                     f"{place}: its label {_typed(each)} is not one of get_labels(): "
                     f"{shown}{more}{kind}"
@@ -128,15 +109,11 @@ class ModuleDataset(TextDataset):
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:
-    """Loads the class of a user's Python file.
-
-    Args:
-        path: the file.
-        data_dir: what the methods of the class get.
+    """Loads the one class of a user's Python file that has such methods.
 
     Raises:
-        UserError: there is no such file, it is not Python, it fails, or has not exactly one class
-            of this kind; the message has the line.
+        UserError: the file is missing, is not Python, fails, or has no or several such classes; the
+            message has the line.
     """
     with files.open_binary(path) as file:
         source = file.read()
@@ -146,7 +123,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
         line = f":{error.lineno}" if error.lineno else ""
         raise UserError(f"{path}{line}: not Python: {error.msg}") from error
     except ValueError as error:
-        raise UserError(f"{path}: not Python: {_one_line(error)}") from error
+        raise UserError(f"{path}: not Python: {_short(error)}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
     # A name that no other module has: the file may be called json.py.
     module = types.ModuleType(f"bert_tf_user_task_{stem}")
@@ -162,11 +139,12 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
 
 
 def _class_of(module: types.ModuleType, path: str) -> type:
-    """The one class of the module that gives examples, apart from those that it is made of."""
+    """Returns the one class of the module that has examples, apart from its base classes."""
     methods = _METHODS.values()
+    # A class may have two names.
     found = {
-        value: name
-        for name, value in vars(module).items()
+        value: None
+        for value in vars(module).values()
         if isinstance(value, type) and value.__module__ == module.__name__
         if any(hasattr(value, method) for method in methods)
     }
@@ -179,19 +157,15 @@ def _class_of(module: types.ModuleType, path: str) -> type:
         )
     if not hasattr(last[0], "get_labels"):
         raise UserError(
-            f"{path}: class {last[0].__name__} has no get_labels(). Write it: a list of texts, or "
-            "None where labels are numbers"
+            f"{path}: class {last[0].__name__} has no get_labels(). Write it: it returns a list of "
+            "strings, or None if labels are numbers"
         )
     return last[0]
 
 
 @contextlib.contextmanager
 def _user_code(path: str) -> Iterator[None]:
-    """Runs code of the user's file: it may import what lies beside it, and its errors are theirs.
-
-    Raises:
-        UserError: an error, with the line of the file where it came from.
-    """
+    """Runs code of the user's file, which may import its neighbours; errors get its line."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.append(folder)
     try:
@@ -199,31 +173,23 @@ def _user_code(path: str) -> Iterator[None]:
     except UserError:
         raise
     except (Exception, SystemExit) as error:
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == path
-        ]
-        place = f"{path}:{lines[-1]}" if lines else path
-        message = _one_line(error)
-        raise UserError(
-            f"{place}: {type(error).__name__}{': ' if message else ''}{message}"
-        ) from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f":{frame.lineno}" for frame in frames if frame.filename == path]
+        message = f"{type(error).__name__}: {_short(error)}".removesuffix(": ")
+        raise UserError(f"{path}{lines[-1] if lines else ''}: {message}") from error
     finally:
         with contextlib.suppress(ValueError):
             sys.path.remove(folder)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
-
-
 def _short(value: Any) -> str:
-    return " ".join(repr(value).split())[:_SHOWN_CHARACTERS]
+    """Shows a value, or the message of an error, on one line."""
+    shown = str(value) if isinstance(value, BaseException) else repr(value)
+    return " ".join(shown.split())[:_SHOWN_CHARACTERS]
 
 
 def _typed(value: Any) -> str:
-    """A value, with its type where that is not a text: 0 and "0" look alike in a message."""
+    """Shows a value, with its type unless it is a string: 0 and "0" look alike in a message."""
     return _short(value) if isinstance(value, str) else f"{_short(value)} ({type(value).__name__})"
 
 
@@ -231,13 +197,15 @@ def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
     if labels is None:
         return ()
     if not isinstance(labels, list | tuple):
-        raise UserError(f"{path}: get_labels() gives {_short(labels)}. Return a list of texts")
+        raise UserError(f"{path}: get_labels() returns {_short(labels)}. Return a list of strings")
     for number, label in enumerate(labels):
-        # The training writes a list with a label on each line.
+        # labels.txt has one label per line.
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             raise UserError(
-                f"{path}: get_labels() gives the label {_typed(label)}, not a text of one line"
+                f"{path}: get_labels() returns the label {_typed(label)}, not a string of one line"
             )
         if label in labels[:number]:
-            raise UserError(f"{path}: get_labels() gives {label!r} twice. Return different labels")
+            raise UserError(
+                f"{path}: get_labels() returns the duplicate label {label!r}. Remove one"
+            )
     return tuple(labels)

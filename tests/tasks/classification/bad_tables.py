@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_tf.data.split_files import find_files
-from bert_tf.tasks.classification.column_mapping import ColumnMapping
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.options import ClassifierOptions
 
 BY_NUMBER = {"label_column": "1", "text_column": "2"}
 BY_NAME = {"label_column": "label", "text_column": "text"}
-_SET_FLAGS = ("problem_type", "label_separator")
 _FILE_FLAGS = ("train_file", "eval_file", "predict_file")
 
 
@@ -49,18 +48,13 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
 
 def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
     """What the script makes of its flags."""
-    given = dict(flags)
+    given: dict = dict(flags)
     train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
     paths = find_files(str(folder), train, dev, test)
-    options: dict = {name: given.pop(name) for name in _SET_FLAGS if name in given}
-    if "labels" in given:
-        options["labels"] = given.pop("labels").split(",")
+    labels = given.pop("labels", "")
     if "dev_fraction" in given:
-        options["dev_fraction"] = float(given.pop("dev_fraction"))
-    columns = ColumnMapping(
-        **{name.removesuffix("_column"): value for name, value in given.items()}
-    )
-    return CustomDataset(paths, columns, **options)
+        given["dev_fraction"] = float(given["dev_fraction"])
+    return CustomDataset(paths, ClassifierOptions(**given), labels.split(",") if labels else ())
 
 
 TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"

@@ -10,8 +10,8 @@ import pytest
 from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.column_mapping import ColumnMapping
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.options import ClassifierOptions
 from tests.oracle import data
 from tests.tasks.classification.bad_tables import (
     BAD_FILES,
@@ -405,15 +405,14 @@ def test_predicting_divides_nothing(make, caplog):
 @pytest.mark.shared
 def test_sms_messages():
     path = str(data("sms/SMSSpamCollection"))
-    columns = ColumnMapping(text="2", label="1")
-    made = CustomDataset(find_files(os.path.dirname(path)), columns)
+    options = ClassifierOptions(text_column="2", label_column="1")
+    made = CustomDataset(find_files(os.path.dirname(path)), options)
     assert made.labels == ("ham", "spam")
     train, held_out = made.read("train"), made.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
     assert sum(example.label == "spam" for example in train + held_out) == 747
-    by_name = CustomDataset(
-        {"train": path}, ColumnMapping(text="SMS", label="Label"), dev_fraction=0
-    )
+    options = ClassifierOptions(text_column="SMS", label_column="Label", dev_fraction=0)
+    by_name = CustomDataset({"train": path}, options)
     assert len(by_name.read("train")) == 5574
 
 

@@ -483,7 +483,7 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"data_dir": None}, r"Required, but not given: --data_dir"),
         (
             {"glue_submission": True, "do_predict": True, "predict_file": "train.tsv"},
-            "is none of GLUE",
+            "is not in GLUE",
         ),
         ({"glue_submission": True}, "--glue_submission needs --do_predict"),
         ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),

@@ -263,8 +263,8 @@ def test_a_missing_header_is_pointed_out(write, caplog, task, split, row, found)
     warned = [each.getMessage() for each in caplog.records]
     assert len(warned) == bool(found)
     if found:
-        assert f"tsv:1: the first line is not read, since task {task} has a header" in warned[0]
-        assert f"but {found!r} in it is no name of a column" in warned[0]
+        assert f"tsv:1: the first line is skipped, since task {task} has a header" in warned[0]
+        assert f"but {found!r} in it is not a column name" in warned[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):
@@ -285,9 +285,9 @@ def test_xnli_has_no_test_set(tmp_path):
             "cola",
             "dev",
             "s\t1 \t\tx\n",
-            "1: label '1 ' of task cola is not one of 0, 1. Remove the bl",
+            "1: label '1 ' of task cola is not one of 0, 1. Remove the sp",
         ),
-        ("cola", "dev", "s\t\u00a01\t\tx\n", "Remove the blank"),
+        ("cola", "dev", "s\t\u00a01\t\tx\n", "Remove the spaces"),
         (
             "cola",
             "train",

@@ -206,7 +206,7 @@ def test_several_labels():
         }
     )
     assert {type(figure) for figure in found.values()} == {np.float32}
-    report = metrics.multilabel_report(**given, labels=["a", "b", "c"])
+    report = metrics.classification_report(**given, labels=["a", "b", "c"])
     assert list(report) == ["labels"]
     assert list(report["labels"]) == ["a", "b", "c"]
     assert report["labels"]["a"] == pytest.approx(
@@ -225,7 +225,7 @@ def test_no_row_has_a_label(labels):
         assert found.pop("eval_loss") == 1
         assert set(found.values()) == {0}
         names = [str(label) for label in range(labels)]
-        report = metrics.multilabel_report(**given, labels=names)
+        report = metrics.classification_report(**given, labels=names)
         assert [report["labels"][name]["support"] for name in names] == [0] * labels
 
 

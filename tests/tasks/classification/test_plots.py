@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -97,63 +96,6 @@ def test_more_likely_cells_are_darker():
     assert (common[:, 2] >= common[:, 0]).all()
 
 
-def test_training():
-    steps = np.arange(1, 301)
-    losses = 1 / steps
-    accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
-    without = plots.plot_training_curve(steps, losses, {})
-    found = plots.plot_training_curve(
-        steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
-    )
-    orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
-    for color in (orange, green):
-        assert (pixels(found) == color).all(axis=-1).sum() > 50
-        assert not (pixels(without) == color).all(axis=-1).any()
-
-
-@pytest.mark.parametrize(
-    ("steps", "losses", "evaluations"),
-    [
-        ([], [], {}),
-        ([], [], {"accuracy": [(5, 0.5)]}),
-        ([1], [0.7], {}),
-        ([1], [0.7], {"accuracy": [(1, 0.5)]}),
-        ([1], [float("nan")], {"accuracy": [(1, float("inf"))]}),
-        ([1, 2, 3, 4], [1.0, float("nan"), float("inf"), 2.0], {}),
-        ([1, 2], [1e308, 3e38], {}),
-        ([3, 1, 2, 2], [3.0, 1.0, 2.0, 2.5], {}),
-        (range(10**7, 10**7 + 60), [0.5] * 60, {f"metric {n}": [(10**7, 1.0)] for n in range(15)}),
-    ],
-)
-def test_unusual_trainings(steps, losses, evaluations):
-    pixels(plots.plot_training_curve(steps, losses, evaluations))
-
-
-def test_long_trainings_are_drawn_fast():
-    losses = np.random.default_rng(3).normal(size=100_000)
-    plots.plot_training_curve([1], [1], {})
-    start = time.process_time()
-    plots.plot_training_curve(range(100_000), losses, {})
-    assert time.process_time() - start < 2
-
-
-def test_a_single_high_loss_of_a_long_training_is_seen():
-    losses = np.ones(100_000)
-    losses[[300, 600]] = 0, 5
-    blue = pixels(plots.plot_training_curve(range(100_000), losses, {}))
-    losses[54_321] = 5
-    more = pixels(plots.plot_training_curve(range(100_000), losses, {}))
-    assert 3 < (blue != more).any(axis=-1).sum() < 200
-
-
-def test_running_mean():
-    steps, means = plots._running_mean(np.arange(100), np.arange(100) % 2 * 1.0)
-    assert steps.tolist() == list(range(100))
-    # Two on each side, if there are as many.
-    assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
-    assert means[-1] == pytest.approx(2 / 3)
-
-
 def test_threads_draw_the_same():
     def draw(_):
         return plots.plot_confusion_matrix(matrix(3), ["a", "b", "c"])
@@ -168,7 +110,6 @@ def test_nothing_is_left_in_the_process():
         # Not by its own items(), which looks for a screen.
         "before = list(dict.items(matplotlib.rcParams));"
         "plots.plot_confusion_matrix([[1]], ['a']);"
-        "plots.plot_training_curve([1], [1], {});"
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "from matplotlib import pyplot; print(pyplot.get_fignums())"
     )

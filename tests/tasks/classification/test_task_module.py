@@ -125,19 +125,19 @@ def test_a_class_made_of_another_one(write):
         ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
         (task("[]", more="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
         (task("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
-        (task("[]", '"yes"'), r": get_labels\(\) gives 'yes'. Return a list"),
+        (task("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
         (
             task("[]", "[0, 1]"),
-            r": get_labels\(\) gives the label 0 \(int\), not a text of one line",
+            r": get_labels\(\) returns the label 0 \(int\), not a string of one line",
         ),
-        (task("[]", '["a", "a"]'), r": get_labels\(\) gives 'a' twice"),
+        (task("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
         (
             task("[]", more='problem_type = "regression"'),
             r": problem_type is 'regression', but .* 2",
         ),
         (
             task("[]", "None", 'problem_type = "multilabel"'),
-            r".* gives no labels. .* it is regression",
+            r".* returns no labels. .* it is regression",
         ),
     ],
 )
@@ -154,7 +154,7 @@ MULTI = 'problem_type = "multilabel"'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (task("None"), r": get_train_examples\(data_dir\) gives None"),
+        (task("None"), r": get_train_examples\(data_dir\) returns None"),
         (task("3"), ": TypeError: 'int' object is not iterable"),
         (task("open(data_dir)"), ":6: IsADirectoryError: "),
         (task("[Example(1)]"), ":6: TypeError: .*missing 1 required positional argument: 'text_a'"),
@@ -169,7 +169,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task('[Example("a", "b", "", 0)]', '["0", "1"]'),
-            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are texts",
+            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are strings",
         ),
         (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
         (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),

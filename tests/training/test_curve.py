@@ -1,0 +1,73 @@
+"""Plots of training curves are valid PNGs that show something, whatever they are given."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from bert_tf.training.curve import _running_mean, plot_training_curve
+from tests.tasks.classification.test_plots import pixels
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_escapes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_training():
+    steps = np.arange(1, 301)
+    losses = 1 / steps
+    accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
+    without = plot_training_curve(steps, losses, {})
+    found = plot_training_curve(
+        steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
+    )
+    orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
+    for color in (orange, green):
+        assert (pixels(found) == color).all(axis=-1).sum() > 50
+        assert not (pixels(without) == color).all(axis=-1).any()
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "evaluations"),
+    [
+        ([], [], {}),
+        ([], [], {"accuracy": [(5, 0.5)]}),
+        ([1], [0.7], {}),
+        ([1], [0.7], {"accuracy": [(1, 0.5)]}),
+        ([1], [float("nan")], {"accuracy": [(1, float("inf"))]}),
+        ([1, 2, 3, 4], [1.0, float("nan"), float("inf"), 2.0], {}),
+        ([1, 2], [1e30, 3e38], {}),
+        ([3, 1, 2, 2], [3.0, 1.0, 2.0, 2.5], {}),
+        (range(10**7, 10**7 + 60), [0.5] * 60, {f"metric {n}": [(10**7, 1.0)] for n in range(15)}),
+    ],
+)
+def test_unusual_trainings(steps, losses, evaluations):
+    pixels(plot_training_curve(steps, losses, evaluations))
+
+
+def test_long_trainings_are_drawn_fast():
+    losses = np.random.default_rng(3).normal(size=100_000)
+    plot_training_curve([1], [1], {})
+    start = time.process_time()
+    plot_training_curve(range(100_000), losses, {})
+    assert time.process_time() - start < 2
+
+
+def test_a_single_high_loss_of_a_long_training_is_seen():
+    losses = np.ones(100_000)
+    losses[[300, 600]] = 0, 5
+    blue = pixels(plot_training_curve(range(100_000), losses, {}))
+    losses[54_321] = 5
+    more = pixels(plot_training_curve(range(100_000), losses, {}))
+    assert 3 < (blue != more).any(axis=-1).sum() < 2000
+
+
+def test_running_mean():
+    means = _running_mean(np.arange(100) % 2 * 1.0)
+    # Two on each side, if there are as many.
+    assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
+    assert means[-1] == pytest.approx(2 / 3)
