@@ -208,6 +208,19 @@ class BatchTokenizer:
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
+def encode_words(
+    words: Sequence[str], tokenizer: BatchTokenizer, unknown_id: int | None = None
+) -> RaggedIds:
+    """Tokenizes each distinct word once; `unknown_id` replaces a word without tokens."""
+    numbers: dict[str, int] = {}
+    rows = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+    tokens = tokenizer.encode(list(numbers))
+    if unknown_id is not None and not tokens.lengths.all():
+        lists = [tokens[row].tolist() or [unknown_id] for row in range(len(tokens))]
+        tokens = RaggedIds.from_lists(lists)
+    return tokens.take(rows)
+
+
 def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
     for row in np.flatnonzero(is_odd):
         strings[row] = ""

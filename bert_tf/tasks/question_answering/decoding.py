@@ -18,8 +18,6 @@ from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 
-# Pairs of start and end that are decoded at a time, about.
-_CHUNK_PAIRS = 1 << 20
 # The original's answer if no answer is possible.
 _NO_ANSWER = "empty"
 
@@ -78,6 +76,10 @@ class NBest:
         return next((answer.text for answer in self.answers if answer.text), "")
 
 
+# First and last token (indexes in the tokens of all texts here), and their logits.
+Entry = tuple[Any, Any, float, float]
+
+
 def decode(
     windows: Windows, top: TopSpans, tokenizer: FullTokenizer, options: SquadOptions
 ) -> list[NBest]:
@@ -89,47 +91,21 @@ def decode(
     The original fails if `version_2_with_negative` and a question has no valid span; here its
     answer is "", and the null score is compared with 0.
     """
-    nulls = _null_answers(windows, top) if options.version_2_with_negative else None
     text_of = _text_function(windows, tokenizer)
-    return [
-        n_best(entries, nulls[index] if nulls else None, text_of, options.n_best_size)
-        for index, entries in enumerate(_entries(windows, top, options.max_answer_length))
-    ]
+    borders = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
+    lists = []
+    for first, end in itertools.pairwise(borders.tolist()):
+        rows = np.arange(first, end)
+        null = _null_answer(top, rows) if options.version_2_with_negative else None
+        entries = _best_spans(windows, top, options.max_answer_length, rows)
+        lists.append(n_best(entries, null, text_of, options.n_best_size))
+    return lists
 
 
-# First and last token (indexes in the tokens of all texts here), and their logits.
-Entry = tuple[Any, Any, float, float]
-
-
-def _entries(windows: Windows, top: TopSpans, max_length: int) -> Iterator[Iterator[Entry]]:
-    """Yields for each question its valid spans, best first."""
-    size = max(1, _CHUNK_PAIRS // top.start_indexes.shape[1] ** 2)
-    count = len(windows.questions)
-    splits = np.searchsorted(windows.question_index, np.arange(count + 1))
-    first = 0
-    while first < count:
-        # As many questions as have `size` windows, but at least one.
-        last = max(int(np.searchsorted(splits, splits[first] + size, "right")) - 1, first + 1)
-        begin, end = splits[first], splits[last]
-        # A question about a book has more windows than that.
-        parts = [
-            _valid_spans(windows, top, max_length, np.arange(row, min(row + size, end)))
-            for row in range(begin, max(end, begin + 1), size)
-        ]
-        question, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-        # Stable: ties stay in the order of windows and positions.
-        order = np.lexsort((-(columns[2] + columns[3]), question))
-        ends = np.searchsorted(question, np.arange(first, last + 1)).tolist()
-        sorted_columns = [column[order].tolist() for column in columns]
-        for a, b in itertools.pairwise(ends):
-            yield zip(*(column[a:b] for column in sorted_columns), strict=True)
-        first = last
-
-
-def _valid_spans(
+def _best_spans(
     windows: Windows, top: TopSpans, max_length: int, rows: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """Question, first and last token and both logits of the valid spans of some windows."""
+) -> Iterator[Entry]:
+    """Returns the valid spans in the windows [n] of a question, best first."""
     offset, length = windows.offset[rows, None], windows.length[rows, None]
     starts = top.start_indexes[rows] - offset  # [n, K]
     ends = top.end_indexes[rows] - offset
@@ -138,27 +114,20 @@ def _valid_spans(
     valid &= windows.has_most_context(rows, starts)[:, :, None]
     valid &= ((ends >= 0) & (ends < length))[:, None, :]
     row, i, j = np.nonzero(valid)
+    start_logits = top.start_logits[rows][row, i].astype(np.float64)
+    end_logits = top.end_logits[rows][row, j].astype(np.float64)
     first_token = windows.first_token(rows)[row]
-    return (
-        windows.question_index[rows][row],
-        first_token + starts[row, i],
-        first_token + ends[row, j],
-        top.start_logits[rows][row, i].astype(np.float64),
-        top.end_logits[rows][row, j].astype(np.float64),
-    )
+    columns = (first_token + starts[row, i], first_token + ends[row, j], start_logits, end_logits)
+    # Stable: ties stay in the order of windows and positions.
+    order = np.argsort(-(start_logits + end_logits), kind="stable")
+    return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-def _null_answers(windows: Windows, top: TopSpans) -> list[Answer]:
-    """Returns "no answer" for each question, from the window that gives it the lowest score."""
-    starts = top.null_start_logits.astype(np.float64)
-    ends = top.null_end_logits.astype(np.float64)
-    order = np.lexsort((starts + ends, windows.question_index))
-    # Zeros for a question without windows.
-    nulls = [Answer("", 0.0, 0.0)] * len(windows.questions)
-    questions, first = np.unique(windows.question_index, return_index=True)
-    for index, row in zip(questions.tolist(), order[first].tolist(), strict=True):
-        nulls[index] = Answer("", float(starts[row]), float(ends[row]))
-    return nulls
+def _null_answer(top: TopSpans, rows: np.ndarray) -> Answer:
+    """Returns "no answer" from the window with its lowest score; zeros without windows."""
+    logits = zip(top.null_start_logits[rows], top.null_end_logits[rows], strict=True)
+    answers = [Answer("", float(start), float(end)) for start, end in logits]
+    return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))
 
 
 def n_best(
@@ -220,20 +189,17 @@ def probabilities(answers: Sequence[Answer]) -> list[float]:
 
 
 def n_best_json(lists: Mapping[str, Sequence[Answer]]) -> str:
-    """Formats n-best lists by question id as `json.dumps(..., indent=4)` does, but much faster."""
-    quoted = functools.lru_cache(maxsize=1 << 16)(json.dumps)
-    parts = []
-    for name, answers in lists.items():
-        entries = [
-            f'        {{\n            "text": {quoted(answer.text)},\n'
-            f'            "probability": {_number(probability)},\n'
-            f'            "start_logit": {_number(answer.start_logit)},\n'
-            f'            "end_logit": {_number(answer.end_logit)}\n        }}'
+    """Formats n-best lists by question id as the original's `nbest_predictions.json`."""
+    entries = {
+        name: [
+            {
+                "text": answer.text,
+                "probability": probability,
+                "start_logit": answer.start_logit,
+                "end_logit": answer.end_logit,
+            }
             for answer, probability in zip(answers, probabilities(answers), strict=True)
         ]
-        parts.append(f"    {quoted(name)}: [\n" + ",\n".join(entries) + "\n    ]")
-    return "{\n" + ",\n".join(parts) + "\n}\n" if parts else "{}\n"
-
-
-def _number(value: float) -> str:
-    return repr(value) if math.isfinite(value) else json.dumps(value)
+        for name, answers in lists.items()
+    }
+    return json.dumps(entries, indent=4) + "\n"

@@ -198,7 +198,6 @@ def test_n_best_lists_are_written_as_json_writes_them():
 
 @given(st.data())
 def test_lists_are_those_of_plain_loops(draw):
-    """In chunks of any size."""
     tokenizer = Vocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
@@ -213,9 +212,7 @@ def test_lists_are_those_of_plain_loops(draw):
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "_CHUNK_PAIRS", draw.draw(st.integers(1, 1000)))
-        lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
+    lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
     found = Predictions(examples, lists, 0.0)
     assert tuple(found.contents().values()) == expected
     assert [prediction.text for prediction in found] == list(json.loads(expected[0]).values())
