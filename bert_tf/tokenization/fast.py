@@ -1,9 +1,8 @@
 """Tokenizes many texts at once: the reference's ids, at the speed of compiled code.
 
 `tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
-characters, and TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece
-Tokenization") splits them into word pieces. Texts that these would tokenize differently are
-detected and go to the reference. Without TensorFlow Text, all texts do.
+characters, and TensorFlow Text's `FastWordpieceTokenizer` splits them into word pieces. Texts that
+these would tokenize differently go to the reference; without TensorFlow Text, all do.
 """
 
 import functools
@@ -22,7 +21,6 @@ from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
     UNKNOWN,
     fast_wordpiece,
-    ids_of,
     lines_of,
 )
 from bert_tf.tokenization.offsets import tokenize_with_offsets
@@ -34,21 +32,21 @@ _logger = logging.getLogger(__name__)
 # For the warning of unknown tokens.
 _SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
 
-# Limits of a batch of texts, unless a single text is longer. Its arrays fit into the CPU's caches.
-_MAX_BATCH_TEXTS = 4096
+# A batch of texts has about so many characters, for arrays that fit into the CPU's caches.
 _MAX_BATCH_CHARS = 1 << 19
+# What a text costs beyond its characters.
+_CHARS_PER_TEXT = 100
 
-# Estimates in nanoseconds: building the compiled tokenizer, and the reference's time for a
-# character, without and with spans.
-_COMPILE_TIME = 300_000_000
-_TIME_PER_CHAR, _TIME_PER_CHAR_WITH_SPANS = 200, 2000
+# Characters that the reference tokenizes while the compiled tokenizer is built; spans take longer.
+_COMPILE_CHARS = 1_500_000
+_SPANS_COST = 10
 
 
 @dataclass(frozen=True)
 class _Cleaned:
     """Normalized texts: B texts, M characters, N characters of the original texts."""
 
-    strings: list[Any]
+    strings: list[str]  # "" for odd texts
     is_odd: np.ndarray  # bool [B]; whether only the reference can tokenize a text
     codes: np.ndarray  # uint32 [M]; code points of all texts
     counts: np.ndarray  # uint8 [N]; how many of them each original character became
@@ -77,7 +75,7 @@ class BatchTokenizer:
         self.warned: set[str] = set()
         # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
-        self._time = 0
+        self._chars = 0
 
     def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> RaggedIds:
         """Returns the ids of each text's tokens, without special tokens.
@@ -91,7 +89,7 @@ class BatchTokenizer:
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
-        # A copy, as the caller may change the list meanwhile.
+        # A copy: the caller may change the list meanwhile.
         strings: list[Any] = list(texts)
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)
@@ -106,10 +104,7 @@ class BatchTokenizer:
     ) -> None:
         """Warns once about a file if more than 5 % of the tokens in a sample are `[UNK]`.
 
-        Args:
-            name: of the file.
-            examples: the texts, or words, of each example.
-            is_pretokenized: whether they are words.
+        `examples` are the texts of each example, or its words if `is_pretokenized`.
         """
         sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
         ids, reference = self.encode(sample).ids, self.reference
@@ -136,42 +131,28 @@ class BatchTokenizer:
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
-        fast = fast_wordpiece([UNKNOWN, "a", "b"])
-        return CharacterTable(
-            self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
-        )
+        return CharacterTable(self.reference.basic_tokenizer)
 
     def _encode_batch(self, texts: list[str], with_spans: bool) -> RaggedIds:
-        time_per_char = _TIME_PER_CHAR_WITH_SPANS if with_spans else _TIME_PER_CHAR
         with self._lock:
-            self._time += time_per_char * sum(map(len, texts))
-            is_compiled = self._time >= _COMPILE_TIME and self._fast is not None
+            self._chars += sum(map(len, texts)) * (_SPANS_COST if with_spans else 1)
+            is_compiled = self._chars >= _COMPILE_CHARS and self._fast is not None
         if not is_compiled:
             return self._by_reference(texts, with_spans)
-        return self._encode_with_spans(texts) if with_spans else self._encode(texts)
-
-    def _encode(self, texts: list[str]) -> RaggedIds:
-        cleaned = self._clean(texts)
-        ids = ids_of(self._fast, _without(cleaned.strings, cleaned.is_odd))
-        return self._hand_back(ids, texts, cleaned.is_odd)
-
-    def _encode_with_spans(self, texts: list[str]) -> RaggedIds:
-        cleaned = self._clean(texts)
-        encoded, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
-        starts, ends = (offsets.values.numpy() for offsets in ends)
-        row_splits = encoded.row_splits.numpy()
-        spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
-        ids = RaggedIds(encoded.values.numpy(), row_splits, spans)
-        return self._hand_back(ids, texts, cleaned.is_odd)
-
-    def _hand_back(self, ids: RaggedIds, texts: list[str], is_odd: np.ndarray) -> RaggedIds:
-        """Fills in the texts that only the reference can tokenize."""
-        rows = np.flatnonzero(is_odd).tolist()
-        if not rows:
+        cleaned, spans = self._clean(texts), None
+        if with_spans:
+            tokens, *offsets = self._fast.tokenize_with_offsets(cleaned.strings)
+            rows = tokens.value_rowids().numpy()
+            spans = _spans(cleaned, rows, *(ragged.values.numpy() for ragged in offsets))
+        else:
+            tokens = self._fast.tokenize(cleaned.strings)
+        ids = RaggedIds(tokens.values.numpy(), tokens.row_splits.numpy(), spans)
+        odd = np.flatnonzero(cleaned.is_odd)
+        if not len(odd):
             return ids
-        others = self._by_reference([texts[row] for row in rows], ids.spans is not None)
+        others = self._by_reference([texts[row] for row in odd.tolist()], with_spans)
         order = np.arange(len(texts))
-        order[rows] = len(texts) + np.arange(len(rows))
+        order[odd] = len(texts) + np.arange(len(odd))
         return RaggedIds.concatenate([ids, others]).take(order)
 
     def _by_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
@@ -205,6 +186,8 @@ class BatchTokenizer:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > MAX_WORD_CHARS
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
+        for row in np.flatnonzero(is_odd).tolist():
+            strings[row] = ""
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
@@ -221,20 +204,10 @@ def encode_words(
     return tokens.take(rows)
 
 
-def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
-    for row in np.flatnonzero(is_odd):
-        strings[row] = ""
-    return strings
-
-
 def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Converts byte offsets in normalized texts to spans of characters, int32 [N, 2].
+    """Converts byte ranges [N] in the UTF-8 of normalized texts to character spans, int32 [N, 2].
 
-    Args:
-        cleaned: the texts.
-        rows: int64 [N]; the text of each token.
-        starts: int64 [N]; the first byte of each token in the UTF-8 of its normalized text.
-        ends: int64 [N]; the first byte after it.
+    `rows` [N] are the texts of the tokens.
     """
     # For each normalized character: the end of its bytes, and the character that it comes from.
     codes = cleaned.codes
@@ -250,12 +223,13 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
 
 
 def _batches(texts: list[Any]) -> Iterator[list[str]]:
-    for first in range(0, len(texts), _MAX_BATCH_TEXTS):
-        remaining = [[*map(convert_to_unicode, texts[first : first + _MAX_BATCH_TEXTS])]]
-        while remaining:
-            batch = remaining.pop()
-            if len(batch) > 1 and sum(map(len, batch)) > _MAX_BATCH_CHARS:
-                half = len(batch) // 2
-                remaining += [batch[half:], batch[:half]]
-            else:
-                yield batch
+    batch: list[str] = []
+    size = 0
+    for text in map(convert_to_unicode, texts):
+        batch.append(text)
+        size += len(text) + _CHARS_PER_TEXT
+        if size >= _MAX_BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

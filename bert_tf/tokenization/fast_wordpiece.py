@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.tokenization.ragged_ids import RaggedIds
 from bert_tf.tokenization.reference import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
@@ -57,25 +56,23 @@ def tensorflow_text() -> Any:
     return tensorflow_text
 
 
-def fast_wordpiece(lines: Sequence[str]) -> Any:
-    """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
-    if not tensorflow_text():
-        return None
+def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
+    """Builds the compiled tokenizer; RuntimeError for a piece of more than 256 bytes, or none."""
     import tensorflow as tf
 
+    return tensorflow_text().FastWordpieceTokenizer(
+        vocab=list(lines),
+        token_out_type=tf.int32,
+        unknown_token=UNKNOWN,
+        max_bytes_per_word=MAX_WORD_BYTES,
+        **options,
+    )
+
+
+def fast_wordpiece(lines: Sequence[str]) -> Any:
+    """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
     try:
-        return tensorflow_text().FastWordpieceTokenizer(
-            vocab=list(lines),
-            token_out_type=tf.int32,
-            unknown_token=UNKNOWN,
-            max_bytes_per_word=MAX_WORD_BYTES,
-        )
-    except RuntimeError as error:  # A piece of more than 256 bytes, or none at all.
+        return build_wordpiece(lines) if tensorflow_text() else None
+    except RuntimeError as error:
         _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
         return None
-
-
-def ids_of(fast: Any, texts: Sequence[str]) -> RaggedIds:
-    """Tokenizes normalized texts."""
-    ids = fast.tokenize(texts)
-    return RaggedIds(ids.values.numpy(), ids.row_splits.numpy())

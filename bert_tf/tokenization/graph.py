@@ -1,13 +1,13 @@
 """The tokenizer as TensorFlow operations, for graphs that take texts.
 
-The ids are those of `FullTokenizer` for every text. Characters are looked up in tables that are
-computed by Python. Only two things depend on neighbours: the final sigma and the order of combining
-marks. B texts, C characters, W words, T tokens.
+Returns the ids of `FullTokenizer` for every text. Python computes tables of all characters; only
+the final sigma and the order of combining marks depend on neighbours. B texts, C characters, W
+words, T tokens.
 """
 
 import functools
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,9 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.fast_wordpiece import (
-    MAX_WORD_BYTES,
     MAX_WORD_CHARS,
     TOO_LONG,
-    UNKNOWN,
+    build_wordpiece,
     lines_of,
     tensorflow_text,
 )
@@ -74,12 +73,11 @@ class GraphTokenizer(tf.Module):
         if self._lowers:
             codes = _with_final_sigmas(codes, rows, given)
         rows, codes = self._decomposed(rows, codes)
-        flags = tf.gather(self._flags, codes)
         if self._lowers:
             rows, codes = self._in_canonical_order(rows, codes)
-            flags = tf.gather(self._flags, codes)
-            kept = flags & _ACCENT == 0
-            rows, codes, flags = (tf.boolean_mask(x, kept) for x in (rows, codes, flags))
+            kept = tf.gather(self._flags, codes) & _ACCENT == 0
+            rows, codes = tf.boolean_mask(rows, kept), tf.boolean_mask(codes, kept)
+        flags = tf.gather(self._flags, codes)
         word_rows, words = _words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
         by_text = _ragged.from_value_rowids(
@@ -98,26 +96,19 @@ class GraphTokenizer(tf.Module):
     def _in_canonical_order(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Sorts the combining characters after each letter by their classes."""
         classes = tf.cast(tf.gather(self._classes, codes), tf.int64)
-        begins = tf.logical_or(classes == 0, _changes(rows))
-        keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes
-
-        def sort() -> tuple[tf.Tensor, tf.Tensor]:
-            order = tf.argsort(keys, stable=True)
-            return tf.gather(rows, order), tf.gather(codes, order)
-
-        return tf.cond(tf.reduce_all(keys[1:] >= keys[:-1]), lambda: (rows, codes), sort)
+        begins = (classes == 0) | _changes(rows)
+        order = tf.argsort(tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes, stable=True)
+        return tf.gather(rows, order), tf.gather(codes, order)
 
 
 def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins characters to words: returns the text of each word [W], and words as strings [W]."""
     alone = flags & _ALONE != 0
     space = flags & _SPACE != 0
-    ends = tf.logical_or(alone, space)
-    after_end = tf.concat([[True], ends[:-1]], 0)[: tf.size(ends)]
-    begins = tf.logical_or(tf.logical_or(alone, after_end), _changes(rows))
+    after_end = tf.concat([[True], (alone | space)[:-1]], 0)[: tf.size(codes)]
+    begins = alone | after_end | _changes(rows)
     # If a word starts at a space, the space is dropped and its letters follow.
-    kept = tf.logical_not(space)
-    rows, codes, begins = (tf.boolean_mask(x, kept) for x in (rows, codes, begins))
+    rows, codes, begins = (tf.boolean_mask(x, ~space) for x in (rows, codes, begins))
     starts = tf.where(begins)[:, 0]
     letters = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(letters, "UTF-8")
@@ -138,27 +129,19 @@ def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> t
     after it has none.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
+    seen = tf.where(given & _IGNORED == 0)[:, 0]
+    cased = tf.gather(given, seen) & _CASED != 0
+    seen_rows = tf.gather(rows, seen)
+    index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
 
-    def replace() -> tf.Tensor:
-        seen = tf.where(given & _IGNORED == 0)[:, 0]
-        cased = tf.gather(given, seen) & _CASED != 0
-        seen_rows = tf.gather(rows, seen)
-        index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
+    def has_case(neighbour: tf.Tensor) -> tf.Tensor:
+        last = tf.size(seen, out_type=tf.int64) - 1
+        nearest = tf.clip_by_value(neighbour, 0, last)
+        same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
+        return (neighbour == nearest) & same & tf.gather(cased, nearest)
 
-        def has_case(neighbour: tf.Tensor) -> tf.Tensor:
-            last = tf.size(seen, out_type=tf.int64) - 1
-            inside = tf.logical_and(neighbour >= 0, neighbour <= last)
-            nearest = tf.clip_by_value(neighbour, 0, last)
-            same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
-            return tf.logical_and(tf.logical_and(inside, same), tf.gather(cased, nearest))
-
-        final = tf.logical_and(has_case(index - 1), tf.logical_not(has_case(index + 1)))
-        ends = tf.boolean_mask(sigmas, final)
-        return tf.tensor_scatter_nd_update(
-            codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA)
-        )
-
-    return tf.cond(tf.size(sigmas) > 0, replace, lambda: codes)
+    ends = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
+    return tf.tensor_scatter_nd_update(codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA))
 
 
 def _wordpiece(vocab: dict[str, int]) -> Any:
@@ -168,13 +151,7 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
             "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
         )
     try:
-        return tensorflow_text().FastWordpieceTokenizer(
-            vocab=lines_of(vocab),
-            token_out_type=tf.int32,
-            unknown_token=UNKNOWN,
-            max_bytes_per_word=MAX_WORD_BYTES,
-            no_pretokenization=True,
-        )
+        return build_wordpiece(lines_of(vocab), no_pretokenization=True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
 
@@ -192,29 +169,23 @@ class _Tables(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _tables(lowers: bool) -> _Tables:
-    """Builds the tables, which takes seconds and only depends on Python's Unicode version."""
+    """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
     form = _lowered if lowers else _spaced
-    forms = ["" if _is_surrogate(code) else form(chr(code)) for code in range(_CODES)]
+    forms = [form(chr(code)) for code in range(_CODES)]
     counts = np.array([len(text) for text in forms], np.int32)
+    joined = "".join(forms).encode("utf-32-le", "surrogatepass")
     return _Tables(
         given=_table(_given_flags),
         counts=counts.astype(np.uint8),
         starts=(np.cumsum(counts) - counts).astype(np.int32),
-        forms=np.frombuffer("".join(forms).encode("utf-32-le"), np.int32),
+        forms=np.frombuffer(joined, np.int32),
         flags=_table(_flags),
         classes=_table(unicodedata.combining),
     )
 
 
 def _table(value: Callable[[str], int]) -> np.ndarray:
-    values: Sequence[int] = [
-        0 if _is_surrogate(code) else value(chr(code)) for code in range(_CODES)
-    ]
-    return np.array(values, np.uint8)
-
-
-def _is_surrogate(code: int) -> bool:
-    return 0xD800 <= code <= 0xDFFF
+    return np.array([value(chr(code)) for code in range(_CODES)], np.uint8)
 
 
 def _given_flags(char: str) -> int:
