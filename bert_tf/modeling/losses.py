@@ -23,17 +23,6 @@ def binary_cross_entropy(logits: Any, labels: Any) -> Any:
     return ops.softplus(logits) - labels * logits
 
 
-def masked_lm_loss(logits: Any, label_ids: Any, label_weights: Any) -> tuple[Any, Any]:
-    """Weighted mean over predictions: logits [B, P, V], ids and weights [B, P].
-
-    Returns the scalar loss, and the unweighted loss of each prediction [B, P].
-    """
-    per_position = cross_entropy(logits, label_ids)
-    label_weights = ops.cast(label_weights, "float32")
-    total = ops.sum(label_weights * per_position)
-    return total / (ops.sum(label_weights) + MASKED_LM_EPSILON), per_position
-
-
 def span_loss(start_logits: Any, end_logits: Any, start: Any, end: Any) -> Any:
     """Mean of the cross entropies of start and end: logits [B, S], positions [B] -> [B].
 

@@ -23,10 +23,8 @@ from bert_tf.tokenization.fast_wordpiece import (
 )
 from bert_tf.tokenization.reference import (
     FullTokenizer,
-    is_cjk,
-    is_control,
+    clean_char,
     is_punctuation,
-    is_whitespace,
 )
 
 # Type checkers do not see its class methods.
@@ -157,8 +155,6 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
 
 
 class _Tables(NamedTuple):
-    """Tables of all code points."""
-
     given: np.ndarray  # flags before decomposition
     counts: np.ndarray  # number of characters in the decomposition
     starts: np.ndarray  # index of the first of them in `forms`
@@ -170,7 +166,7 @@ class _Tables(NamedTuple):
 @functools.lru_cache(maxsize=2)
 def _tables(lowers: bool) -> _Tables:
     """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
-    form = _lowered if lowers else _spaced
+    form = _lowered if lowers else clean_char
     forms = [form(chr(code)) for code in range(_CODES)]
     counts = np.array([len(text) for text in forms], np.int32)
     joined = "".join(forms).encode("utf-32-le", "surrogatepass")
@@ -192,8 +188,7 @@ def _given_flags(char: str) -> int:
     # Lower-casing a sigma after the character tells whether it has case, and is ignored.
     has_case = f"{char}Σ".lower().endswith("ς")
     ignored = not has_case and f"a{char}Σ".lower().endswith("ς")
-    dropped = char in "\0\ufffd" or is_control(char)
-    return _DROPPED * dropped | _CASED * has_case | _IGNORED * ignored
+    return _DROPPED * (not clean_char(char)) | _CASED * has_case | _IGNORED * ignored
 
 
 def _flags(char: str) -> int:
@@ -201,11 +196,5 @@ def _flags(char: str) -> int:
     return _ACCENT * accent | _SPACE * char.isspace() | _ALONE * is_punctuation(char)
 
 
-def _spaced(char: str) -> str:
-    if is_whitespace(char):
-        return " "
-    return f" {char} " if is_cjk(char) else char
-
-
 def _lowered(char: str) -> str:
-    return unicodedata.normalize("NFD", _spaced(char).lower())
+    return unicodedata.normalize("NFD", clean_char(char).lower())

@@ -1,13 +1,8 @@
 """WordPiece tokenization, string for string as in the original release of 2018.
 
-`BasicTokenizer` cleans a text and splits it into words and punctuation, `WordpieceTokenizer` splits
-the words into pieces of the vocabulary, and `FullTokenizer` does both and converts tokens to ids.
-
-Character categories and lower case come from the Unicode database of the running Python
-(`unicodedata.unidata_version`), as in the original: texts with characters newer than it can be
-tokenized differently under another Python version.
-
-This module is the reference for the faster implementations. It needs no TensorFlow.
+The reference for the faster implementations; needs no TensorFlow. As in the original, character
+categories and lower case come from Python's Unicode database (`unicodedata.unidata_version`): newer
+characters may become other tokens under another Python version.
 """
 
 import re
@@ -64,17 +59,10 @@ _CAPITAL = re.compile("[A-Z]")
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
-    """Checks that `do_lower_case` fits the published model that the checkpoint's folder names.
+    """Requires that `do_lower_case` fits the published model that the checkpoint's folder names.
 
-    As in the original, models are recognized by the folder of their `bert_model.ckpt`; other paths
-    are not checked. The original knows the seven of 2018; here it is all in `releases`.
-
-    Args:
-        do_lower_case: whether the texts will be lower-cased.
-        init_checkpoint: path of the checkpoint; None or empty if there is none.
-
-    Raises:
-        UserError: the model was trained with the other setting.
+    As in the original, only the folder of a `bert_model.ckpt` is checked. The original knows the
+    seven models of 2018; here it is all in `releases`.
     """
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
@@ -83,10 +71,8 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     release = releases.named(folder)
     if release is None or release.cased != do_lower_case:
         return
-    if release.cased:
-        given, needed, kind = "true", "false", "a cased model"
-    else:
-        given, needed, kind = "false", "true", "an uncased model"
+    given, needed = ("true", "false") if release.cased else ("false", "true")
+    kind = "a cased model" if release.cased else "an uncased model"
     raise UserError(
         f"--do_lower_case={given} does not fit --init_checkpoint={init_checkpoint}: by the name "
         f"{folder} this is {kind}, so its texts must be prepared as in its training. Pass "
@@ -95,11 +81,7 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones.
-
-    Raises:
-        ValueError: for any other type, as in the original.
-    """
+    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones."""
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
@@ -121,16 +103,13 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
     Raises:
         UserError: the file cannot be read, is not UTF-8, is a pipe, or too large.
     """
-    vocab: dict[str, int] = {}
-    for index, line in enumerate(files.read_small_lines(vocab_file)):
-        vocab[line.strip()] = index
-    return vocab
+    return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
 
 
 def count_capitals(pieces: Iterable[str]) -> int:
     """Counts the pieces with Latin capitals, except special tokens such as `[CLS]`."""
     with_capitals = filter(_CAPITAL.search, pieces)
-    return sum(1 for piece in with_capitals if not (piece[0] == "[" and piece[-1] == "]"))
+    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in with_capitals)
 
 
 def is_cased(pieces: Collection[str]) -> bool:
@@ -159,11 +138,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 def is_whitespace(char: str) -> bool:
-    """Whether cleaning turns the character into a space.
-
-    This excludes line and paragraph separators (U+2028, U+2029), at which `whitespace_tokenize`
-    splits nevertheless.
-    """
+    """Whether cleaning turns the character into a space; not so U+2028 and U+2029."""
     return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
@@ -188,7 +163,7 @@ def is_cjk(char: str) -> bool:
 
 
 class _Table(dict[int, str]):
-    """A table for `str.translate` that calls `replace` for each new character."""
+    """A table for `str.translate` that computes its entries on demand."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
@@ -199,7 +174,8 @@ class _Table(dict[int, str]):
         return replacement
 
 
-def _clean(char: str) -> str:
+def clean_char(char: str) -> str:
+    """Returns what cleaning turns a character into: "", a space, or the character itself."""
     if char in "\0\ufffd" or is_control(char):
         return ""
     if is_whitespace(char):
@@ -215,7 +191,7 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
-_CLEAN = _Table(_clean)
+_CLEAN = _Table(clean_char)
 _SPACE_PUNCTUATION = _Table(_space_punctuation)
 _STRIP_ACCENTS = _Table(_strip_accents)
 
@@ -242,10 +218,9 @@ class BasicTokenizer:
         text = text.translate(_CLEAN)
         if not self.do_lower_case:
             return text.translate(_SPACE_PUNCTUATION)
-        # The original splits into words first. Doing it later gives the same: neither the final
-        # sigma nor the order of combining characters depends on anything beyond whitespace, and no
-        # character becomes whitespace here.
-        # The result stays decomposed: Hangul syllables, for instance, become jamo.
+        # The original splits into words first, with the same result: neither the final sigma nor
+        # the order of combining characters depends on anything beyond whitespace, and no character
+        # becomes whitespace here. The result stays decomposed: Hangul syllables become jamo.
         return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
 

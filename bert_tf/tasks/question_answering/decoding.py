@@ -24,10 +24,9 @@ _NO_ANSWER = "empty"
 
 @dataclass(frozen=True)
 class TopSpans:
-    """The most likely starts and ends of each window, best first; ties in the order of positions.
+    """The most likely starts and ends in each row, [N, K], best first; ties in order of position.
 
-    Indexes, positions in the row, and logits are [N, K]; the logits of `[CLS]`, which stands for
-    "no answer", are [N].
+    The logits of `[CLS]`, which stands for "no answer", are [N].
     """
 
     start_indexes: np.ndarray
@@ -40,7 +39,7 @@ class TopSpans:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An entry of an n-best list; the text "" is "no answer"."""
+    """An entry of an n-best list; the text "" means no answer."""
 
     text: str
     start_logit: float
@@ -54,19 +53,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class NBest:
-    """The most likely answers to a question.
-
-    Attributes:
-        answers: at least one, best first.
-        null_odds: how much more probable "no answer" is than the best answer, in logits; None
-            without `version_2_with_negative`.
-    """
+    """The most likely answers to a question, at least one, best first."""
 
     answers: list[Answer]
+    # Score of "no answer" minus that of the best answer; None without `version_2_with_negative`.
     null_odds: float | None = None
 
     def text(self, null_score_diff_threshold: float) -> str:
-        """Returns the best answer, or "" if "no answer" is too much more probable."""
+        """Returns the best answer, or "" if the null odds exceed the threshold."""
         if self.null_odds is None:
             return self.answers[0].text
         return "" if self.null_odds > null_score_diff_threshold else self.best_text()
@@ -136,10 +130,10 @@ def n_best(
     text_of: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """Makes an n-best list of entries, best first; of those with the same text the best one counts.
+    """Returns the n-best list of entries, which come best first; drops repeated texts.
 
-    `null` is "no answer" of SQuAD 2.0, which may be one more than `n_best_size`; `text_of` returns
-    the text from a first to a last token.
+    `null` is "no answer" in SQuAD 2.0, which may exceed `n_best_size` by one; `text_of` returns the
+    text from a first to a last token.
     """
     answers: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in entries:
@@ -160,7 +154,7 @@ def n_best(
 
 
 def _text_function(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
-    """Returns the function from first and last token to the answer as the text has it."""
+    """Returns a function from first and last token to the answer in the original text."""
     normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
 
     def text_of(start: int, end: int) -> str:

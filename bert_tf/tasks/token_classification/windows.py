@@ -61,7 +61,7 @@ class WordWindows:
         return len(self.start)
 
     def _cut(self, sentences: np.ndarray, room: int) -> None:
-        """Spreads windows of `room` pieces evenly over each sentence; half or more overlaps."""
+        """Spreads windows of `room` pieces evenly over each sentence, with half or more overlap."""
         sizes = np.diff(sentences)
         excess = np.maximum(sizes - room, 0)
         counts = 1 + -(-excess // max(room // 2, 1))
@@ -81,7 +81,7 @@ class WordWindows:
         self.first_word = np.append(first_words, len(self.pieces))
 
     def _widen(self, documents: np.ndarray, room: int) -> None:
-        """Fills windows up from both sides equally, or from one side where the other ends."""
+        """Extends windows to both sides equally, or to one side where the other ends."""
         ends = self.start + self.length
         document = np.searchsorted(documents, self.start, "right")
         before = self.start - documents[document - 1]
@@ -109,12 +109,11 @@ class WordWindows:
 
 
 def split_words(text: str) -> list[str]:
-    """Splits a text into words as in the CoNLL files, with punctuation around a word separated.
+    """Splits a text into words as in the CoNLL files: punctuation around a word is separated.
 
-    Punctuation inside a word stays ("O'Brien"), and so does the dot of a probable abbreviation:
-    with other dots in it ("U.N."), of one capital, or, before the last word, capitalized and of two
-    or three letters ("Mr."). `'s` is a word. CJK characters are separated, as in the model's
-    vocabulary.
+    It stays inside a word ("O'Brien"), and so does the dot of a probable abbreviation: with other
+    dots ("U.N."), of one capital, or, before the last word, capitalized and of two or three letters
+    ("Mr."). `'s` is a word, and so is each CJK character.
     """
     words: list[str] = []
     parts = text.split()
