@@ -100,11 +100,9 @@ class ConfiguredModel(keras.Model):
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
         """Returns a seed for each part that drops out; without `seed`, as in `fit`, draws one."""
-        if not training:
-            return [None] * count
-        if seed is None:
-            seed = self.seed_generator.next()
-        return [fold_in(ops.cast(seed, "int32"), index) for index in range(count)]
+        if training:
+            seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
+        return [fold_in(seed if training else None, index) for index in range(count)]
 
 
 class BertEmbeddings(keras.layers.Layer):
@@ -245,10 +243,9 @@ class BertModel(ConfiguredModel):
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
         heads = self.config.num_attention_heads
+        layout = PaddedLayout(input_mask, heads)
         if "token_positions" in inputs:
             layout = UnpaddedLayout(input_mask, heads, inputs["token_positions"])
-        else:
-            layout = PaddedLayout(input_mask, heads)
         layers, attention_probs = self.encoder(
             layout.unpad(embedding_output),
             attention_mask,

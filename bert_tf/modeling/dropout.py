@@ -18,8 +18,10 @@ _MULTIPLIERS = (0x915F77F5 - 2**32, 0x93D765DD - 2**32)
 def fold_in(seed: Any, number: Any) -> Any:
     """Returns a new seed from a seed, int32 [2], and a number, such as a step or a layer's index.
 
-    Different addresses give different seeds; the order of their numbers counts.
+    Different addresses give different seeds; the order of their numbers counts. None stays None.
     """
+    if seed is None:
+        return None
     # Integers wrap around on every backend.
     product = ops.multiply(seed, ops.convert_to_tensor(_MULTIPLIERS, "int32"))
     return product + ops.cast(number, "int32")

@@ -25,7 +25,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
@@ -44,11 +44,6 @@ def gelu(x: Any) -> Any:
     return keras.activations.gelu(x, approximate=True)
 
 
-def gelu_erf(x: Any) -> Any:
-    """Gaussian error linear unit with erf, which Hugging Face calls `gelu`."""
-    return keras.activations.gelu(x, approximate=False)
-
-
 def get_activation(activation: str | Callable | None) -> Callable | None:
     """Returns the function of a `hidden_act`; None for `linear`, None and "".
 
@@ -65,12 +60,12 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
         "relu": keras.activations.relu,
         "gelu": gelu,
         "tanh": keras.activations.tanh,
-        "gelu_erf": gelu_erf,
+        "gelu_erf": keras.activations.gelu,
     }
     name = (activation or "linear").lower()
     if name not in functions:
         raise ValueError(
-            f"Unknown activation. One of {', '.join(ACTIVATIONS)}. Received: {activation!r}"
+            f"Unknown activation. One of {', '.join(functions)}. Received: {activation!r}"
         )
     return functions[name]
 
@@ -250,7 +245,7 @@ class TransformerLayer(keras.layers.Layer):
         return_attention_probs: bool = False,
     ) -> Any:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
-        seeds = [None] * 3 if dropout_seed is None else [fold_in(dropout_seed, i) for i in range(3)]
+        seeds = [fold_in(dropout_seed, index) for index in range(3)]
         context = self.attention(
             hidden,
             attention_mask,
@@ -306,7 +301,7 @@ class Encoder(keras.layers.Layer):
                 layer,
                 layout=layout,
                 attention_mask=attention_mask,
-                dropout_seed=None if dropout_seed is None else fold_in(dropout_seed, index),
+                dropout_seed=fold_in(dropout_seed, index),
                 training=training,
                 return_attention_probs=return_attention_probs,
             )

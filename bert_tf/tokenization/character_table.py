@@ -13,11 +13,12 @@ from bert_tf.tokenization.reference import BasicTokenizer
 
 _BLOCK = 256
 _CODES = 0x110000
-_SIGMA = 0x3A3
+# Halves of UTF-16 pairs, which UTF-8 cannot encode.
+_SURROGATES = range(0xD800, 0xE000)
 
-# Flags of a character: not in the table yet; its text needs the reference; it separates words
-# whatever is before and after it; normalization changes it.
-UNSEEN, ODD, BREAKS, CHANGES = 1, 2, 4, 8
+# Flags of a character: not in the table yet; its text needs the reference; it separates words in
+# any context.
+UNSEEN, ODD, BREAKS = 1, 2, 4
 
 
 class CharacterTable:
@@ -62,22 +63,27 @@ class CharacterTable:
 
     def _fill(self, block: int) -> None:
         codes = range(block * _BLOCK, (block + 1) * _BLOCK)
-        normalized = [self._normalized(code) for code in codes]
-        expected = [self._words(code) for code in codes]
+        chars = ["" if code in _SURROGATES else chr(code) for code in codes]
+        normalized = [self._reference.normalize(char) for char in chars]
+        numbers = {"a": 1, "b": 2}
+        expected = [
+            [numbers.get(word, 0) for word in self._reference.tokenize(f"a{chr(code)}b")]
+            for code in codes
+        ]
         # The shortest form that the compiled tokenizer splits correctly: bare, or between spaces.
         texts = ["a" + form + "b" for full in normalized for form in (full.strip(), full)]
         words = self._split.tokenize(texts).to_list()
         chosen, kinds = [], []
-        for index, (code, form) in enumerate(zip(codes, normalized, strict=True)):
+        for index, (char, form) in enumerate(zip(chars, normalized, strict=True)):
             bare, spaced = words[2 * index : 2 * index + 2]
             chosen.append(form.strip() if bare == expected[index] else form)
             is_odd = (
                 expected[index] not in (bare, spaced)
-                or _is_surrogate(code)
-                or _depends_on_context(self._reference, code)
+                or not char
+                or _depends_on_context(self._reference, char)
             )
             breaks = expected[index][0] == 1 and expected[index][-1] == 2
-            kinds.append(ODD * is_odd | BREAKS * breaks | CHANGES * (chosen[-1] != chr(code)))
+            kinds.append(ODD * is_odd | BREAKS * breaks)
         rows = slice(codes.start, codes.stop)
         counts = np.array([len(form) for form in chosen])
         self._counts[rows] = counts
@@ -87,25 +93,14 @@ class CharacterTable:
         # Last, because other threads may be reading.
         self._kinds[rows] = kinds
 
-    def _normalized(self, code: int) -> str:
-        return "" if _is_surrogate(code) else self._reference.normalize(chr(code))
 
-    def _words(self, code: int) -> list[int]:
-        words = self._reference.tokenize(f"a{chr(code)}b")
-        return [{"a": 1, "b": 2}.get(word, 0) for word in words]
-
-
-def _depends_on_context(reference: BasicTokenizer, code: int) -> bool:
+def _depends_on_context(reference: BasicTokenizer, char: str) -> bool:
     """Returns whether neighbours change a character's normal form.
 
     They change the lower case of one letter, and the canonical order of the few marks that are not
     dropped as nonspacing.
     """
     return reference.do_lower_case and (
-        code == _SIGMA or any(map(unicodedata.combining, reference.normalize(chr(code))))
+        char == "\N{GREEK CAPITAL LETTER SIGMA}"
+        or any(map(unicodedata.combining, reference.normalize(char)))
     )
-
-
-def _is_surrogate(code: int) -> bool:
-    # Half of a UTF-16 pair, which UTF-8 cannot encode.
-    return 0xD800 <= code <= 0xDFFF

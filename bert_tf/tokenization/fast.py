@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.tokenization.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.tokenization.character_table import BREAKS, ODD, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
     UNKNOWN,
@@ -107,19 +107,16 @@ class BatchTokenizer:
         `examples` are the texts of each example, or its words if `is_pretokenized`.
         """
         sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
-        ids, reference = self.encode(sample).ids, self.reference
-        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
-        if is_pretokenized:
-            split = str.split
-            pieces = [piece for text in sample for word in split(text) for piece in cut(word)]
-            ids = np.array(reference.convert_tokens_to_ids(pieces))
-        unknown = int((ids == reference.vocab.get(UNKNOWN)).sum())
-        if unknown < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * len(ids)) or name in self.warned:
+        split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
+        words = Counter(word for text in sample for word in split(text))
+        pieces = {word: self.reference.wordpiece_tokenizer.cut(word) for word in words}
+        unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
+        count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
+        if count < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * total) or name in self.warned:
             return
         self.warned.add(name)
-        words = Counter(word for text in sample for word in split(text) if cut(word) == [UNKNOWN])
-        named = ", ".join(f"{word:.30}" for word, _ in words.most_common(_WORDS_SHOWN))
-        share = f"{100 * unknown / len(ids):.1f} % of the tokens ({unknown} of {len(ids)})"
+        named = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_WORDS_SHOWN))
+        share = f"{100 * count / total:.1f} % of the tokens ({count} of {total})"
         advice = "Check the vocabulary, --do_lower_case and the encoding of the file"
         _logger.warning("%s: %s are [UNK], most often for %s. %s", name, share, named, advice)
 
@@ -159,29 +156,24 @@ class BatchTokenizer:
         with self._lock:
             self.handed_back += len(texts)
         reference = self.reference
-        if not with_spans:
-            tokens, spans = [reference.tokenize(text) for text in texts], None
+        if with_spans:
+            rows = [tokenize_with_offsets(reference, text) for text in texts]
         else:
-            both = [tokenize_with_offsets(reference, text) for text in texts]
-            tokens, spans = [token for token, _ in both], [span for _, span in both]
-        return RaggedIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
+            rows = [(reference.tokenize(text), []) for text in texts]
+        ids = [reference.convert_tokens_to_ids(tokens) for tokens, _ in rows]
+        return RaggedIds.from_lists(ids, [spans for _, spans in rows] if with_spans else None)
 
     def _clean(self, texts: list[str]) -> _Cleaned:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
         with self._lock:
             kinds = self._table.kinds(codes)
         borders = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
-        flags = np.bitwise_or.reduce(kinds, initial=0)
         is_odd = np.zeros(len(texts), bool)
-        if flags & ODD:
-            is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
-        # In a cased vocabulary most texts are clean as they are.
-        strings, ends, counts = list(texts), np.arange(len(codes) + 1), np.ones_like(kinds)
-        if flags & CHANGES:
-            codes, counts = self._table.normalize(codes)
-            ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-            text = codes.tobytes().decode("utf-32-le")
-            strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
+        is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
+        codes, counts = self._table.normalize(codes)
+        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        text = codes.tobytes().decode("utf-32-le")
+        strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
         if max(map(len, strings)) > MAX_WORD_CHARS:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > MAX_WORD_CHARS

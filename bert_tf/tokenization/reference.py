@@ -96,12 +96,8 @@ printable_text = convert_to_unicode
 def load_vocab(vocab_file: str) -> dict[str, int]:
     """Reads a vocabulary: one token per line, whose id is the line number from 0.
 
-    As in the original, whitespace around a token is stripped, a blank line is the empty token, and
-    a duplicate token keeps its place in the order of iteration but gets the later id. A byte order
-    mark is part of the first token.
-
-    Raises:
-        UserError: the file cannot be read, is not UTF-8, is a pipe, or too large.
+    As in the original, whitespace around a token is stripped, a blank line is the empty token, a
+    duplicate token gets its last id, and a byte order mark is part of the first token.
     """
     return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
 
@@ -199,18 +195,14 @@ _STRIP_ACCENTS = _Table(_strip_accents)
 class BasicTokenizer:
     """Splits a text into words, punctuation characters and CJK ideographs.
 
-    Args:
-        do_lower_case: whether to lower-case the text and strip accents.
+    With `do_lower_case` it lower-cases the text and strips accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
         self.do_lower_case = do_lower_case
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the words of a text, as in the original.
-
-        Special tokens are split, too: `[MASK]` becomes `[`, `mask`, `]`.
-        """
+        """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
         return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
 
     def normalize(self, text: str) -> str:
@@ -227,10 +219,8 @@ class BasicTokenizer:
 class WordpieceTokenizer:
     """Splits words into the longest pieces in the vocabulary, from left to right.
 
-    Args:
-        vocab: the pieces; those inside a word begin with `##`.
-        unk_token: replaces words that cannot be split into known pieces.
-        max_input_chars_per_word: longer words become `unk_token`.
+    Pieces inside a word begin with `##`. A word that cannot be split into known pieces, or has more
+    than `max_input_chars_per_word` characters, becomes `unk_token`.
     """
 
     def __init__(

@@ -8,8 +8,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,23 +21,7 @@ from bert_tf.tokenization import FullTokenizer
 _NO_ANSWER = "empty"
 
 
-@dataclass(frozen=True)
-class TopSpans:
-    """The most likely starts and ends in each row, [N, K], best first; ties in order of position.
-
-    The logits of `[CLS]`, which stands for "no answer", are [N].
-    """
-
-    start_indexes: np.ndarray
-    start_logits: np.ndarray
-    end_indexes: np.ndarray
-    end_logits: np.ndarray
-    null_start_logits: np.ndarray
-    null_end_logits: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An entry of an n-best list; the text "" means no answer."""
 
     text: str
@@ -51,8 +34,7 @@ class Answer:
         return self.start_logit + self.end_logit
 
 
-@dataclass(frozen=True)
-class NBest:
+class NBest(NamedTuple):
     """The most likely answers to a question, at least one, best first."""
 
     answers: list[Answer]
@@ -75,9 +57,9 @@ Entry = tuple[Any, Any, float, float]
 
 
 def decode(
-    windows: Windows, top: TopSpans, tokenizer: FullTokenizer, options: SquadOptions
+    windows: Windows, top: Mapping[str, np.ndarray], tokenizer: FullTokenizer, options: SquadOptions
 ) -> list[NBest]:
-    """Returns the n-best list of each question of `windows`.
+    """Returns the n-best list of each question of `windows`; `top` is of `task.top_positions`.
 
     A span is valid if start and end are in the window, the start has its maximum context there, and
     the length is 1 to `max_answer_length`. (The original does not check the context of the end.)
@@ -97,19 +79,19 @@ def decode(
 
 
 def _best_spans(
-    windows: Windows, top: TopSpans, max_length: int, rows: np.ndarray
+    windows: Windows, top: Mapping[str, np.ndarray], max_length: int, rows: np.ndarray
 ) -> Iterator[Entry]:
     """Returns the valid spans in the windows [n] of a question, best first."""
     offset, length = windows.offset[rows, None], windows.length[rows, None]
-    starts = top.start_indexes[rows] - offset  # [n, K]
-    ends = top.end_indexes[rows] - offset
+    starts = top["start_indexes"][rows] - offset  # [n, K]
+    ends = top["end_indexes"][rows] - offset
     distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
     valid = (distance >= 0) & (distance < max_length)
     valid &= windows.has_most_context(rows, starts)[:, :, None]
     valid &= ((ends >= 0) & (ends < length))[:, None, :]
     row, i, j = np.nonzero(valid)
-    start_logits = top.start_logits[rows][row, i].astype(np.float64)
-    end_logits = top.end_logits[rows][row, j].astype(np.float64)
+    start_logits = top["start_logits"][rows][row, i].astype(np.float64)
+    end_logits = top["end_logits"][rows][row, j].astype(np.float64)
     first_token = windows.first_token(rows)[row]
     columns = (first_token + starts[row, i], first_token + ends[row, j], start_logits, end_logits)
     # Stable: ties stay in the order of windows and positions.
@@ -117,9 +99,9 @@ def _best_spans(
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-def _null_answer(top: TopSpans, rows: np.ndarray) -> Answer:
+def _null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
     """Returns "no answer" from the window with its lowest score; zeros without windows."""
-    logits = zip(top.null_start_logits[rows], top.null_end_logits[rows], strict=True)
+    logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
     answers = [Answer("", float(start), float(end)) for start, end in logits]
     return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))
 

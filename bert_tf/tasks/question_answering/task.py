@@ -95,9 +95,7 @@ class QuestionAnswering(Task):
 
     def _log_examples(self, windows: Windows) -> None:
         """Logs the first questions with the first window of each."""
-        for row in np.flatnonzero(windows.number == 0).tolist():
-            if windows.question_index[row] >= _LOGGED_EXAMPLES:
-                break
+        for row in np.flatnonzero(windows.number == 0)[:_LOGGED_EXAMPLES].tolist():
             example = windows.questions[windows.question_index[row]]
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
             log.debug(
@@ -129,16 +127,15 @@ class QuestionAnswering(Task):
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the fields of `decoding.TopSpans`, instead of S logits."""
+        """Selects the highest logits, instead of S."""
         size = self.options.n_best_size, self.options.max_seq_length
         starts = top_positions(outputs["start_logits"], "start", *size)
         return starts | top_positions(outputs["end_logits"], "end", *size)
 
     def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
         """Answers each question; also finds the threshold if it is `auto`."""
-        options, top = self.options, decoding.TopSpans(**outputs)
-        n_best = decoding.decode(examples, top, self.tokenizer.reference, options)
-        threshold = options.null_score_diff_threshold
+        n_best = decoding.decode(examples, outputs, self.tokenizer.reference, self.options)
+        threshold = self.options.null_score_diff_threshold
         if isinstance(threshold, str):
             by_id = Predictions(examples.questions, n_best, 0.0)
             texts = {name: entry.best_text() for name, entry in by_id.lists.items()}
@@ -207,7 +204,7 @@ def _require_answers(
 
 
 def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`.
+    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`, no answer.
 
     Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, ties in order
     of position; and `null_NAME_logits` [B].

@@ -98,17 +98,15 @@ class TokenClassification(Task):
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
         paths = [os.path.join(options.data_dir or "", name) for name in _FILES[split]]
-        existing = [path for path in paths if files.exists(path)]
-        if not existing:
+        path = next(filter(files.exists, paths), None)
+        if path is None:
             raise UserError(
                 f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir "
                 "must have CoNLL files, with a word and its label on each line and a blank line "
                 f"after each sentence: {', '.join(_FILES[split])}"
             )
-        if len(existing) > 1:
-            log.warning("Reading %s, not %s", existing[0], ", ".join(existing[1:]))
         columns = options.token_column, options.label_column
-        return conll.read_conll(existing[0], *columns, need_labels=split != "predict")
+        return conll.read_conll(path, *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         windows = WordWindows(
