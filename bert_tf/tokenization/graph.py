@@ -39,30 +39,17 @@ _ACCENT, _SPACE, _ALONE = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph.
-
-    Args:
-        tokenizer: the reference.
-    """
+    """Tokenizes texts in a graph, as the tokenizer that it is given does."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
         self._lowers = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _wordpiece(tokenizer.vocab)
-        tables = _tables(self._lowers)
-        self._given = tf.constant(tables.given)
-        self._flags = tf.constant(tables.flags)
-        self._counts = tf.constant(tables.counts)
-        self._starts = tf.constant(tables.starts)
-        self._forms = tf.constant(tables.forms)
-        self._classes = tf.constant(tables.classes)
+        tables = map(tf.constant, _tables(self._lowers))
+        self._given, self._counts, self._starts, self._forms, self._flags, self._classes = tables
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of texts, ragged int32 [B, T].
-
-        Args:
-            texts: string [B], UTF-8; invalid bytes are dropped.
-        """
+        """Returns the ids, ragged int32 [B, T], of UTF-8 strings [B]; drops invalid bytes."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         given = tf.gather(self._given, codes)
@@ -100,7 +87,7 @@ class GraphTokenizer(tf.Module):
 
 
 def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins characters to words: returns the text of each word [W], and words as strings [W]."""
+    """Joins characters to words: returns the text of each word and its string, both [W]."""
     alone = flags & _ALONE != 0
     space = flags & _SPACE != 0
     after_end = tf.concat([[True], (alone | space)[:-1]], 0)[: tf.size(codes)]
@@ -116,15 +103,14 @@ def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tens
 
 
 def _changes(rows: tf.Tensor) -> tf.Tensor:
-    """Whether a text begins at a character, bool [C]."""
+    """Returns whether a text begins at each character, bool [C]."""
     return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
 
 
 def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
     """Lower-cases capital sigmas that end a word, by the rule of `str.lower`.
 
-    A sigma ends a word if, not counting ignored characters, the one before it has case and the one
-    after it has none.
+    Without ignored characters, the one before them has case and the one after them has none.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
     seen = tf.where(given & _IGNORED == 0)[:, 0]

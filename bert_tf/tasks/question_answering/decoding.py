@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -157,10 +158,8 @@ def probabilities(answers: Sequence[Answer]) -> list[float]:
     """Returns the softmax of the scores, to the original's last digit."""
     highest = max(answer.score for answer in answers)
     exponentials = [math.exp(answer.score - highest) for answer in answers]
-    total = 0.0
     # `sum` is more exact since Python 3.12.
-    for value in exponentials:
-        total += value
+    total = functools.reduce(operator.add, exponentials)
     return [value / total for value in exponentials]
 
 
