@@ -1,4 +1,4 @@
-"""BertModel: embeddings, encoder and pooler (shape letters: see `layers.py`)."""
+"""BertModel: embeddings, encoder and pooler. Shape letters: see `layers.py`."""
 
 import copy
 from typing import Any
@@ -21,18 +21,15 @@ from bert_tf.replaced import replaced
 
 
 class ConfiguredModel(keras.Model):
-    """A model whose every shape follows from a `BertConfig`.
+    """A model whose shapes all follow from a `BertConfig`; takes the arguments of `BertModel`.
 
-    It has its variables from the moment it is made, so that a checkpoint can be loaded before
-    anything is computed, and the names of the variables do not depend on where it is used. Its
-    arguments are those of `BertModel`.
-
-    Attributes:
-        input_names: names of the inputs that an exported model takes.
-        input_rank: 2 for inputs [B, S], 3 for [B, C, S].
+    The constructor creates the variables, so that a checkpoint can be loaded before anything is
+    computed, and their names do not depend on where the model is used.
     """
 
+    # 2 for inputs [B, S], 3 for [B, C, S].
     input_rank = 2
+    # The inputs that an exported model takes.
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
 
     def __init__(
@@ -51,27 +48,21 @@ class ConfiguredModel(keras.Model):
             raise ValueError(f"config must be a BertConfig. {received}")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
-        self._encoder_config = copy.deepcopy(config)
-        if zero_init_encoder:
-            self._encoder_config.initializer_range = 0.0
         self.use_one_hot_embeddings = use_one_hot_embeddings
         self.recompute_layers = recompute_layers
+        self.zero_init_encoder = zero_init_encoder
         self.seed_generator = keras.random.SeedGenerator()
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Checks the inputs before Keras, whose message would be longer."""
+        """Checks the inputs before Keras does, whose messages are longer."""
         check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Nothing is left to build when Keras loads a saved model."""
+        """Builds nothing when Keras loads a saved model: the constructor did."""
 
     def get_config(self) -> dict[str, Any]:
-        """What `__init__` takes, for saving.
-
-        Raises:
-            ValueError: `hidden_act` is a function, which a file cannot hold.
-        """
+        """Returns the arguments of `__init__`; ValueError if `hidden_act` is a function."""
         if callable(self.config.hidden_act):
             raise ValueError(
                 "A model whose hidden_act is a function cannot be saved as a Keras file; use the "
@@ -87,14 +78,14 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "ConfiguredModel":
-        """The model that `get_config` described."""
+        """Creates the model that `get_config` describes."""
         config = dict(config)
         dtype = keras.saving.deserialize_keras_object(config.pop("dtype"))
         bert_config = BertConfig.from_dict(config.pop("config"))
         return cls(bert_config, dtype=dtype, **config)
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
-        """Keras' `Model.export`. Unless `input_signature` says otherwise, `input_names` are taken.
+        """Exports as Keras does, by default with `input_names` as inputs.
 
         An output that is a list becomes several: `all_encoder_layers_0` and so on.
         """
@@ -109,24 +100,17 @@ class ConfiguredModel(keras.Model):
         keras.Model(inputs, outputs).export(filepath, *args, **kwargs)
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
-        """One seed for each part of the model that drops out.
-
-        Without a seed that was passed in (`fit` passes none) the model draws one.
-        """
-        if not training:
-            return [None] * count
-        if seed is None:
-            seed = self.seed_generator.next()
-        return [fold_in(ops.cast(seed, "int32"), index) for index in range(count)]
+        """Returns a seed for each part that drops out; without `seed`, as in `fit`, draws one."""
+        if training:
+            seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
+        return [fold_in(seed if training else None, index) for index in range(count)]
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Word, segment and position embeddings, summed, normalised and dropped out (section 3.2).
+    """Word, segment and position embeddings, summed, normalized and dropped out (section 3.2).
 
-    Args:
-        config: sizes of the model.
-        use_one_hot_embeddings: look words up by a matrix product with one-hot rows, which is
-            faster on a TPU. Ids out of range then give a zero vector instead of an error.
+    `use_one_hot_embeddings` looks words up by a matrix product with one-hot rows, faster on a TPU.
+    An id out of range then gives a zero vector instead of an error.
     """
 
     def __init__(
@@ -140,21 +124,16 @@ class BertEmbeddings(keras.layers.Layer):
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the three tables; their sizes come from the configuration."""
-        self.word_embeddings = self._table("word_embeddings", self.config.vocab_size)
-        self.token_type_embeddings = self._table(
-            "token_type_embeddings", self.config.type_vocab_size
-        )
-        self.position_embeddings = self._table(
-            "position_embeddings", self.config.max_position_embeddings
-        )
-        self.layer_norm.build((None, None, self.config.hidden_size))
+        sizes = self.config
+        self.word_embeddings = self._table("word_embeddings", sizes.vocab_size)
+        self.token_type_embeddings = self._table("token_type_embeddings", sizes.type_vocab_size)
+        self.position_embeddings = self._table("position_embeddings", sizes.max_position_embeddings)
+        self.layer_norm.build((None, None, sizes.hidden_size))
 
     def _table(self, name: str, rows: int) -> keras.Variable:
-        return self.add_weight(
-            shape=(rows, self.config.hidden_size),
-            initializer=create_initializer(self.config.initializer_range),
-            name=name,
-        )
+        initializer = create_initializer(self.config.initializer_range)
+        shape = (rows, self.config.hidden_size)
+        return self.add_weight(shape=shape, initializer=initializer, name=name)
 
     def call(
         self,
@@ -163,11 +142,7 @@ class BertEmbeddings(keras.layers.Layer):
         dropout_seed: Any = None,
         training: bool | None = None,
     ) -> Any:
-        """[B, S] word ids and [B, S] segment ids -> [B, S, H].
-
-        Raises:
-            ValueError: S is known and greater than `max_position_embeddings`.
-        """
+        """Word ids [B, S] and segment ids [B, S] -> [B, S, H]."""
         length, rows = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > rows:
             raise ValueError(
@@ -178,8 +153,7 @@ class BertEmbeddings(keras.layers.Layer):
             words = _one_hot_lookup(self.word_embeddings, input_ids)  # [B, S, H]
         else:
             words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
-        # The few segments are always looked up by a matrix product, as in the original; an id
-        # beyond the table therefore adds nothing instead of failing.
+        # Always by a matrix product, as in the original: an id out of range adds nothing.
         segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         embeddings = words + segments + positions[None, :, :]
@@ -220,20 +194,22 @@ class BertModel(ConfiguredModel):
         super().__init__(
             config, use_one_hot_embeddings, recompute_layers, zero_init_encoder, name=name, **kwargs
         )
-        start, dtype = self._encoder_config, self.dtype_policy
-        self.embeddings = BertEmbeddings(start, use_one_hot_embeddings, dtype=dtype)
-        self.encoder = Encoder(start, recompute_layers, dtype=dtype)
-        self.pooler = Pooler(start, dtype=dtype)
+        initial = copy.deepcopy(config)
+        if zero_init_encoder:
+            initial.initializer_range = 0.0
+        dtype = self.dtype_policy
+        self.embeddings = BertEmbeddings(initial, use_one_hot_embeddings, dtype=dtype)
+        self.encoder = Encoder(initial, recompute_layers, dtype=dtype)
+        self.pooler = Pooler(initial, dtype=dtype)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
         """Creates the variables; nothing depends on the shape of the input."""
-        if self.built:
-            return
-        hidden_shape = (None, None, self.config.hidden_size)
-        self.embeddings.build()
-        self.encoder.build(hidden_shape)
-        self.pooler.build(hidden_shape)
+        if not self.built:
+            hidden_shape = (None, None, self.config.hidden_size)
+            self.embeddings.build()
+            self.encoder.build(hidden_shape)
+            self.pooler.build(hidden_shape)
 
     def call(
         self,
@@ -268,10 +244,9 @@ class BertModel(ConfiguredModel):
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
         heads = self.config.num_attention_heads
+        layout = PaddedLayout(input_mask, heads)
         if "token_positions" in inputs:
             layout = UnpaddedLayout(input_mask, heads, inputs["token_positions"])
-        else:
-            layout = PaddedLayout(input_mask, heads)
         layers, attention_probs = self.encoder(
             layout.unpad(embedding_output),
             attention_mask,

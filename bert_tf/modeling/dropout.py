@@ -1,9 +1,8 @@
-"""Dropout without state: a mask is a function of a seed that is passed in, and of nothing else.
+"""Stateless dropout: a mask depends only on a seed that is passed in.
 
-Keras' own layer draws from a counter that it keeps. Replicas of a model then draw the same mask,
-a recomputed layer draws another one than the forward pass did (so its gradients are wrong,
-without a word), and a training that goes on cannot know where the counter stood. Here the seed
-has an address: training folds in step and replica, the model its layers.
+Keras' own layer keeps a counter. Replicas then draw the same mask, a recomputed layer draws another
+mask than its forward pass (which makes its gradients wrong), and a resumed training does not know
+the counter. Here the seed has an address: training folds in step and replica, the model its layers.
 """
 
 from typing import Any
@@ -11,47 +10,37 @@ from typing import Any
 import keras
 from keras import ops
 
-# Odd multipliers, so that no bit is lost, and far apart, so that small addresses do not meet.
-# Spectrally good ones, from Steele and Vigna 2021, "Computationally easy, spectrally good
-# multipliers", as signed 32-bit numbers.
+# Odd, so that no bit is lost, and far apart, so that small addresses do not meet; as signed 32-bit
+# numbers. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
 _MULTIPLIERS = (0x915F77F5 - 2**32, 0x93D765DD - 2**32)
 
 
 def fold_in(seed: Any, number: Any) -> Any:
-    """A new seed from a seed and a part of an address.
+    """Returns a new seed from a seed, int32 [2], and a number, such as a step or a layer's index.
 
-    Args:
-        seed: int32 [2].
-        number: int32, a step, a replica, or the index of a layer.
-
-    Returns:
-        int32 [2]. Different addresses give different seeds, the order of their parts counts.
+    Different addresses give different seeds; the order of their numbers counts. None stays None.
     """
-    # Integers wrap around, on every backend.
-    return ops.multiply(seed, ops.convert_to_tensor(_MULTIPLIERS, "int32")) + ops.cast(
-        number, "int32"
-    )
+    if seed is None:
+        return None
+    # Integers wrap around on every backend.
+    product = ops.multiply(seed, ops.convert_to_tensor(_MULTIPLIERS, "int32"))
+    return product + ops.cast(number, "int32")
 
 
 class _Seed(keras.random.SeedGenerator):
-    """A seed in the form that `keras.random` takes it; it is the same at every call."""
+    """Passes a seed to `keras.random`; the same at every call."""
 
     def __init__(self, seed: Any) -> None:
         self.seed = seed
 
     def next(self, ordered: bool = True) -> Any:
-        # The TensorFlow backend wants int32; JAX knows unsigned seeds only.
-        return (
-            self.seed if keras.config.backend() == "tensorflow" else ops.cast(self.seed, "uint32")
-        )
+        # The TensorFlow backend requires int32, JAX unsigned seeds.
+        is_signed = keras.config.backend() == "tensorflow"
+        return self.seed if is_signed else ops.cast(self.seed, "uint32")
 
 
 class Dropout(keras.layers.Layer):
-    """Sets a share of the entries to zero and scales the others up, in training only.
-
-    Args:
-        rate: share of the entries, from 0 to below 1.
-    """
+    """Sets the share `rate` of the entries to zero and scales the others up, in training only."""
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -59,13 +48,7 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, seed: Any = None, training: bool | None = None) -> Any:
-        """Drops entries of `x`, of any shape.
-
-        Args:
-            x: any shape.
-            seed: int32 [2]; the same seed gives the same mask.
-            training: without, `x` is returned as it is.
-        """
+        """Drops entries of `x`, of any shape; the same seed, int32 [2], gives the same mask."""
         if not training or not self.rate:
             return x
         # Drawn in float32: the few numbers of bfloat16 would miss the rate.

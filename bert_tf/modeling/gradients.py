@@ -1,8 +1,7 @@
-"""Functions of the encoder with gradients written out, for training.
+"""Functions of the encoder with explicit gradients, for training.
 
-The gradients that a backend derives for these are those of each of their operations; together they
-go through the memory two to three times as often, and keep more of it. The values are the same, up
-to rounding.
+A backend derives the gradient of each operation; together these read memory two to three times as
+often, and keep more of it. The values are the same up to rounding.
 """
 
 import math
@@ -20,7 +19,7 @@ def gelu(x: Any) -> Any:
     """The tanh form of `layers.gelu`; since (1 + tanh u) / 2 is sigmoid(2u), x sigmoid(2u)."""
     square = ops.square(x)
     if x.dtype == "float16":
-        # Beyond that the gate is 0 or 1; infinity times the 0 of its slope would be no number.
+        # Beyond that the gate is 0 or 1, and infinity times a slope of 0 would be NaN.
         square = ops.minimum(square, 1000.0)
     gate = ops.sigmoid(x * (_SLOPE + _CUBIC * square))
 
@@ -32,14 +31,7 @@ def gelu(x: Any) -> Any:
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """Layer normalization over the last axis.
-
-    Args:
-        x: [.., H].
-        gamma: [H], scale.
-        beta: [H], offset.
-        epsilon: added to the variance.
-    """
+    """Normalizes [.., H] over the last axis; `gamma` and `beta` are [H]."""
 
     @ops.custom_gradient
     def normalize(x: Any, gamma: Any, beta: Any) -> Any:
@@ -49,16 +41,13 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
         normal = centered * scale
 
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
-            found = upstream_of(arguments, upstream)
+            given = upstream_of(arguments, upstream)
             rows = tuple(range(len(x.shape) - 1))
-            through = found * gamma
+            through = given * gamma
             mean = ops.mean(through, axis=-1, keepdims=True)
             along = ops.mean(through * normal, axis=-1, keepdims=True)
-            return (
-                (through - mean - normal * along) * scale,
-                ops.sum(found * normal, axis=rows),
-                ops.sum(found, axis=rows),
-            )
+            dx = (through - mean - normal * along) * scale
+            return dx, ops.sum(given * normal, axis=rows), ops.sum(given, axis=rows)
 
         return normal * gamma + beta, gradient
 
@@ -66,5 +55,5 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 def upstream_of(arguments: Sequence[Any], upstream: Any) -> Any:
-    """What a gradient function was called with: Keras' backend of PyTorch passes it by name."""
+    """Returns the incoming gradient, which Keras passes by name on the PyTorch backend."""
     return arguments[0] if upstream is None else upstream

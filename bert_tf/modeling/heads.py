@@ -1,7 +1,4 @@
-"""What stands on the encoder: heads, and the models that carry them.
-
-Shape letters: see `layers.py`; L is the number of labels.
-"""
+"""Task heads, and the models that use them. Shape letters: see `layers.py`; L labels."""
 
 from typing import Any
 
@@ -18,28 +15,22 @@ from bert_tf.modeling.layers import (
     layer_norm_layer,
 )
 
-# The original's classifier has its weights at the root, outside of any scope. A Keras layer has
-# to have a name, so the head is called this and `checkpoint_name` takes it off again.
+# The original's classifier has its weights at the root, outside any scope. A Keras layer needs a
+# name, which `checkpoint_name` removes.
 ROOT_HEAD = "classifier"
 
-# Classifier and SQuAD heads start from this deviation and this dropout, whatever the
-# configuration says.
+# Of classifier and SQuAD heads, whatever the configuration says.
 HEAD_INITIALIZER_RANGE = 0.02
 CLASSIFIER_DROPOUT = 0.1
 
 
 def checkpoint_name(variable: keras.Variable) -> str:
-    """The name of a model's variable in a checkpoint of the original."""
+    """Returns the name of a model's variable in a checkpoint of the original."""
     return variable.path.removeprefix(f"{ROOT_HEAD}/")
 
 
 class LinearHead(keras.layers.Layer):
-    """Logits x W^T + b, with W stored as [L, H] like every head of the original.
-
-    Args:
-        num_labels: L.
-        initializer_range: deviation of the truncated normal that W starts from.
-    """
+    """Logits x W^T + b in float32, with W stored as [L, H] like every head of the original."""
 
     def __init__(
         self, num_labels: int, initializer_range: float = HEAD_INITIALIZER_RANGE, **kwargs: Any
@@ -60,7 +51,7 @@ class LinearHead(keras.layers.Layer):
         )
 
     def call(self, x: Any) -> Any:
-        """[.., H] -> [.., L] in float32, whatever the model computes in: losses follow."""
+        """[.., H] -> [.., L] in float32, whatever the model computes in."""
         logits = ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
         return ops.cast(logits, "float32")
 
@@ -97,42 +88,29 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class _EncoderWithHead(ConfiguredModel):
-    """An encoder under `bert` that `_build_heads` puts heads on."""
+    """An encoder under `bert`; subclasses add heads."""
 
-    # Where the loss does not reach the pooler, that has neither decay nor Adam slots, as in the
-    # original.
+    # A pooler that the loss does not reach has neither decay nor Adam slots, as in the original.
     trains_pooler = True
 
-    def __init__(
-        self,
-        config: BertConfig,
-        use_one_hot_embeddings: bool = False,
-        recompute_layers: bool = False,
-        zero_init_encoder: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        args = (use_one_hot_embeddings, recompute_layers, zero_init_encoder)
+    def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        self.bert = BertModel(self.config, *args, dtype=self.dtype_policy)
+        self.bert = BertModel(
+            self.config,
+            self.use_one_hot_embeddings,
+            self.recompute_layers,
+            self.zero_init_encoder,
+            dtype=self.dtype_policy,
+        )
         self.bert.pooler.trainable = self.trains_pooler
-        self._add_heads()
+        self.encoded_shape = (None, None, self.config.hidden_size)
         self.built = True
-
-    def _add_heads(self) -> None:
-        """Creates the heads and their variables."""
-
-    @property
-    def _encoded_shape(self) -> tuple:
-        return (None, None, self.config.hidden_size)
 
 
 class _LabelModel(_EncoderWithHead):
-    """A model with one linear head of `num_labels`, at the root.
+    """A model with one linear head of `num_labels`, at the root."""
 
-    Attributes:
-        encoder_output: the output of the encoder that the head classifies.
-    """
-
+    # The output of the encoder that the head classifies.
     encoder_output = "pooled_output"
 
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
@@ -142,10 +120,10 @@ class _LabelModel(_EncoderWithHead):
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
-        self.head.build(self._encoded_shape)
+        self.head.build(self.encoded_shape)
 
     def get_config(self) -> dict[str, Any]:
-        """What `__init__` takes, for saving."""
+        """Returns the arguments of `__init__`, for saving."""
         return {**super().get_config(), "num_labels": self.num_labels}
 
     def call(
@@ -155,7 +133,7 @@ class _LabelModel(_EncoderWithHead):
         seeds = self._dropout_seeds(2, dropout_seed, training)
         x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
-        # Keras' softmax warns of a single output, which is a number.
+        # Keras' softmax warns of a single output, as a regression has.
         several = self.num_labels > 1
         probabilities = ops.softmax(logits, axis=-1) if several else ops.ones_like(logits)
         return {"logits": logits, "probabilities": probabilities}
@@ -189,10 +167,11 @@ class BertSpanLabeler(_EncoderWithHead):
 
     trains_pooler = False
 
-    def _add_heads(self) -> None:
+    def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
         self.head = LinearHead(2, name="squad", dtype=self.dtype_policy)
         with keras.name_scope("cls"):
-            self.head.build(self._encoded_shape)
+            self.head.build(self.encoded_shape)
 
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
@@ -212,14 +191,15 @@ class BertPretrainer(_EncoderWithHead):
 
     input_names = (*ConfiguredModel.input_names, "masked_lm_positions")
 
-    def _add_heads(self) -> None:
+    def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
         self.masked_lm = MaskedLMHead(self.config, dtype=self.dtype_policy)
         self.next_sentence = LinearHead(
             2, self.config.initializer_range, name="seq_relationship", dtype=self.dtype_policy
         )
         with keras.name_scope("cls"):
-            self.masked_lm.build(self._encoded_shape)
-            self.next_sentence.build(self._encoded_shape)
+            self.masked_lm.build(self.encoded_shape)
+            self.next_sentence.build(self.encoded_shape)
 
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None

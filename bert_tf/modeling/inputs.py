@@ -10,7 +10,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Their names, ours and those of other programs.
+# Our names, and those of other programs.
 _NAMES = {
     **{name: name for name in _INPUTS},
     **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
@@ -21,42 +21,39 @@ _SIMILARITY = 0.85
 
 
 def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
-    """Checks names and shapes, and the ids of eager inputs; adds nothing to a graph.
-
-    Raises:
-        ValueError: the inputs would change the results, or fail deep inside.
-    """
+    """Checks names and shapes, and the values of eager inputs; adds nothing to a graph."""
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         received = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
         raise ValueError(f'inputs must be a dict, {{"input_ids": ids, ...}}. Received: {received}')
     for name in inputs.keys() - set(_INPUTS):
         for similar in difflib.get_close_matches(str(name).lower(), _NAMES, 1, _SIMILARITY):
             raise ValueError(f"The input {name!r} is called {_NAMES[similar]!r} here")
-    shapes = [getattr(inputs.get(name), "shape", None) for name in _INPUTS]
-    for name, shape in zip(_INPUTS, shapes, strict=True):
-        value = inputs.get(name)
-        dtype = str(getattr(value, "dtype", ""))
-        is_other = any(kind in dtype for kind in ("float", "str", "U")) and name == "input_ids"
-        if is_other or (value is not None and shape is None):
-            kind = value.dtype if is_other else type(value).__name__
-            raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
-        if shape is None or getattr(shape, "rank", 2) is None:
-            continue
-        # Dimensions of symbolic tensors may be None or symbols.
-        pairs = zip(shape, shapes[0] or (), strict=False)
-        if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
-            expected = "[B, S]" if rank == 2 else "[B, C, S]"
-            expected = expected if name == "input_ids" else f"of input_ids, {tuple(shapes[0])}"
-            raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
+    ids_shape = getattr(inputs["input_ids"], "shape", None)
     sizes = (config.vocab_size, 2, config.type_vocab_size)
     for name, size in zip(_INPUTS, sizes, strict=True):
-        for value in _extremes(inputs.get(name)):
-            if not 0 <= value < size:
-                raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {value}")
+        value = inputs.get(name)
+        if value is None:
+            continue
+        shape = getattr(value, "shape", None)
+        dtype = str(getattr(value, "dtype", ""))
+        is_other = name == "input_ids" and any(kind in dtype for kind in ("float", "str", "U"))
+        if shape is None or is_other:
+            kind = type(value).__name__ if shape is None else value.dtype
+            raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
+        # Dimensions of symbolic tensors may be None or symbols, and so may the rank.
+        if getattr(shape, "rank", 2) is not None:
+            pairs = zip(shape, ids_shape or (), strict=False)
+            if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
+                expected = "[B, S]" if rank == 2 else "[B, C, S]"
+                expected = expected if name == "input_ids" else f"of input_ids, {tuple(ids_shape)}"
+                raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
+        for extreme in _extremes(value):
+            if not 0 <= extreme < size:
+                raise ValueError(f"{name} must be from 0 to {size - 1}. Received: {extreme}")
 
 
 def _extremes(ids: Any) -> tuple:
-    """Returns the smallest and the largest value; nothing of a symbolic tensor."""
+    """Returns the smallest and the largest value; () for a symbolic tensor."""
     torch = sys.modules.get("torch")
     if torch and torch.compiler.is_compiling():
         return ()

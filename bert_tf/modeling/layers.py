@@ -1,6 +1,6 @@
 """The layers of the encoder.
 
-Shapes are written with these letters, here and in the other files of the model:
+Letters of shapes, here and in the other files of the model:
 
     B  batch        rows of a batch
     S  sequence     tokens in a row, padding included
@@ -25,7 +25,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import ACTIVATIONS, BertConfig
+from bert_tf.config import BertConfig
 from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
@@ -37,63 +37,50 @@ LAYER_NORM_EPSILON = 1e-12
 
 
 def gelu(x: Any) -> Any:
-    """Gaussian error linear unit in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+    """Gaussian error linear unit (Hendrycks and Gimpel 2016) in the tanh form, as in the original.
 
-    Source: Hendrycks and Gimpel 2016. The original uses this form, not the one with erf.
+    It is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
     """
     return keras.activations.gelu(x, approximate=True)
 
 
-def gelu_erf(x: Any) -> Any:
-    """Gaussian error linear unit, x P(X <= x); Hugging Face calls it `gelu`.
-
-    It differs from the tanh form by less than 0.0005. Only models of other programs use it.
-    """
-    return keras.activations.gelu(x, approximate=False)
-
-
 def get_activation(activation: str | Callable | None) -> Callable | None:
-    """Returns the function of a `hidden_act`; None for `linear`.
+    """Returns the function of a `hidden_act`; None for `linear`, None and "".
 
     Args:
-        activation: `linear`, `relu`, `gelu`, `tanh`, `gelu_erf` in any case, "" or None for
-            `linear`, or a callable, which is returned as it is.
+        activation: one of `config.ACTIVATIONS` in any case, or a callable, returned as it is.
 
     Raises:
-        ValueError: the name is none of these.
+        ValueError: there is no such activation.
     """
-    if activation is not None and not isinstance(activation, str):
+    if callable(activation):
         return activation
     functions = {
+        "linear": None,
         "relu": keras.activations.relu,
         "gelu": gelu,
         "tanh": keras.activations.tanh,
-        "gelu_erf": gelu_erf,
+        "gelu_erf": keras.activations.gelu,
     }
     name = (activation or "linear").lower()
-    if name not in ACTIVATIONS:
+    if name not in functions:
         raise ValueError(
-            f"Unknown activation. One of {', '.join(ACTIVATIONS)}. Received: {activation!r}"
+            f"Unknown activation. One of {', '.join(functions)}. Received: {activation!r}"
         )
-    return functions.get(name)
+    return functions[name]
 
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
-    """Returns a normal distribution truncated at two standard deviations; zeros for a range of 0.
-
-    The original initializes all weight matrices like this.
-    """
-    # Every initializer draws a seed: construct it for zeros, too, so that later layers start from
-    # the same values either way.
+    """Returns a normal distribution cut at two standard deviations; zeros for a range of 0."""
+    # Every initializer draws a seed; drawing one for zeros, too, keeps those of later layers.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
 
 class FlatDense(keras.layers.Dense):
-    """A dense layer that computes in two dimensions, whatever its input has.
+    """A dense layer that computes in two dimensions, so that TensorFlow fuses product and bias.
 
-    TensorFlow can then fuse product, bias and activation; with more dimensions it reshapes between
-    them. On a CPU that takes up to a third of an encoder's time.
+    With more dimensions it reshapes in between, for up to a third of an encoder's time on a CPU.
     """
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
@@ -101,11 +88,11 @@ class FlatDense(keras.layers.Dense):
         is_flat = len(inputs.shape) == 2
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         product = ops.matmul(flat, self.kernel)
-        # TensorFlow fuses `ops.add` with the product. Training must keep what is in between; gelu
-        # in float32 gained 3 % with AVX-512, but lost 2 % with AVX2.
+        # TensorFlow fuses `ops.add` with the product. Training needs the product alone; before gelu
+        # in float32, fusing gained 3 % with AVX-512, but lost 2 % with AVX2.
         apart = training or (self.activation is gelu and self.compute_dtype == "float32")
         total = product + self.bias if apart else ops.add(product, self.bias)
-        # Without a gradient to keep, gelu by its definition is faster.
+        # Without a gradient, Keras' gelu is faster.
         activation = gradients.gelu if training and self.activation is gelu else self.activation
         outputs = activation(total)
         return outputs if is_flat else ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
@@ -117,7 +104,7 @@ class LayerNorm(keras.layers.LayerNormalization):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[.., H] -> [.., H]."""
         if not training:
-            # The original's formula, which rounds as it does where a mean is large.
+            # The original's formula, with its rounding where a mean is large.
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         inputs, gamma, beta = (ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta))
@@ -128,7 +115,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 def dense_layer(
     units: int, config: BertConfig, *, name: str, dtype: Any, activation: Callable | None = None
 ) -> keras.layers.Dense:
-    """A dense layer [.., in] -> [.., units] that starts from the configuration's distribution."""
+    """Returns a dense layer with the configuration's initial distribution."""
     return FlatDense(
         units,
         activation=activation,
@@ -139,10 +126,7 @@ def dense_layer(
 
 
 def layer_norm_layer(dtype: Any) -> LayerNorm:
-    """Layer normalization under the original's scope name and with its epsilon.
-
-    Its weights stay in float32 in a model whose weights do not.
-    """
+    """Returns a layer normalization with the original's name and epsilon, weights in float32."""
     policy = keras.dtype_policies.get(dtype)
     if policy.variable_dtype in ("bfloat16", "float16"):
         dtype = f"mixed_{policy.variable_dtype}"
@@ -150,20 +134,15 @@ def layer_norm_layer(dtype: Any) -> LayerNorm:
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:
-    """Returns the mask to add to attention scores: 0 at tokens, -10000 at padding.
+    """Returns what to add to attention scores, [B, 1, 1, S]: 0 at tokens, -10000 at padding.
 
-    Args:
-        input_mask: [B, S], 1 for tokens and 0 for padding.
-        dtype: float type of the scores.
-
-    Returns:
-        [B, 1, 1, S]; broadcasts over heads and queries, as padding positions are queries, too.
+    `input_mask` [B, S] is 1 for tokens. As in the original, padding positions are queries, too.
     """
     return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASKED_SCORE
 
 
 class SelfAttention(keras.layers.Layer):
-    """Scaled dot-product attention of a sequence to itself, in N heads (Vaswani et al. 2017)."""
+    """Scaled dot-product self-attention with N heads (Vaswani et al. 2017)."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="self", **kwargs)
@@ -191,7 +170,7 @@ class SelfAttention(keras.layers.Layer):
         return_attention_probs: bool = False,
     ) -> Any:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
-        # Scaling the queries instead of the scores: the same product, S / D times less work.
+        # Scaling queries instead of scores: the same product, S / D times less work.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
         value = layout.split_heads(self.value(hidden))  # [B, N, S, D]
@@ -230,7 +209,7 @@ class ResidualOutput(keras.layers.Layer):
 
 
 class TransformerLayer(keras.layers.Layer):
-    """One encoder layer: attention and a feed-forward network, each added and normalised after."""
+    """One encoder layer: attention and a feed-forward network, each added and normalized after."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -266,7 +245,7 @@ class TransformerLayer(keras.layers.Layer):
         return_attention_probs: bool = False,
     ) -> Any:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
-        seeds = [None] * 3 if dropout_seed is None else [fold_in(dropout_seed, i) for i in range(3)]
+        seeds = [fold_in(dropout_seed, index) for index in range(3)]
         context = self.attention(
             hidden,
             attention_mask,
@@ -287,11 +266,9 @@ class TransformerLayer(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """The stack of encoder layers.
 
-    Args:
-        config: sizes and rates.
-        recompute_layers: in training, keep only the input of each layer, and compute the inside
-            again for its gradient (Chen et al. 2016): about a third more time, and memory for one
-            layer instead of all of them.
+    In training, `recompute_layers` keeps only the input of each layer, and computes the inside
+    again for its gradient (Chen et al. 2016): about a third more time, and memory for one layer
+    instead of all.
     """
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
@@ -324,7 +301,7 @@ class Encoder(keras.layers.Layer):
                 layer,
                 layout=layout,
                 attention_mask=attention_mask,
-                dropout_seed=None if dropout_seed is None else fold_in(dropout_seed, index),
+                dropout_seed=fold_in(dropout_seed, index),
                 training=training,
                 return_attention_probs=return_attention_probs,
             )
@@ -339,7 +316,7 @@ class Encoder(keras.layers.Layer):
 
 
 class Pooler(keras.layers.Layer):
-    """The first token through a dense layer and tanh: one vector for the whole row."""
+    """Dense layer and tanh on the first token: one vector for the whole row."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="pooler", **kwargs)

@@ -1,13 +1,13 @@
-"""Losses of the original (shape letters: see `layers.py`).
+"""Losses of the original, in float32 whatever the model computes in.
 
-All are computed in float32, whatever the model computes in.
+Shape letters: see `layers.py`.
 """
 
 from typing import Any
 
 from keras import ops
 
-# Keeps the masked-LM loss at 0, not 0/0, when no position carries weight; the original's value.
+# Avoids 0/0 in the masked-LM loss without predictions; the original's value.
 MASKED_LM_EPSILON = 1e-5
 
 
@@ -18,40 +18,14 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def binary_cross_entropy(logits: Any, labels: Any) -> Any:
-    """Negative log-probability that each label is there or not: both [.., L] -> [.., L]."""
+    """Negative log-probability of independent labels, 0 or 1: both [.., L] -> [.., L]."""
     logits, labels = ops.cast(logits, "float32"), ops.cast(labels, "float32")
     return ops.softplus(logits) - labels * logits
 
 
-def masked_lm_loss(logits: Any, label_ids: Any, label_weights: Any) -> tuple[Any, Any]:
-    """Mean over the positions that carry weight, sum(w l) / (sum(w) + 1e-5).
-
-    Args:
-        logits: [B, P, V].
-        label_ids: [B, P], the pieces that were masked.
-        label_weights: [B, P], 1 for predictions and 0 for padding.
-
-    Returns:
-        The loss, a scalar, and the loss of every position [B, P], not weighted.
-    """
-    per_position = cross_entropy(logits, label_ids)
-    label_weights = ops.cast(label_weights, "float32")
-    total = ops.sum(label_weights * per_position)
-    return total / (ops.sum(label_weights) + MASKED_LM_EPSILON), per_position
-
-
 def span_loss(start_logits: Any, end_logits: Any, start: Any, end: Any) -> Any:
-    """Half the sum of the cross entropies of start and end over all S positions.
+    """Mean of the cross entropies of start and end: logits [B, S], positions [B] -> [B].
 
-    Padding and question are among the positions, as in the original.
-
-    Args:
-        start_logits: [B, S].
-        end_logits: [B, S].
-        start: [B], position of the first token of the answer.
-        end: [B], position of its last token.
-
-    Returns:
-        [B].
+    As in the original, padding and question are among the S positions.
     """
     return (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2.0

@@ -1,8 +1,8 @@
 """The layout of a batch's tokens inside the encoder: [T, H], with padding or without.
 
-Attention needs sequences; everything else computes each token by itself, so that padding can be
-left out. In MRPC, sequences have 53 tokens on average, and the longest of 32 has about 80. Shape
-letters: see `layers.py`.
+Attention needs sequences; all else computes each token by itself and can leave padding out. In
+MRPC, sequences have 53 tokens on average, and the longest of 32 has about 80. Shape letters: see
+`layers.py`.
 """
 
 from typing import Any
@@ -13,12 +13,7 @@ from bert_tf.modeling.gradients import upstream_of
 
 
 class PaddedLayout:
-    """All tokens of a batch, padding included: T is B S.
-
-    Args:
-        input_mask: [B, S].
-        num_heads: N.
-    """
+    """All tokens of a batch, padding included: T is B S; `input_mask` is [B, S]."""
 
     def __init__(self, input_mask: Any, num_heads: int) -> None:
         self.shape = ops.shape(input_mask)[:2]
@@ -45,69 +40,50 @@ class PaddedLayout:
 class UnpaddedLayout(PaddedLayout):
     """The tokens of a batch without padding.
 
-    Args:
-        input_mask: [B, S], 1 for tokens.
-        num_heads: N.
-        token_positions: int32 [T], positions of the tokens in the flat batch [B S], in order; at
-            least one.
+    `token_positions` int32 [T] are the positions of the tokens, at least one, in the flat batch
+    [B S], in order.
     """
 
     def __init__(self, input_mask: Any, num_heads: int, token_positions: Any) -> None:
         super().__init__(input_mask, num_heads)
-        batch, length = self.shape
+        size = (self.shape[0] * self.shape[1],)
         self.positions = ops.cast(token_positions, "int32")
         numbers = ops.arange(ops.shape(self.positions)[0], dtype="int32")
-        where = self.positions[:, None]
-        # The token of each position in the batch. Padding points to the first token; attention, or
-        # `is_token`, masks it.
-        self.tokens = ops.scatter(where, numbers, (batch * length,))
-        self.is_token = ops.scatter(where, ops.ones_like(numbers), (batch * length,))
-        heads = ops.arange(num_heads, dtype="int32")
-        # The same with heads: for [B N S] the index in [T N], and for [T N] the index in [B N S].
-        tokens = ops.reshape(self.tokens, (batch, 1, length)) * num_heads
-        self.head_tokens = ops.reshape(tokens + heads[None, :, None], (-1,))
-        rows, columns = self.positions // length, self.positions % length
-        places = (rows[:, None] * num_heads + heads[None, :]) * length + columns[:, None]
-        self.head_positions = ops.reshape(places, (-1,))
-        is_token = ops.reshape(self.is_token, (batch, 1, length, 1))
-        self.is_head_token = ops.reshape(ops.tile(is_token, (1, num_heads, 1, 1)), (-1, 1))
+        # For each position in the batch its token; padding has the first one, and is masked.
+        self.tokens = ops.scatter(self.positions[:, None], numbers, size)
+        self.is_token = ops.scatter(self.positions[:, None], ops.ones_like(numbers), size)[:, None]
 
     def unpad(self, x: Any) -> Any:
         """[B, S, H] -> [T, H]."""
-        flat = ops.reshape(x, (-1, x.shape[-1]))
-        return _move(flat, self.positions, self.tokens, self.is_token[:, None])
+        return _move(super().unpad(x), self.positions, self.tokens, self.is_token)
 
     def pad(self, x: Any) -> Any:
         """[T, H] -> [B, S, H], 0 at padding."""
-        padded = _move(x, self.tokens, self.positions)
-        padded = padded * ops.cast(self.is_token, x.dtype)[:, None]
-        return ops.reshape(padded, (*self.shape, x.shape[-1]))
+        return super().pad(self._spread(x) * ops.cast(self.is_token, x.dtype))
 
     def split_heads(self, x: Any) -> Any:
         """[T, H] -> [B, N, S, D]; padding holds values that the attention mask hides."""
-        size = x.shape[-1] // self.num_heads
-        heads = _move(ops.reshape(x, (-1, size)), self.head_tokens, self.head_positions)
-        return ops.reshape(heads, (self.shape[0], self.num_heads, self.shape[1], size))
+        return super().split_heads(self._spread(x))
 
     def merge_heads(self, x: Any) -> Any:
         """[B, N, S, D] -> [T, H]."""
-        size = x.shape[-1]
-        flat = ops.reshape(x, (-1, size))
-        tokens = _move(flat, self.head_positions, self.head_tokens, self.is_head_token)
-        return ops.reshape(tokens, (-1, self.num_heads * size))
+        return _move(super().merge_heads(x), self.positions, self.tokens, self.is_token)
+
+    def _spread(self, x: Any) -> Any:
+        return _move(x, self.tokens, self.positions)  # [B S, H]
 
 
 def _move(x: Any, there: Any, back: Any, kept: Any = None) -> Any:
     """Gathers rows `there` of `x`; the gradient gathers rows `back`, masked by `kept`.
 
-    TensorFlow's gradient of a gather scatters and sums, because rows may repeat. Here none does.
+    TensorFlow's gradient of a gather scatters and sums, as rows may repeat; here none does.
     """
 
     @ops.custom_gradient
     def run(x: Any) -> Any:
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
-            found = ops.take(upstream_of(arguments, upstream), back, axis=0)
-            return found if kept is None else found * ops.cast(kept, found.dtype)
+            dx = ops.take(upstream_of(arguments, upstream), back, axis=0)
+            return dx if kept is None else dx * ops.cast(kept, dx.dtype)
 
         return ops.take(x, there, axis=0), gradient
 

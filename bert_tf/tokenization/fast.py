@@ -1,9 +1,8 @@
 """Tokenizes many texts at once: the reference's ids, at the speed of compiled code.
 
 `tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
-characters, and TensorFlow Text's `FastWordpieceTokenizer` (Song et al. 2021, "Fast WordPiece
-Tokenization") splits them into word pieces. Texts that these would tokenize differently are
-detected and go to the reference. Without TensorFlow Text, all texts do.
+characters, and TensorFlow Text's `FastWordpieceTokenizer` splits them into word pieces. Texts that
+these would tokenize differently go to the reference; without TensorFlow Text, all do.
 """
 
 import functools
@@ -17,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.tokenization.character_table import BREAKS, CHANGES, ODD, CharacterTable
+from bert_tf.tokenization.character_table import BREAKS, ODD, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
     UNKNOWN,
     fast_wordpiece,
-    ids_of,
     lines_of,
 )
 from bert_tf.tokenization.offsets import tokenize_with_offsets
@@ -34,21 +32,21 @@ _logger = logging.getLogger(__name__)
 # For the warning of unknown tokens.
 _SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
 
-# Limits of a batch of texts, unless a single text is longer. Its arrays fit into the CPU's caches.
-_MAX_BATCH_TEXTS = 4096
+# A batch of texts has about so many characters, for arrays that fit into the CPU's caches.
 _MAX_BATCH_CHARS = 1 << 19
+# What a text costs beyond its characters.
+_CHARS_PER_TEXT = 100
 
-# Estimates in nanoseconds: building the compiled tokenizer, and the reference's time for a
-# character, without and with spans.
-_COMPILE_TIME = 300_000_000
-_TIME_PER_CHAR, _TIME_PER_CHAR_WITH_SPANS = 200, 2000
+# Characters that the reference tokenizes while the compiled tokenizer is built; spans take longer.
+_COMPILE_CHARS = 1_500_000
+_SPANS_COST = 10
 
 
 @dataclass(frozen=True)
 class _Cleaned:
     """Normalized texts: B texts, M characters, N characters of the original texts."""
 
-    strings: list[Any]
+    strings: list[str]  # "" for odd texts
     is_odd: np.ndarray  # bool [B]; whether only the reference can tokenize a text
     codes: np.ndarray  # uint32 [M]; code points of all texts
     counts: np.ndarray  # uint8 [N]; how many of them each original character became
@@ -79,7 +77,7 @@ class BatchTokenizer:
         self.warned: set[str] = set()
         # Guards the counters, the compiled tokenizer and the character table.
         self._lock = threading.Lock()
-        self._time = 0
+        self._chars = 0
 
     def encode(self, texts: Sequence[str | bytes], *, with_spans: bool = False) -> RaggedIds:
         """Returns the ids of each text's tokens, without special tokens.
@@ -95,7 +93,7 @@ class BatchTokenizer:
         """
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
-        # A copy, as the caller may change the list meanwhile.
+        # A copy: the caller may change the list meanwhile.
         strings: list[Any] = list(texts)
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)
@@ -110,25 +108,19 @@ class BatchTokenizer:
     ) -> None:
         """Warns once about a file if more than 5 % of the tokens in a sample are `[UNK]`.
 
-        Args:
-            name: of the file.
-            examples: the texts, or words, of each example.
-            is_pretokenized: whether they are words.
+        `examples` are the texts of each example, or its words if `is_pretokenized`.
         """
         sample = [" ".join(example) for example in examples[:: max(len(examples) // _SAMPLE, 1)]]
-        ids, reference = self.encode(sample).ids, self.reference
-        cut, split = reference.wordpiece_tokenizer.cut, reference.basic_tokenizer.tokenize
-        if is_pretokenized:
-            split = str.split
-            pieces = [piece for text in sample for word in split(text) for piece in cut(word)]
-            ids = np.array(reference.convert_tokens_to_ids(pieces))
-        unknown = int((ids == reference.vocab.get(UNKNOWN)).sum())
-        if unknown < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * len(ids)) or name in self.warned:
+        split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
+        words = Counter(word for text in sample for word in split(text))
+        pieces = {word: self.reference.wordpiece_tokenizer.cut(word) for word in words}
+        unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
+        count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
+        if count < max(_FEWEST_UNKNOWN, _UNKNOWN_SHARE * total) or name in self.warned:
             return
         self.warned.add(name)
-        words = Counter(word for text in sample for word in split(text) if cut(word) == [UNKNOWN])
-        named = ", ".join(f"{word:.30}" for word, _ in words.most_common(_WORDS_SHOWN))
-        share = f"{100 * unknown / len(ids):.1f} % of the tokens ({unknown} of {len(ids)})"
+        named = ", ".join(f"{word:.30}" for word, _ in unknown.most_common(_WORDS_SHOWN))
+        share = f"{100 * count / total:.1f} % of the tokens ({count} of {total})"
         advice = "Check the vocabulary, --do_lower_case and the encoding of the file"
         _logger.warning("%s: %s are [UNK], most often for %s. %s", name, share, named, advice)
 
@@ -140,92 +132,78 @@ class BatchTokenizer:
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
-        fast = fast_wordpiece([UNKNOWN, "a", "b"])
-        return CharacterTable(
-            self.reference.basic_tokenizer, lambda texts: fast.tokenize(texts).to_list()
-        )
+        return CharacterTable(self.reference.basic_tokenizer)
 
     def _encode_batch(self, texts: list[str], with_spans: bool) -> RaggedIds:
-        time_per_char = _TIME_PER_CHAR_WITH_SPANS if with_spans else _TIME_PER_CHAR
         with self._lock:
-            self._time += time_per_char * sum(map(len, texts))
-            is_compiled = self._time >= _COMPILE_TIME and self._fast is not None
+            self._chars += sum(map(len, texts)) * (_SPANS_COST if with_spans else 1)
+            is_compiled = self._chars >= _COMPILE_CHARS and self._fast is not None
         if not is_compiled:
             return self._by_reference(texts, with_spans)
-        return self._encode_with_spans(texts) if with_spans else self._encode(texts)
-
-    def _encode(self, texts: list[str]) -> RaggedIds:
-        cleaned = self._clean(texts)
-        ids = ids_of(self._fast, _without(cleaned.strings, cleaned.is_odd))
-        return self._hand_back(ids, texts, cleaned.is_odd)
-
-    def _encode_with_spans(self, texts: list[str]) -> RaggedIds:
-        cleaned = self._clean(texts)
-        encoded, *ends = self._fast.tokenize_with_offsets(_without(cleaned.strings, cleaned.is_odd))
-        starts, ends = (offsets.values.numpy() for offsets in ends)
-        row_splits = encoded.row_splits.numpy()
-        spans = _spans(cleaned, np.repeat(np.arange(len(texts)), np.diff(row_splits)), starts, ends)
-        ids = RaggedIds(encoded.values.numpy(), row_splits, spans)
-        return self._hand_back(ids, texts, cleaned.is_odd)
-
-    def _hand_back(self, ids: RaggedIds, texts: list[str], is_odd: np.ndarray) -> RaggedIds:
-        """Fills in the texts that only the reference can tokenize."""
-        rows = np.flatnonzero(is_odd).tolist()
-        if not rows:
+        cleaned, spans = self._clean(texts), None
+        if with_spans:
+            tokens, *offsets = self._fast.tokenize_with_offsets(cleaned.strings)
+            rows = tokens.value_rowids().numpy()
+            spans = _spans(cleaned, rows, *(ragged.values.numpy() for ragged in offsets))
+        else:
+            tokens = self._fast.tokenize(cleaned.strings)
+        ids = RaggedIds(tokens.values.numpy(), tokens.row_splits.numpy(), spans)
+        odd = np.flatnonzero(cleaned.is_odd)
+        if not len(odd):
             return ids
-        others = self._by_reference([texts[row] for row in rows], ids.spans is not None)
+        others = self._by_reference([texts[row] for row in odd.tolist()], with_spans)
         order = np.arange(len(texts))
-        order[rows] = len(texts) + np.arange(len(rows))
+        order[odd] = len(texts) + np.arange(len(odd))
         return RaggedIds.concatenate([ids, others]).take(order)
 
     def _by_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         with self._lock:
             self.handed_back += len(texts)
         reference = self.reference
-        if not with_spans:
-            tokens, spans = [reference.tokenize(text) for text in texts], None
+        if with_spans:
+            rows = [tokenize_with_offsets(reference, text) for text in texts]
         else:
-            both = [tokenize_with_offsets(reference, text) for text in texts]
-            tokens, spans = [token for token, _ in both], [span for _, span in both]
-        return RaggedIds.from_lists([reference.convert_tokens_to_ids(row) for row in tokens], spans)
+            rows = [(reference.tokenize(text), []) for text in texts]
+        ids = [reference.convert_tokens_to_ids(tokens) for tokens, _ in rows]
+        return RaggedIds.from_lists(ids, [spans for _, spans in rows] if with_spans else None)
 
     def _clean(self, texts: list[str]) -> _Cleaned:
         codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
         with self._lock:
             kinds = self._table.kinds(codes)
         borders = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
-        flags = np.bitwise_or.reduce(kinds, initial=0)
         is_odd = np.zeros(len(texts), bool)
-        if flags & ODD:
-            is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
-        # In a cased vocabulary most texts are clean as they are.
-        strings, ends, counts = list(texts), np.arange(len(codes) + 1), np.ones_like(kinds)
-        if flags & CHANGES:
-            codes, counts = self._table.normalize(codes)
-            ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-            text = codes.tobytes().decode("utf-32-le")
-            strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
+        is_odd[np.searchsorted(borders, np.flatnonzero(kinds & ODD), "right") - 1] = True
+        codes, counts = self._table.normalize(codes)
+        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        text = codes.tobytes().decode("utf-32-le")
+        strings = [text[a:b] for a, b in itertools.pairwise(ends[borders].tolist())]
         if max(map(len, strings)) > MAX_WORD_CHARS:
             at = np.union1d(np.flatnonzero(kinds & BREAKS), borders[:-1])
             long = np.diff(np.concatenate([ends[at], ends[-1:]])) > MAX_WORD_CHARS
             is_odd[np.searchsorted(borders, at[long], "right") - 1] = True
+        for row in np.flatnonzero(is_odd).tolist():
+            strings[row] = ""
         return _Cleaned(strings, is_odd, codes, counts, borders)
 
 
-def _without(strings: list[Any], is_odd: np.ndarray) -> list[Any]:
-    for row in np.flatnonzero(is_odd):
-        strings[row] = ""
-    return strings
+def encode_words(
+    words: Sequence[str], tokenizer: BatchTokenizer, unknown_id: int | None = None
+) -> RaggedIds:
+    """Tokenizes each distinct word once; `unknown_id` replaces a word without tokens."""
+    numbers: dict[str, int] = {}
+    rows = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+    tokens = tokenizer.encode(list(numbers))
+    if unknown_id is not None and not tokens.lengths.all():
+        lists = [tokens[row].tolist() or [unknown_id] for row in range(len(tokens))]
+        tokens = RaggedIds.from_lists(lists)
+    return tokens.take(rows)
 
 
 def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Converts byte offsets in normalized texts to spans of characters, int32 [N, 2].
+    """Converts byte ranges [N] in the UTF-8 of normalized texts to character spans, int32 [N, 2].
 
-    Args:
-        cleaned: the texts.
-        rows: int64 [N]; the text of each token.
-        starts: int64 [N]; the first byte of each token in the UTF-8 of its normalized text.
-        ends: int64 [N]; the first byte after it.
+    `rows` [N] are the texts of the tokens.
     """
     # For each normalized character: the end of its bytes, and the character that it comes from.
     codes = cleaned.codes
@@ -241,12 +219,13 @@ def _spans(cleaned: _Cleaned, rows: np.ndarray, starts: np.ndarray, ends: np.nda
 
 
 def _batches(texts: list[Any]) -> Iterator[list[str]]:
-    for first in range(0, len(texts), _MAX_BATCH_TEXTS):
-        remaining = [[*map(convert_to_unicode, texts[first : first + _MAX_BATCH_TEXTS])]]
-        while remaining:
-            batch = remaining.pop()
-            if len(batch) > 1 and sum(map(len, batch)) > _MAX_BATCH_CHARS:
-                half = len(batch) // 2
-                remaining += [batch[half:], batch[:half]]
-            else:
-                yield batch
+    batch: list[str] = []
+    size = 0
+    for text in map(convert_to_unicode, texts):
+        batch.append(text)
+        size += len(text) + _CHARS_PER_TEXT
+        if size >= _MAX_BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.tokenization.ragged_ids import RaggedIds
 from bert_tf.tokenization.reference import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
@@ -57,12 +56,8 @@ def tensorflow_text() -> Any:
     return tensorflow_text
 
 
-def build(lines: Sequence[str], no_pretokenization: bool = False) -> Any:
-    """Builds a tokenizer of normalized texts, or of words.
-
-    Raises:
-        RuntimeError: the vocabulary has a piece of more than 256 bytes, or none at all.
-    """
+def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
+    """Builds the compiled tokenizer; RuntimeError for a piece of more than 256 bytes, or none."""
     import tensorflow as tf
 
     return tensorflow_text().FastWordpieceTokenizer(
@@ -70,22 +65,14 @@ def build(lines: Sequence[str], no_pretokenization: bool = False) -> Any:
         token_out_type=tf.int32,
         unknown_token=UNKNOWN,
         max_bytes_per_word=MAX_WORD_BYTES,
-        no_pretokenization=no_pretokenization,
+        **options,
     )
 
 
 def fast_wordpiece(lines: Sequence[str]) -> Any:
     """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
-    if not tensorflow_text():
-        return None
     try:
-        return build(lines)
+        return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:
         _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
         return None
-
-
-def ids_of(fast: Any, texts: Sequence[str]) -> RaggedIds:
-    """Tokenizes normalized texts."""
-    ids = fast.tokenize(texts)
-    return RaggedIds(ids.values.numpy(), ids.row_splits.numpy())

@@ -1,13 +1,13 @@
 """The tokenizer as TensorFlow operations, for graphs that take texts.
 
-The ids are those of `FullTokenizer` for every text. Characters are looked up in tables that are
-computed by Python. Only two things depend on neighbours: the final sigma and the order of combining
-marks. B texts, C characters, W words, T tokens.
+Returns the ids of `FullTokenizer` for every text. Python computes tables of all characters; only
+the final sigma and the order of combining marks depend on neighbours. B texts, C characters, W
+words, T tokens.
 """
 
 import functools
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +17,14 @@ from bert_tf.errors import UserError
 from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
     TOO_LONG,
-    build,
+    build_wordpiece,
     lines_of,
     tensorflow_text,
 )
 from bert_tf.tokenization.reference import (
     FullTokenizer,
-    is_cjk,
-    is_control,
+    clean_char,
     is_punctuation,
-    is_whitespace,
 )
 
 # Type checkers do not see its class methods.
@@ -41,30 +39,17 @@ _ACCENT, _SPACE, _ALONE = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph, exactly as a `FullTokenizer` does.
-
-    Raises:
-        UserError: TensorFlow Text is not installed, or does not accept the vocabulary.
-    """
+    """Tokenizes texts in a graph, as the tokenizer that it is given does."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
         self._lowers = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _wordpiece(tokenizer.vocab)
-        tables = _tables(self._lowers)
-        self._given = tf.constant(tables.given)
-        self._flags = tf.constant(tables.flags)
-        self._counts = tf.constant(tables.counts)
-        self._starts = tf.constant(tables.starts)
-        self._forms = tf.constant(tables.forms)
-        self._classes = tf.constant(tables.classes)
+        tables = map(tf.constant, _tables(self._lowers))
+        self._given, self._counts, self._starts, self._forms, self._flags, self._classes = tables
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of texts, ragged int32 [B, T].
-
-        Args:
-            texts: string [B], UTF-8; invalid bytes are dropped.
-        """
+        """Returns the ids, ragged int32 [B, T], of UTF-8 strings [B]; drops invalid bytes."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
         given = tf.gather(self._given, codes)
@@ -73,12 +58,11 @@ class GraphTokenizer(tf.Module):
         if self._lowers:
             codes = _with_final_sigmas(codes, rows, given)
         rows, codes = self._decomposed(rows, codes)
-        flags = tf.gather(self._flags, codes)
         if self._lowers:
             rows, codes = self._in_canonical_order(rows, codes)
-            flags = tf.gather(self._flags, codes)
-            kept = flags & _ACCENT == 0
-            rows, codes, flags = (tf.boolean_mask(x, kept) for x in (rows, codes, flags))
+            kept = tf.gather(self._flags, codes) & _ACCENT == 0
+            rows, codes = tf.boolean_mask(rows, kept), tf.boolean_mask(codes, kept)
+        flags = tf.gather(self._flags, codes)
         word_rows, words = _words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
         by_text = _ragged.from_value_rowids(
@@ -97,26 +81,19 @@ class GraphTokenizer(tf.Module):
     def _in_canonical_order(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Sorts the combining characters after each letter by their classes."""
         classes = tf.cast(tf.gather(self._classes, codes), tf.int64)
-        begins = tf.logical_or(classes == 0, _changes(rows))
-        keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes
-
-        def sort() -> tuple[tf.Tensor, tf.Tensor]:
-            order = tf.argsort(keys, stable=True)
-            return tf.gather(rows, order), tf.gather(codes, order)
-
-        return tf.cond(tf.reduce_all(keys[1:] >= keys[:-1]), lambda: (rows, codes), sort)
+        begins = (classes == 0) | _changes(rows)
+        order = tf.argsort(tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes, stable=True)
+        return tf.gather(rows, order), tf.gather(codes, order)
 
 
 def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins characters to words: returns the text of each word [W], and words as strings [W]."""
+    """Joins characters to words: returns the text of each word and its string, both [W]."""
     alone = flags & _ALONE != 0
     space = flags & _SPACE != 0
-    ends = tf.logical_or(alone, space)
-    after_end = tf.concat([[True], ends[:-1]], 0)[: tf.size(ends)]
-    begins = tf.logical_or(tf.logical_or(alone, after_end), _changes(rows))
+    after_end = tf.concat([[True], (alone | space)[:-1]], 0)[: tf.size(codes)]
+    begins = alone | after_end | _changes(rows)
     # If a word starts at a space, the space is dropped and its letters follow.
-    kept = tf.logical_not(space)
-    rows, codes, begins = (tf.boolean_mask(x, kept) for x in (rows, codes, begins))
+    rows, codes, begins = (tf.boolean_mask(x, ~space) for x in (rows, codes, begins))
     starts = tf.where(begins)[:, 0]
     letters = _ragged.from_row_starts(codes, starts)
     words = tf.strings.unicode_encode(letters, "UTF-8")
@@ -126,38 +103,29 @@ def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tens
 
 
 def _changes(rows: tf.Tensor) -> tf.Tensor:
-    """Whether a text begins at a character, bool [C]."""
+    """Returns whether a text begins at each character, bool [C]."""
     return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
 
 
 def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
     """Lower-cases capital sigmas that end a word, by the rule of `str.lower`.
 
-    A sigma ends a word if, not counting ignored characters, the one before it has case and the one
-    after it has none.
+    Without ignored characters, the one before them has case and the one after them has none.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
+    seen = tf.where(given & _IGNORED == 0)[:, 0]
+    cased = tf.gather(given, seen) & _CASED != 0
+    seen_rows = tf.gather(rows, seen)
+    index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
 
-    def replace() -> tf.Tensor:
-        seen = tf.where(given & _IGNORED == 0)[:, 0]
-        cased = tf.gather(given, seen) & _CASED != 0
-        seen_rows = tf.gather(rows, seen)
-        index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
+    def has_case(neighbour: tf.Tensor) -> tf.Tensor:
+        last = tf.size(seen, out_type=tf.int64) - 1
+        nearest = tf.clip_by_value(neighbour, 0, last)
+        same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
+        return (neighbour == nearest) & same & tf.gather(cased, nearest)
 
-        def has_case(neighbour: tf.Tensor) -> tf.Tensor:
-            last = tf.size(seen, out_type=tf.int64) - 1
-            inside = tf.logical_and(neighbour >= 0, neighbour <= last)
-            nearest = tf.clip_by_value(neighbour, 0, last)
-            same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
-            return tf.logical_and(tf.logical_and(inside, same), tf.gather(cased, nearest))
-
-        final = tf.logical_and(has_case(index - 1), tf.logical_not(has_case(index + 1)))
-        ends = tf.boolean_mask(sigmas, final)
-        return tf.tensor_scatter_nd_update(
-            codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA)
-        )
-
-    return tf.cond(tf.size(sigmas) > 0, replace, lambda: codes)
+    ends = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
+    return tf.tensor_scatter_nd_update(codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA))
 
 
 def _wordpiece(vocab: dict[str, int]) -> Any:
@@ -167,14 +135,12 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
             "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
         )
     try:
-        return build(lines_of(vocab), no_pretokenization=True)
+        return build_wordpiece(lines_of(vocab), no_pretokenization=True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
 
 
 class _Tables(NamedTuple):
-    """Tables of all code points."""
-
     given: np.ndarray  # flags before decomposition
     counts: np.ndarray  # number of characters in the decomposition
     starts: np.ndarray  # index of the first of them in `forms`
@@ -185,37 +151,30 @@ class _Tables(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _tables(lowers: bool) -> _Tables:
-    """Builds the tables, which takes seconds and only depends on Python's Unicode version."""
-    form = _lowered if lowers else _spaced
-    forms = ["" if _is_surrogate(code) else form(chr(code)) for code in range(_CODES)]
+    """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
+    form = _lowered if lowers else clean_char
+    forms = [form(chr(code)) for code in range(_CODES)]
     counts = np.array([len(text) for text in forms], np.int32)
+    joined = "".join(forms).encode("utf-32-le", "surrogatepass")
     return _Tables(
         given=_table(_given_flags),
         counts=counts.astype(np.uint8),
         starts=(np.cumsum(counts) - counts).astype(np.int32),
-        forms=np.frombuffer("".join(forms).encode("utf-32-le"), np.int32),
+        forms=np.frombuffer(joined, np.int32),
         flags=_table(_flags),
         classes=_table(unicodedata.combining),
     )
 
 
 def _table(value: Callable[[str], int]) -> np.ndarray:
-    values: Sequence[int] = [
-        0 if _is_surrogate(code) else value(chr(code)) for code in range(_CODES)
-    ]
-    return np.array(values, np.uint8)
-
-
-def _is_surrogate(code: int) -> bool:
-    return 0xD800 <= code <= 0xDFFF
+    return np.array([value(chr(code)) for code in range(_CODES)], np.uint8)
 
 
 def _given_flags(char: str) -> int:
     # Lower-casing a sigma after the character tells whether it has case, and is ignored.
     has_case = f"{char}Σ".lower().endswith("ς")
     ignored = not has_case and f"a{char}Σ".lower().endswith("ς")
-    dropped = char in "\0\ufffd" or is_control(char)
-    return _DROPPED * dropped | _CASED * has_case | _IGNORED * ignored
+    return _DROPPED * (not clean_char(char)) | _CASED * has_case | _IGNORED * ignored
 
 
 def _flags(char: str) -> int:
@@ -223,11 +182,5 @@ def _flags(char: str) -> int:
     return _ACCENT * accent | _SPACE * char.isspace() | _ALONE * is_punctuation(char)
 
 
-def _spaced(char: str) -> str:
-    if is_whitespace(char):
-        return " "
-    return f" {char} " if is_cjk(char) else char
-
-
 def _lowered(char: str) -> str:
-    return unicodedata.normalize("NFD", _spaced(char).lower())
+    return unicodedata.normalize("NFD", clean_char(char).lower())

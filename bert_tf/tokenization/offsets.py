@@ -1,8 +1,4 @@
-"""Maps the tokens of `FullTokenizer` to the characters they come from.
-
-The original has nothing like it; its tasks map words, not characters, to tokens. Needs no
-TensorFlow.
-"""
+"""Maps the tokens of `FullTokenizer` to the characters they come from; needs no TensorFlow."""
 
 import re
 import unicodedata
@@ -13,19 +9,10 @@ from bert_tf.tokenization.reference import BasicTokenizer, FullTokenizer, conver
 def tokenize_with_offsets(
     tokenizer: FullTokenizer, text: str | bytes
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """Tokenizes a text and returns the span of characters of each token.
+    """Returns the tokens of `tokenizer.tokenize(text)`, and the span of each, `text[start:end]`.
 
-    Args:
-        tokenizer: the reference.
-        text: any text; bytes are decoded by `convert_to_unicode`.
-
-    Returns:
-        The tokens of `tokenizer.tokenize(text)`, and a span `(start, end)` for each, which comes
-        from `text[start:end]`. Characters that are dropped (accents under lower-casing, control
-        characters) belong to a span only inside it. The span of `[UNK]` is its whole word.
-
-    Raises:
-        ValueError: the text is neither str nor bytes.
+    Characters that are dropped (accents under lower-casing, control characters) belong to a span
+    only inside it. The span of `[UNK]` is its whole word.
     """
     text = convert_to_unicode(text)
     sources = _sources(tokenizer.basic_tokenizer, text)
@@ -48,8 +35,7 @@ def tokenize_with_offsets(
 def _sources(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
     """Returns, for each character of the normalized text, the span that it comes from.
 
-    Most characters are normalized independently. Combining marks may be reordered, so they share a
-    span with the character before them.
+    Combining marks may be reordered, so they share a span with the character before them.
     """
     sources: list[tuple[int, int]] = []
     start = 0

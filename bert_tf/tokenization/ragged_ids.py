@@ -1,6 +1,5 @@
 """Token ids of many texts in one array."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,26 +33,15 @@ class RaggedIds:
         return np.diff(self.row_splits)
 
     def take(
-        self,
-        rows: np.ndarray,
-        first: np.ndarray | int = 0,
-        lengths: np.ndarray | None = None,
+        self, rows: np.ndarray, first: np.ndarray | int = 0, lengths: np.ndarray | None = None
     ) -> "RaggedIds":
-        """Selects texts, or a slice of each.
-
-        Args:
-            rows: int64 [N]; indices of texts.
-            first: [N]; first token of each slice.
-            lengths: [N]; number of tokens of each slice; by default the whole text.
-        """
+        """Selects texts [N], or of each the tokens from `first` [N] on, `lengths` [N] of them."""
         lengths = self.lengths[rows] if lengths is None else lengths
-        ends = np.cumsum(lengths)
-        indices = np.repeat(self.row_splits[rows] + first - (ends - lengths), lengths)
+        splits = _splits_of(lengths)
+        indices = np.repeat(self.row_splits[rows] + first - splits[:-1], lengths)
         indices += np.arange(len(indices))
         return RaggedIds(
-            self.ids[indices],
-            np.concatenate([[0], ends]).astype(np.int64),
-            None if self.spans is None else self.spans[indices],
+            self.ids[indices], splits, None if self.spans is None else self.spans[indices]
         )
 
     @staticmethod
@@ -61,24 +49,24 @@ class RaggedIds:
         rows: Sequence[Sequence[int]], spans: Sequence[Sequence[tuple[int, int]]] | None = None
     ) -> "RaggedIds":
         """Creates ragged ids from a list of ids, and of spans, for each text."""
-        lengths = np.array([len(row) for row in rows], np.int64)
-        ids = np.array([number for row in rows for number in row], np.int32)
+        ids = np.array([token_id for row in rows for token_id in row], np.int32)
         pairs = None if spans is None else [pair for row in spans for pair in row]
         return RaggedIds(
             ids,
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            _splits_of([len(row) for row in rows]),
             None if pairs is None else np.array(pairs, np.int32).reshape(-1, 2),
         )
 
     @staticmethod
     def concatenate(parts: Sequence["RaggedIds"]) -> "RaggedIds":
-        """Concatenates the texts of all parts; keeps spans only if all parts have them."""
-        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
-        firsts = itertools.accumulate((len(part.ids) for part in parts), initial=0)
-        ends = [part.row_splits[1:] + first for part, first in zip(parts, firsts, strict=False)]
+        """Concatenates the texts of all parts, at least one; keeps spans if all have them."""
         spans = [part.spans for part in parts if part.spans is not None]
         return RaggedIds(
-            ids,
-            np.concatenate([np.zeros(1, np.int64), *ends]),
-            np.concatenate(spans) if spans and len(spans) == len(parts) else None,
+            np.concatenate([part.ids for part in parts]),
+            _splits_of(np.concatenate([part.lengths for part in parts])),
+            np.concatenate(spans) if len(spans) == len(parts) else None,
         )
+
+
+def _splits_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

@@ -1,13 +1,8 @@
 """WordPiece tokenization, string for string as in the original release of 2018.
 
-`BasicTokenizer` cleans a text and splits it into words and punctuation, `WordpieceTokenizer` splits
-the words into pieces of the vocabulary, and `FullTokenizer` does both and converts tokens to ids.
-
-Character categories and lower case come from the Unicode database of the running Python
-(`unicodedata.unidata_version`), as in the original: texts with characters newer than it can be
-tokenized differently under another Python version.
-
-This module is the reference for the faster implementations. It needs no TensorFlow.
+The reference for the faster implementations; needs no TensorFlow. As in the original, character
+categories and lower case come from Python's Unicode database (`unicodedata.unidata_version`): newer
+characters may become other tokens under another Python version.
 """
 
 import logging
@@ -67,17 +62,10 @@ _CAPITAL = re.compile("[A-Z]")
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
-    """Checks that `do_lower_case` fits the published model that the checkpoint's folder names.
+    """Requires that `do_lower_case` fits the published model that the checkpoint's folder names.
 
-    As in the original, models are recognized by the folder of their `bert_model.ckpt`; other paths
-    are not checked. The original knows the seven of 2018; here it is all in `releases`.
-
-    Args:
-        do_lower_case: whether the texts will be lower-cased.
-        init_checkpoint: path of the checkpoint; None or empty if there is none.
-
-    Raises:
-        UserError: the model was trained with the other setting.
+    As in the original, only the folder of a `bert_model.ckpt` is checked. The original knows the
+    seven models of 2018; here it is all in `releases`.
     """
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
@@ -86,10 +74,8 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     release = releases.named(folder)
     if release is None or release.cased != do_lower_case:
         return
-    if release.cased:
-        given, needed, kind = "true", "false", "a cased model"
-    else:
-        given, needed, kind = "false", "true", "an uncased model"
+    given, needed = ("true", "false") if release.cased else ("false", "true")
+    kind = "a cased model" if release.cased else "an uncased model"
     raise UserError(
         f"--do_lower_case={given} does not fit --init_checkpoint={init_checkpoint}: by the name "
         f"{folder} this is {kind}, so its texts must be prepared as in its training. Pass "
@@ -98,11 +84,7 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones.
-
-    Raises:
-        ValueError: for any other type, as in the original.
-    """
+    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones."""
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
@@ -117,23 +99,16 @@ printable_text = convert_to_unicode
 def load_vocab(vocab_file: str) -> dict[str, int]:
     """Reads a vocabulary: one token per line, whose id is the line number from 0.
 
-    As in the original, whitespace around a token is stripped, a blank line is the empty token, and
-    a duplicate token keeps its place in the order of iteration but gets the later id. A byte order
-    mark is part of the first token.
-
-    Raises:
-        UserError: the file cannot be read, is not UTF-8, is a pipe, or too large.
+    As in the original, whitespace around a token is stripped, a blank line is the empty token, a
+    duplicate token gets its last id, and a byte order mark is part of the first token.
     """
-    vocab: dict[str, int] = {}
-    for index, line in enumerate(files.read_small_lines(vocab_file)):
-        vocab[line.strip()] = index
-    return vocab
+    return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
 
 
 def count_capitals(pieces: Iterable[str]) -> int:
     """Counts the pieces with Latin capitals, except special tokens such as `[CLS]`."""
     with_capitals = filter(_CAPITAL.search, pieces)
-    return sum(1 for piece in with_capitals if not (piece[0] == "[" and piece[-1] == "]"))
+    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in with_capitals)
 
 
 def is_cased(pieces: Collection[str]) -> bool:
@@ -162,11 +137,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 def is_whitespace(char: str) -> bool:
-    """Whether cleaning turns the character into a space.
-
-    This excludes line and paragraph separators (U+2028, U+2029), at which `whitespace_tokenize`
-    splits nevertheless.
-    """
+    """Whether cleaning turns the character into a space; not so U+2028 and U+2029."""
     return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
@@ -191,7 +162,7 @@ def is_cjk(char: str) -> bool:
 
 
 class _Table(dict[int, str]):
-    """A table for `str.translate` that calls `replace` for each new character."""
+    """A table for `str.translate` that computes its entries on demand."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
@@ -202,7 +173,8 @@ class _Table(dict[int, str]):
         return replacement
 
 
-def _clean(char: str) -> str:
+def clean_char(char: str) -> str:
+    """Returns what cleaning turns a character into: "", a space, or the character itself."""
     if char in "\0\ufffd" or is_control(char):
         return ""
     if is_whitespace(char):
@@ -218,7 +190,7 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
-_CLEAN = _Table(_clean)
+_CLEAN = _Table(clean_char)
 _SPACE_PUNCTUATION = _Table(_space_punctuation)
 _STRIP_ACCENTS = _Table(_strip_accents)
 
@@ -226,18 +198,14 @@ _STRIP_ACCENTS = _Table(_strip_accents)
 class BasicTokenizer:
     """Splits a text into words, punctuation characters and CJK ideographs.
 
-    Args:
-        do_lower_case: whether to lower-case the text and strip accents.
+    With `do_lower_case` it lower-cases the text and strips accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
         self.do_lower_case = do_lower_case
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the words of a text, as in the original.
-
-        Special tokens are split, too: `[MASK]` becomes `[`, `mask`, `]`.
-        """
+        """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
         return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
 
     def normalize(self, text: str) -> str:
@@ -245,20 +213,17 @@ class BasicTokenizer:
         text = text.translate(_CLEAN)
         if not self.do_lower_case:
             return text.translate(_SPACE_PUNCTUATION)
-        # The original splits into words first. Doing it later gives the same: neither the final
-        # sigma nor the order of combining characters depends on anything beyond whitespace, and no
-        # character becomes whitespace here.
-        # The result stays decomposed: Hangul syllables, for instance, become jamo.
+        # The original splits into words first, with the same result: neither the final sigma nor
+        # the order of combining characters depends on anything beyond whitespace, and no character
+        # becomes whitespace here. The result stays decomposed: Hangul syllables become jamo.
         return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:
     """Splits words into the longest pieces in the vocabulary, from left to right.
 
-    Args:
-        vocab: the pieces; those inside a word begin with `##`.
-        unk_token: replaces words that cannot be split into known pieces.
-        max_input_chars_per_word: longer words become `unk_token`.
+    Pieces inside a word begin with `##`. A word that cannot be split into known pieces, or has more
+    than `max_input_chars_per_word` characters, becomes `unk_token`.
     """
 
     def __init__(

@@ -7,9 +7,9 @@ from keras import ops
 
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler, gelu
 from bert_tf.modeling.layers import FlatDense, create_attention_mask, layer_norm_layer
-from bert_tf.modeling.losses import cross_entropy, masked_lm_loss, span_loss
+from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.modeling.token_layout import PaddedLayout
-from tests.modeling.helpers import config, load, set_head
+from tests.modeling.helpers import config, load, masked_lm_loss, set_head
 from tests.oracle import golden
 
 CASES = [

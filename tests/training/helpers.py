@@ -4,8 +4,9 @@ import tensorflow as tf
 
 from bert_tf import training
 from bert_tf.modeling import BertClassifier, BertPretrainer, BertSpanLabeler
-from bert_tf.modeling.losses import cross_entropy, masked_lm_loss
+from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
+from tests.modeling.helpers import masked_lm_loss
 
 NO_STOP = tf.constant(0)
 STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")

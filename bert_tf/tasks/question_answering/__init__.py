@@ -6,17 +6,5 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does what the script does.
-
-    Args:
-        options: `bert_tf.options.SquadOptions`.
-
-    Returns:
-        `bert_tf.finetuning.output_dir.Results`: metrics of the evaluation, and paths of the files
-        that were written.
-
-    Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are invalid; then nothing
-            in `output_dir` has changed. Or a file cannot be written.
-    """
+    """Does what `run_squad.py` does; see `bert_tf.tasks.classification.run`."""
     return registry.run(options)

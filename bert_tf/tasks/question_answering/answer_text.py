@@ -12,7 +12,7 @@ def join_pieces(pieces: Iterable[str]) -> str:
 
 
 def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
-    """Returns the part of `orig_text`, whole words, that the joined pieces `pred_text` mean."""
+    """Returns the part of `orig_text`, which is whole words, that `pred_text` stands for."""
     tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
     return align(pred_text, orig_text, " ".join(tokens))
 
@@ -20,30 +20,16 @@ def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
 def align(part: str, text: str, normalized: str) -> str:
     """Finds `part` in the normalized text, and returns the same characters of `text`.
 
-    Returns all of `text` if there is no such part, or if the two texts differ in their number of
-    characters other than spaces. So an answer in a word with combining accents, which
-    normalization removes, may be exact or the whole word.
+    Returns all of `text` if `part` is not found, or if normalization changed the number of
+    characters other than spaces, for instance by removing combining accents.
     """
     start = normalized.find(part)
     if start < 0 or part != part.strip(" ") or not part:
         return text
-    if _count_non_spaces(text) != _count_non_spaces(normalized):
+    in_text, in_normalized = (
+        [index for index, char in enumerate(each) if char != " "] for each in (text, normalized)
+    )
+    if len(in_text) != len(in_normalized):
         return text
-    end = start + len(part) - 1
-    first, last = (index - normalized.count(" ", 0, index) for index in (start, end))
-    return text[_index_in(text, first) : _index_in(text, last) + 1]
-
-
-def _count_non_spaces(text: str) -> int:
-    return len(text) - text.count(" ")
-
-
-def _index_in(text: str, number: int) -> int:
-    """Index of the character that has this number if spaces are not counted."""
-    start = 0
-    for word in text.split(" "):
-        if number < len(word):
-            break
-        number -= len(word)
-        start += len(word) + 1
-    return start + number
+    first, last = map(in_normalized.index, (start, start + len(part) - 1))
+    return text[in_text[first] : in_text[last] + 1]

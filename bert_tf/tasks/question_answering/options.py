@@ -75,11 +75,11 @@ class SquadOptions(FineTuningOptions):
 
     @property
     def eval_batch_size(self) -> int:
-        """Rows of a batch of the evaluation, which is of the predictions."""
+        """The batch size of predictions, which are what is evaluated."""
         return self.predict_batch_size
 
     def check(self) -> None:
-        """Checks the options as `FineTuningOptions.check`, in the original's order."""
+        """Checks all options, in the original's order."""
         super().check()
         for flag, name in (
             ("do_train", "train_file"),

@@ -14,11 +14,11 @@ FILES = (PREDICTIONS, NBEST_PREDICTIONS, NULL_ODDS)
 
 
 class AnswerPrediction(NamedTuple):
-    """The answer to a question; "" if the text has none.
+    """The predicted answer to a question.
 
     Attributes:
-        text: the answer.
-        n_best: the most likely answers and their probabilities among each other, best first.
+        text: the answer; "" if the text has none.
+        n_best: the most likely answers, best first, with probabilities that add up to 1.
         null_odds: how much more probable "no answer" is than the best answer, in logits; None
             without `version_2_with_negative`.
     """
@@ -29,20 +29,14 @@ class AnswerPrediction(NamedTuple):
 
 
 class Predictions(Sequence[AnswerPrediction]):
-    """The predictions for questions, in order; for the files, by question id.
-
-    Args:
-        examples: the questions.
-        n_best: the n-best list of each.
-        threshold: `null_score_diff_threshold`.
-    """
+    """The predictions for questions in order, and by question id for the files."""
 
     def __init__(
         self, examples: Sequence[SquadExample], n_best: Sequence[NBest], threshold: float
     ) -> None:
         self._n_best = n_best
         self.threshold = threshold
-        # If questions share an id the last list counts, in the position of the first.
+        # Of questions that share an id, the last list counts, in the position of the first.
         self.lists = {e.qas_id: entry for e, entry in zip(examples, n_best, strict=True)}
         self.texts = {name: entry.text(threshold) for name, entry in self.lists.items()}
         odds = ((name, entry.null_odds) for name, entry in self.lists.items())

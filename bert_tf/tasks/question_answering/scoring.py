@@ -1,8 +1,8 @@
 """Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
 
-By characters as Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine Reading
-Comprehension" (CMRC 2018): each Han character (here kana and Thai, too) is a token, other text is
-split into words, and F1 is of the longest common substring of tokens.
+By characters as in Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine Reading
+Comprehension" (CMRC 2018): tokens are Han characters (here kana and Thai, too) and other words, and
+F1 counts the longest common run of tokens.
 """
 
 import collections
@@ -17,17 +17,17 @@ from bert_tf.tasks.question_answering.squad_reader import SquadExample
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The Han characters that the script of CMRC 2018 knows; kana; Thai.
+# The Han characters of CMRC 2018's script; kana; Thai.
 _CHARACTERS = "\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f"
 _WORD = rf"[^\W{_CHARACTERS}]+"
 # A point inside a word, or a comma before digits, does not end it.
 _TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
-# What the script of CMRC 2018 ignores, and the middle dot of Japanese.
+# As in CMRC 2018's script, and the middle dot of Japanese.
 _IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases a text; removes ASCII punctuation, articles and superfluous spaces."""
+    """Lower-cases a text; removes ASCII punctuation, articles and extra spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -76,9 +76,9 @@ def score(
     predictions: Mapping[str, str],
     metrics: Mapping[str, Callable[[str, str], float]] = BY_WORDS,
 ) -> dict[str, float]:
-    """Returns means in percent, by default those that the official script of SQuAD 1.1 prints.
+    """Returns mean metrics in percent of predictions by question id, by default those of SQuAD 1.1.
 
-    Predictions are by question id. "" is right if a question has no answer.
+    The correct prediction for a question without an answer is "".
     """
     return {
         name: 100
@@ -93,17 +93,12 @@ def score_with_negative(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """Returns what the official script of SQuAD 2.0 prints, best thresholds included.
+    """Returns the metrics of the official script of SQuAD 2.0; arguments are by question id.
 
-    The script drops answers with odds above its own `--na-prob-thresh`, 1.0, which is meant for
-    probabilities; here predictions count as they are.
-
-    Predictions and null odds are by question id.
-
-    Returns:
-        `exact` and `f1`, means in percent, of all questions, of those with answers (`HasAns_`) and
-        without (`NoAns_`); `best_exact` and `best_f1`, if questions with odds above
-        `best_exact_thresh` and `best_f1_thresh` had no answer.
+    `exact` and `f1` are means in percent, of all questions, of those with answers (`HasAns_`) and
+    without (`NoAns_`); `best_exact` and `best_f1` result if questions with null odds above
+    `best_exact_thresh` and `best_f1_thresh` get no answer. Unlike the script, which drops answers
+    with odds above its `--na-prob-thresh`, 1.0, this counts predictions as they are.
     """
     metrics = {"exact": exact_match, "f1": _f1_or_exact}
     scores = {key: _scores(examples, predictions, metric) for key, metric in metrics.items()}
@@ -128,16 +123,15 @@ def best_f1_threshold(
 ) -> float:
     """Returns the threshold of null odds with the best F1, the lowest of several.
 
-    Unlike the official script's `best_f1_thresh` it is meant to be used: questions with the same
-    odds go together, and the F1 that results is compared. `best_texts` are the best answers by
-    question id, however improbable.
+    Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as applying it
+    does. `best_texts` are the best answers by question id, however improbable.
     """
     answered = _scores(examples, best_texts, _f1_or_exact)
     unanswered = _scores(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
     gains: dict[float, float] = collections.defaultdict(float)
     for name in answered:
         gains[null_odds[name]] += answered[name] - unanswered[name]
-    # Start without any answer.
+    # First, no question is answered.
     current = best = 0.0
     threshold = math.nextafter(min(gains), -math.inf)
     for odds in sorted(gains):
@@ -172,8 +166,8 @@ def _best_threshold(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """Returns the best mean in percent, and the highest odds of a question that is answered."""
-    # Without any answer the questions that have none are right; the official script says 0 then.
+    """Returns the best mean in percent, and the highest odds of an answered question."""
+    # First, no question is answered; the official threshold is then 0.
     best = current = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
     for name in sorted(scores, key=lambda name: null_odds[name]):

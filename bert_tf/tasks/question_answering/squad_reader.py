@@ -32,7 +32,7 @@ _FORMAT = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paragraph:
-    """A text with its words, the index of each word's first character, and its length."""
+    """A text: its words, the index of each word's first character, and the number of characters."""
 
     words: list[str]
     starts: list[int]
@@ -47,8 +47,7 @@ class Paragraph:
     def word_at(self, index: int) -> int:
         """Returns the word that a character is in or follows; -1 before the first word.
 
-        Raises:
-            IndexError: the text is shorter. As in a list, negative indexes count from the end.
+        The index works as in a list: it may be negative, and may raise an IndexError.
         """
         if not -self.length <= index < self.length:
             raise IndexError(index)
@@ -63,11 +62,11 @@ class SquadExample:
         qas_id: its id, unique in the file.
         question_text: the question.
         doc_tokens: the words of the text; questions about one text share the list.
-        orig_answer_text: the answer to train on; "" for no answer, None if answers are not read.
-        start_position: the answer's first word; -1 for no answer, None if answers are not read.
-        end_position: its last word.
-        is_impossible: whether the text has no answer; False if that is not read.
-        answers: all right answers; empty if there is none, None if the file does not say.
+        orig_answer_text: the answer to train on; "" for no answer, None except to train.
+        start_position: index of the answer's first word; -1 for no answer, None except to train.
+        end_position: index of its last word, likewise.
+        is_impossible: whether the text has no answer; False except to train.
+        answers: all correct answers; empty for no answer, None if the file has no answers.
     """
 
     qas_id: str
@@ -83,27 +82,21 @@ class SquadExample:
 def read_squad_examples(
     path: str, is_training: bool, version_2_with_negative: bool
 ) -> list[SquadExample]:
-    """Reads all questions of a file, as the original does.
+    """Reads all questions of a file, as the original does; a UserError says what is invalid where.
 
     To train on, a question needs exactly one answer, or `is_impossible` with
-    `version_2_with_negative`. It is left out, with a warning, if the text does not contain the
-    answer where `answer_start` says.
-
-    Raises:
-        UserError: the file cannot be read or is of another format, or an answer starts after the
-            end of its text; the message says where.
+    `version_2_with_negative`. A warning lists questions that are left out, because their text does
+    not contain the answer where `answer_start` says.
     """
     examples: list[SquadExample] = []
     left_out: list[str] = []
     for place, paragraph, entry in _questions(path):
         qas_id = str(_value(entry, "id", (str, int, float), place))
         question = _value(entry, "question", str, place)
-        answer: tuple = ()
-        if is_training:
-            answer = _answer(paragraph, entry, version_2_with_negative, place)
-            if not answer:
-                left_out.append(qas_id)
-                continue
+        answer = _answer(paragraph, entry, version_2_with_negative, place) if is_training else ()
+        if is_training and not answer:
+            left_out.append(qas_id)
+            continue
         example = SquadExample(qas_id, question, paragraph.words, *answer)
         example.answers = _answer_texts(entry)
         examples.append(example)
@@ -169,7 +162,7 @@ def _value(parent: Any, key: str, kind: Any, place: str) -> Any:
 
 
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
-    """Returns the right answers; None if the file has none, or in another form."""
+    """Returns the correct answers; None if the file has none, or in another form."""
     try:
         return tuple(_value(x, "text", str, "") for x in _value(entry, "answers", list, ""))
     except UserError:
@@ -208,6 +201,6 @@ def _answer(
             f"{place}: the answer {text[:40]!r} begins at {index}, and the text has "
             f"{paragraph.length} characters"
         ) from None
-    # Words are compared, not characters: a wrong index inside the right word is good enough.
+    # Compares words: a wrong index inside the right word is good enough.
     has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

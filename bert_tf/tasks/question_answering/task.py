@@ -26,21 +26,17 @@ from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# The original's: training examples are always shuffled in the same way.
+# As in the original, training examples are always shuffled in the same way.
 _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
-# Windows per question from which on a warning explains what an epoch is.
+# Questions that are searched for unknown tokens.
+_SAMPLE = 2000
+# More windows per question than that make a warning explain what an epoch is.
 _MANY_WINDOWS = 1.5
 
 
 class QuestionAnswering(Task):
-    """Questions on texts. Rows are windows of the texts, predictions are one for each question.
-
-    Args:
-        options: files, lengths, and what counts as an answer.
-        config: the model's configuration.
-        tokenizer: of the model's vocabulary.
-    """
+    """Questions on texts: a row for each window of a text, a prediction for each question."""
 
     targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
     text_pairs = True
@@ -75,18 +71,19 @@ class QuestionAnswering(Task):
                     "are computed by characters, too (--answer_scoring=words: by words only)",
                     path,
                 )
-        texts = [(e.question_text, *e.doc_tokens) for e in examples[:2000]]
+        texts = [(e.question_text, *e.doc_tokens) for e in examples[:_SAMPLE]]
         self.tokenizer.warn_of_unknown(path, texts)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty, there is nothing to train on")
-        if is_training and len(windows) > _MANY_WINDOWS * len(examples):
+        ratio = len(windows) / len(examples)
+        if is_training and ratio > _MANY_WINDOWS:
             log.warning(
                 "There are %.1f windows for each question, but steps are counted in questions, as "
                 "in the original: --num_train_epochs=%.3g shows all windows once",
-                len(windows) / len(examples),
-                len(windows) / len(examples),
+                ratio,
+                ratio,
             )
         self._log_examples(windows)
         return windows
@@ -98,9 +95,7 @@ class QuestionAnswering(Task):
 
     def _log_examples(self, windows: Windows) -> None:
         """Logs the first questions with the first window of each."""
-        for row in np.flatnonzero(windows.number == 0).tolist():
-            if windows.question_index[row] >= _LOGGED_EXAMPLES:
-                break
+        for row in np.flatnonzero(windows.number == 0)[:_LOGGED_EXAMPLES].tolist():
             example = windows.questions[windows.question_index[row]]
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
             log.debug(
@@ -113,12 +108,12 @@ class QuestionAnswering(Task):
             )
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """As the original's: targets to train on only."""
+        """Declares the original's records, with targets to train on only."""
         inputs = sequence_features(self.options.max_seq_length)
         return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
 
     def featurize(self, examples: Windows, split: str) -> dict[str, np.ndarray]:
-        """Makes a row for each window."""
+        """Returns a row for each window."""
         targets = examples.targets(0, len(examples)) if split == "train" else {}
         return {**examples.inputs(0, len(examples)), **targets}
 
@@ -127,23 +122,20 @@ class QuestionAnswering(Task):
         return BertSpanLabeler(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
-        """Returns the mean of the cross entropies of start and end, [B]."""
+        """Computes the mean of the cross entropies of start and end, [B]."""
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the fields of `decoding.TopSpans`, instead of S logits."""
-        count, length = self.options.n_best_size, self.options.max_seq_length
-        return {
-            **top_positions(outputs["start_logits"], "start", count, length),
-            **top_positions(outputs["end_logits"], "end", count, length),
-        }
+        """Selects the highest logits, instead of S."""
+        size = self.options.n_best_size, self.options.max_seq_length
+        starts = top_positions(outputs["start_logits"], "start", *size)
+        return starts | top_positions(outputs["end_logits"], "end", *size)
 
     def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
-        """Answers each question; finds the threshold, too, with `auto`."""
-        options, top = self.options, decoding.TopSpans(**outputs)
-        n_best = decoding.decode(examples, top, self.tokenizer.reference, options)
-        threshold = options.null_score_diff_threshold
+        """Answers each question; also finds the threshold if it is `auto`."""
+        n_best = decoding.decode(examples, outputs, self.tokenizer.reference, self.options)
+        threshold = self.options.null_score_diff_threshold
         if isinstance(threshold, str):
             by_id = Predictions(examples.questions, n_best, 0.0)
             texts = {name: entry.best_text() for name, entry in by_id.lists.items()}
@@ -152,7 +144,7 @@ class QuestionAnswering(Task):
         return Predictions(examples.questions, n_best, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
-        """Scores as the official script of the version does, and by characters: see `scoring`."""
+        """Scores as the official script of the version does, and by characters."""
         questions, texts = examples.questions, predictions.texts
         how, by_characters = self.options.answer_scoring, {}
         if how == "characters" or (how == "auto" and scoring.uses_characters(questions)):
@@ -173,7 +165,7 @@ class QuestionAnswering(Task):
         return [os.path.join(output_dir, name) for name in contents]
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the logits of start and end [B, S], and the ids that they belong to."""
+        """Selects the logits of start and end [B, S], and the `input_ids`."""
         return {**outputs, "input_ids": batch["input_ids"]}
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
@@ -212,20 +204,18 @@ def _require_answers(
 
 
 def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`.
+    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`, no answer.
 
-    S may be less than `max_seq_length`, which limits K only.
-
-    Returns:
-        `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, ties in the order
-        of positions; `null_NAME_logits` [B].
+    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, ties in order
+    of position; and `null_NAME_logits` [B].
     """
     logits = ops.cast(logits, "float32")
-    first = logits[:, 0]
-    if logits.shape[1] != max_seq_length:
-        # For K positions in any batch.
-        missing = max_seq_length - ops.shape(logits)[1]
-        logits = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
-    values, indexes = ops.top_k(logits, min(count, max_seq_length), sorted=True)
-    indexes = ops.cast(indexes, "int32")
-    return {f"{name}_indexes": indexes, f"{name}_logits": values, f"null_{name}_logits": first}
+    # Batches may be cut to their longest row, but K is the same for all.
+    missing = max_seq_length - ops.shape(logits)[1]
+    padded = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
+    values, indexes = ops.top_k(padded, min(count, max_seq_length), sorted=True)
+    return {
+        f"{name}_indexes": ops.cast(indexes, "int32"),
+        f"{name}_logits": values,
+        f"null_{name}_logits": logits[:, 0],
+    }

@@ -1,7 +1,7 @@
 """Questions with windows of their texts, as rows of the model: `[CLS] question [SEP] window [SEP]`.
 
-N windows, T tokens and W words of all texts, S max_seq_length. A text that does not fit into one
-row is read in windows that overlap; each is a row of its own.
+A text that does not fit into one row is read in overlapping windows. N windows, T tokens and W
+words of all texts, S max_seq_length.
 """
 
 import copy
@@ -10,30 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.packing import put
+from bert_tf.data.packing import pack_batch
 from bert_tf.tasks.question_answering.options import SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
-from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer, encode_words
 
 # `unique_ids` count from here, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
 
 
 class Windows(Sequence[Any]):
-    """All windows of some questions.
-
-    A slice is a view of some windows; the attributes stay those of all.
+    """All windows of some questions; a slice is a view, whose attributes stay those of all.
 
     Args:
         questions: the questions.
-        tokenizer: of the model's vocabulary.
-        max_seq_length: length of the rows; greater than `max_query_length` + 3.
+        tokenizer: tokenizer with the model's vocabulary.
+        max_seq_length: S; greater than `max_query_length` + 3.
         doc_stride: tokens from the start of a window to that of the next.
-        max_query_length: tokens of a question that are kept.
+        max_query_length: longer questions lose their last tokens.
 
     Attributes:
         question_index: int64 [N], ascending; the question of each window.
-        number: int64 [N]; numbers the windows of a question from 0.
+        number: int64 [N]; index of each window among those of its question.
         start: int64 [N]; index of its first token in the text.
         length: int64 [N]; number of its tokens.
         offset: int64 [N]; position of its first token in the row.
@@ -54,7 +52,7 @@ class Windows(Sequence[Any]):
         self.questions = questions
         self._max_seq_length = max_seq_length
         vocab = tokenizer.reference.vocab
-        self._cls, self._sep = vocab["[CLS]"], vocab["[SEP]"]
+        self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
         self._read_texts(tokenizer)
         self._query_ids = tokenizer.encode([question.question_text for question in questions])
         self._answer_ids = tokenizer.encode([q.orig_answer_text or "" for q in questions])
@@ -83,15 +81,12 @@ class Windows(Sequence[Any]):
         return view
 
     def _read_texts(self, tokenizer: BatchTokenizer) -> None:
-        """Tokenizes each text once, and in them each word once."""
         # Questions about one text share its list of words.
         texts = {id(question.doc_tokens): question.doc_tokens for question in self.questions}
         index_of = {key: index for index, key in enumerate(texts)}
         self._text = np.array([index_of[id(q.doc_tokens)] for q in self.questions], np.int64)
         self.words = [word for words in texts.values() for word in words]
-        known: dict[str, int] = {}
-        indexes = np.array([known.setdefault(word, len(known)) for word in self.words], np.int64)
-        tokens = tokenizer.encode(list(known)).take(indexes)
+        self._tokens = tokens = encode_words(self.words, tokenizer)
         self.token_ids, self.word_splits = tokens.ids, tokens.row_splits
         self.token_words = np.repeat(np.arange(len(self.words)), tokens.lengths)
         # Index of the first word, and of the first token, of each text.
@@ -105,32 +100,21 @@ class Windows(Sequence[Any]):
         `unique_ids` are int64 [n]; `input_ids`, `input_mask` and `segment_ids` int32 [n, S].
         """
         rows = np.array(self._rows[first:last], np.int64)
-        owner, offset, length = self.question_index[rows], self.offset[rows], self.length[rows]
-        every = np.arange(len(rows))
-        input_ids = np.zeros((len(rows), self._max_seq_length), np.int32)
-        input_ids[:, 0] = self._cls
-        query_starts = self._query_ids.row_splits[owner]
-        put(input_ids, self._query_ids.ids, query_starts, offset - 2, np.ones_like(rows))
-        input_ids[every, offset - 1] = self._sep
-        put(input_ids, self.token_ids, self.first_token(rows), length, offset)
-        input_ids[every, offset + length] = self._sep
-        positions = np.arange(self._max_seq_length)
-        mask = positions <= (offset + length)[:, None]
-        return {
-            "unique_ids": FIRST_UNIQUE_ID + rows,
-            "input_ids": input_ids,
-            "input_mask": mask.astype(np.int32),
-            "segment_ids": (mask & (positions >= offset[:, None])).astype(np.int32),
-        }
+        owner = self.question_index[rows]
+        questions = self._query_ids.take(owner, 0, self.offset[rows] - 2)
+        first_words = self._text_words[self._text[owner]]
+        texts = self._tokens.take(first_words, self.start[rows], self.length[rows])
+        packed = pack_batch(questions, texts, self._max_seq_length, *self._special_ids)
+        return {"unique_ids": FIRST_UNIQUE_ID + rows, **packed}
 
     def first_token(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the index of the first token of windows in the tokens of all texts."""
+        """Returns the index, in the tokens of all texts, of the first token of windows [n]."""
         return self._text_splits[self._text[self.question_index[rows]]] + self.start[rows]
 
     def targets(self, first: int, last: int) -> dict[str, np.ndarray]:
         """Returns the answers in windows `first` to `last` - 1, as targets int64 [n].
 
-        As in the original, positions are those of `[CLS]` if the window lacks a part of the answer.
+        As in the original, a window without the whole answer has the position of `[CLS]`.
         """
         rows = np.array(self._rows[first:last], np.int64)
         owner = self.question_index[rows]
@@ -147,7 +131,7 @@ class Windows(Sequence[Any]):
         }
 
     def _answer_tokens(self, index: int) -> tuple[int, int]:
-        """Indexes of the first and last token of the answer in its text; -1 without an answer."""
+        """Returns the first and last token of the answer in its text; -1 without an answer."""
         question = self.questions[index]
         if question.is_impossible or question.start_position is None:
             return -1, -1
@@ -165,11 +149,11 @@ class Windows(Sequence[Any]):
         return start, end
 
     def has_most_context(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns whether windows [n] give tokens [n, K] more context than all other windows do.
+        """Returns whether windows [n] give tokens [n, K] their maximum context.
 
-        Context is the number of tokens before or after it in the window, whichever is less, plus a
-        hundredth of the window's length; the first of equals counts. Indexes of tokens are those
-        in the window; the result is False for indexes outside.
+        Context is the number of tokens before or after a token in the window, whichever is less,
+        plus a hundredth of the window's length; the first of equal windows counts. Tokens are
+        indexes in the window; the result is False for indexes outside.
         """
         own, is_best = self._context(rows, tokens)
         in_text = self.start[rows][:, None] + tokens
@@ -184,7 +168,7 @@ class Windows(Sequence[Any]):
         return is_best
 
     def _context(self, rows: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The context of tokens in windows, and whether they are inside."""
+        """Returns the context of tokens in windows, and whether they are inside."""
         length = self.length[rows][:, None]
         context = np.minimum(tokens, length - 1 - tokens) + 0.01 * length
         return context, (tokens >= 0) & (tokens < length)

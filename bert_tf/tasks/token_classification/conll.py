@@ -4,9 +4,8 @@ Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
 Language-Independent Named Entity Recognition": a word on each line, its label in the last column, a
 blank line after each sentence, and `-DOCSTART-` where a document begins.
 
-A label is `O`, or a prefix and the type of an entity: `B-` for its first word, `I-` for further
-ones, and in BIOES `E-` for the last and `S-` for an only one. In IOB1, the scheme of the files of
-2003, `B-` only separates an entity from one of the same type before it.
+Labels are in BIO, IOB1 (the scheme of 2003, where `B-` only separates an entity from one of the
+same type before it) or BIOES.
 
 MSRA's corpus of Chinese names (SIGHAN 2006) also comes with a sentence on each line, cut into spans
 with `/o`, `/nr` (person), `/ns` (place) or `/nt` (organization); each character becomes a word.
@@ -25,12 +24,12 @@ _logger = logging.getLogger(__name__)
 
 OUTSIDE = "O"
 DOCUMENT = "-DOCSTART-"
-# The last column of a row, whatever its number is.
+# The last column of a row.
 LAST = -1
 
-# U+00A0 and the like are part of a word.
+# Other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")
-# Files with a single type of entities may leave its name out.
+# The type may be missing in files with a single one.
 _LABEL = re.compile("O|[BIES](-.+)?")
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
@@ -41,28 +40,20 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(slots=True)
 class ConllFile:
-    """The words of a file, one sentence after the other.
-
-    Attributes:
-        path: the file.
-        words: W of them.
-        labels: labels of the words as in the file; None if it has none.
-        lines: line number of each word, from 1 on.
-        sentences: the first word of each sentence, and W.
-        documents: the first word of each document, and W.
-        marks: line numbers of the `-DOCSTART-` lines.
-        num_lines: number of lines.
-        has_spans: whether it has a sentence on each line, as MSRA's.
-    """
+    """The W words of a file, with their labels as in the file and their line numbers, from 1 on."""
 
     path: str
     words: list[str] = field(default_factory=list)
     labels: list[str] | None = None
     lines: list[int] = field(default_factory=list)
+    # The first word of each sentence, and W.
     sentences: list[int] = field(default_factory=lambda: [0])
+    # The first word of each document, and W.
     documents: list[int] = field(default_factory=lambda: [0])
+    # Line numbers of the `-DOCSTART-` lines.
     marks: list[int] = field(default_factory=list)
     num_lines: int = 0
+    # Whether each line is a sentence, as in MSRA's files.
     has_spans: bool = False
 
     def by_sentence(self, values: Sequence[str]) -> list[list[str]]:
@@ -70,11 +61,10 @@ class ConllFile:
         return [list(values[start:end]) for start, end in itertools.pairwise(self.sentences)]
 
     def with_predictions(self, predicted: Sequence[str]) -> str:
-        """Returns the file line by line: word, label if it has labels, predicted label.
+        """Returns the lines of the file as columns: word, label if any, predicted label.
 
-        All lines have the same number of columns, as the script of the shared task (conlleval)
-        demands: `-DOCSTART-` lines get labels, too. A line of spans becomes a line for each
-        character, and a blank one.
+        `-DOCSTART-` lines get labels, too, as the shared task's script (conlleval) requires. A line
+        of spans becomes a line for each character and a blank one.
         """
         columns = [self.words, *([self.labels] if self.labels else []), predicted]
         lines: list[list[str]] = [[] for _ in range(self.num_lines)]
@@ -89,14 +79,9 @@ class ConllFile:
 def read_conll(
     path: str, token_column: int = 1, label_column: int = LAST, need_labels: bool = True
 ) -> ConllFile:
-    """Reads a file in UTF-8 whose columns are separated by spaces or tabs.
+    """Reads a UTF-8 file whose columns, counted from 1, are separated by spaces or tabs.
 
-    Columns count from 1. Drops a byte order mark at the beginning.
-
-    Raises:
-        UserError: the file cannot be read or has no words, it has no labels and `need_labels`, a
-            row has other columns than the first one, or the column of labels has an invalid label
-            or more than 1,000 different ones.
+    A UserError says what is invalid where. Only a file without labels may lack their column.
     """
     file = ConllFile(path)
     labels: list[str] = []
@@ -112,15 +97,13 @@ def read_conll(
             continue
         where = f"{path}:{number}"
         if not file.words:
-            # Alone on a line of a file without labels, "w/o" is a word.
+            # A line "w/o" in a file without labels is a word.
             are_spans = all(map(_SPAN.fullmatch, columns))
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
             token, label, width = 0, 1, 2
             if not file.has_spans:
-                token, label = _find_columns(
-                    columns, token_column, label_column, need_labels, where
-                )
-                width = len(columns)
+                width, wanted = len(columns), (token_column, label_column)
+                token, label = _find_columns(columns, *wanted, need_labels, where)
         for row in _characters(columns, where) if file.has_spans else [columns]:
             if len(row) != width:
                 missing = " and no label" if label is not None and len(row) <= label else ""
@@ -151,7 +134,7 @@ def _end(starts: list[int], words: list[str]) -> None:
 
 
 def _characters(spans: list[str], where: str) -> Iterator[list[str]]:
-    """Yields the characters of a line of spans, and their labels in BIO."""
+    """Yields rows of the characters of a line of spans, and their labels in BIO."""
     for text in spans:
         span = _SPAN.fullmatch(text)
         if span is None:
@@ -164,7 +147,7 @@ def _characters(spans: list[str], where: str) -> Iterator[list[str]]:
 def _find_columns(
     columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
 ) -> tuple[int, int | None]:
-    """Returns the indices of words and labels in the first row; None for no labels."""
+    """Returns the indices of words and labels in the first row; None without labels."""
     row = f"the row has {counted(len(columns), 'column')}"
     if token_column > len(columns):
         raise UserError(f"{where}: --token_column={token_column}, but {row}: {_shown(columns)}")
@@ -180,7 +163,7 @@ def _find_columns(
 
 
 def _check(file: ConllFile, column: int) -> None:
-    """Warns of missing blank lines, and requires that `column` has labels."""
+    """Warns of missing blank lines; raises a UserError if `column` does not have labels."""
     start, end = max(itertools.pairwise(file.sentences), key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"
@@ -225,7 +208,7 @@ def to_bio(labels: Sequence[str], sentences: Sequence[int]) -> list[str]:
 
 
 def label_list(labels: Sequence[str]) -> list[str]:
-    """Returns the different labels, `O` first, the others in alphabetical order."""
+    """Returns the distinct labels, `O` first, the others in alphabetical order."""
     return sorted(set(labels), key=lambda label: (label != OUTSIDE, label))
 
 

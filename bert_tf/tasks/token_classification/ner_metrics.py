@@ -1,7 +1,6 @@
-"""Precision, recall and F1 of entities, which must have the right type, first and last word.
+"""Precision, recall and F1 of entities, as the CoNLL shared tasks' script (conlleval) defines them.
 
-They equal those of the script of the CoNLL shared tasks (conlleval), and are computed by seqeval
-(Nakayama 2018), an optional dependency.
+Computed by seqeval (Nakayama 2018), an optional dependency.
 """
 
 from collections.abc import Sequence
@@ -9,17 +8,13 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# Averages in the report of seqeval; the first one is over all entities.
+# Averages in seqeval's report; the first one is over all entities.
 _ALL = "micro avg"
 _AVERAGES = (_ALL, "macro avg", "weighted avg")
 
 
 def require_seqeval() -> Any:
-    """Imports and returns `seqeval.metrics`.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Returns `seqeval.metrics`; a UserError if it cannot be imported."""
     try:
         import seqeval.metrics
     except ImportError as error:
@@ -33,15 +28,10 @@ def require_seqeval() -> Any:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Computes precision, recall and F1 of entities from the labels of each sentence.
+    """Scores entities, given the labels of each sentence in BIO, IOB1 or BIOES.
 
-    Labels are in BIO, IOB1 or BIOES. An `I-` that follows no entity of its type begins one, as in
-    conlleval.
-
-    Returns:
-        `precision`, `recall`, `f1` in [0, 1], and `support`, the number of entities in `gold`: of
-        all entities under "", then of each type in alphabetical order. A metric that would divide
-        by zero is 0.
+    Returns `precision`, `recall`, `f1` in [0, 1], 0 for 0/0, and `support`, the number of entities
+    in `gold`: of all entities under "", then of each type in alphabetical order.
     """
     seqeval = require_seqeval()
     labels = [[list(row) for row in rows] for rows in (gold, predicted)]

@@ -42,7 +42,7 @@ class NerOptions(FineTuningOptions):
     eval_batch_size: int = option(8, "Sentences in a batch of the evaluation.", new=True)
 
     def check(self) -> None:
-        """Checks the columns, too."""
+        """Checks all options."""
         super().check()
         if self.label_column == 0:
             raise UserError("--label_column counts from 1 on, or is -1 for the last. Received: 0")

@@ -1,7 +1,7 @@
 """Token classification such as named entity recognition: the task of `run_ner.py`.
 
-Section 5.3 of the paper: the first piece of each word predicts its label, independently of the
-others. B rows, S max_seq_length, L labels.
+The first piece of each word predicts its label (section 5.3 of the paper). B rows, S
+max_seq_length, L labels.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 
-# Possible file names of each split; the last ones are those of the shared task of 2003.
+# File names of each split; the last ones are those of the shared task of 2003.
 _FILES = {
     "train": ("train.txt", "eng.train"),
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
@@ -45,13 +45,9 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 class TokenClassification(Task):
-    """Classifies the words of CoNLL files.
+    """Classifies the words of CoNLL files; an example is a sentence, in one or more rows.
 
-    An example is a sentence; a long one becomes several rows.
-
-    Raises:
-        UserError: the labels are unknown: the training file is missing or invalid, or, without
-            training, there is no label map beside the checkpoint.
+    The constructor needs the labels, of the training file or else of the checkpoint's label map.
     """
 
     options: NerOptions
@@ -62,7 +58,7 @@ class TokenClassification(Task):
         self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        # `label_mask` tells which pieces have a label: first pieces whose label the model has.
+        # `label_mask` selects the first pieces of words whose label the model has.
         self.targets = tuple(
             Feature(name, options.max_seq_length, per_token=True)
             for name in ("label_ids", "label_mask")
@@ -102,17 +98,15 @@ class TokenClassification(Task):
     def _read_file(self, split: str) -> conll.ConllFile:
         options = self.options
         paths = [os.path.join(options.data_dir or "", name) for name in _FILES[split]]
-        existing = [path for path in paths if files.exists(path)]
-        if not existing:
+        path = next(filter(files.exists, paths), None)
+        if path is None:
             raise UserError(
                 f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir "
                 "must have CoNLL files, with a word and its label on each line and a blank line "
                 f"after each sentence: {', '.join(_FILES[split])}"
             )
-        if len(existing) > 1:
-            log.warning("Reading %s, not %s", existing[0], ", ".join(existing[1:]))
         columns = options.token_column, options.label_column
-        return conll.read_conll(existing[0], *columns, need_labels=split != "predict")
+        return conll.read_conll(path, *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         windows = WordWindows(
@@ -169,7 +163,7 @@ class TokenClassification(Task):
         }
 
     def identity(self, examples: Sentences) -> Sequence[Any]:
-        """Adds the borders of documents if they decide the context of a sentence."""
+        """Adds the borders of documents, which decide the context of sentences."""
         return [*examples, examples.file.documents] if self.options.doc_context else examples
 
     def epoch_size(self, examples: Sentences) -> int:
@@ -187,15 +181,15 @@ class TokenClassification(Task):
         return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the likeliest label of each piece, int32 [B, S]."""
+        """Selects the most probable label of each piece, int32 [B, S]."""
         label_ids = ops.cast(ops.argmax(outputs["logits"], axis=-1), "int32")
-        # Batches may be cut to their longest row, but all results must have the same shape.
+        # Batches may be cut to their longest row, but all results need the same shape.
         length = self.options.max_seq_length
         padded = ops.pad(label_ids, [[0, 0], [0, length - ops.shape(label_ids)[1]]])
         return {"label_ids": ops.reshape(padded, (-1, length))}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects what an exported model returns for each piece: that of a word's first counts."""
+        """Selects the outputs of each piece; those of a word's first piece count."""
         probabilities = outputs["probabilities"]  # [B, S, L]
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
         return {"probabilities": probabilities, "input_ids": batch["input_ids"], "labels": labels}
@@ -203,7 +197,7 @@ class TokenClassification(Task):
     def decode(
         self, examples: Sentences, outputs: Mapping[str, np.ndarray]
     ) -> Sequence[LabeledWords]:
-        """Merges windows: each word has the label of its first piece where it has most context."""
+        """Merges windows: a word gets the label of its first piece where it has most context."""
         positions = examples.windows.word_positions(*examples.window_range)
         labels = iter([self.labels[number] for number in outputs["label_ids"][positions].tolist()])
         return [
@@ -237,7 +231,7 @@ class TokenClassification(Task):
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts texts, which are split into words, or tuples of words.
 
-        With `doc_context` they are the sentences of a document, one after the other.
+        With `doc_context`, the inputs are the sentences of a document in order.
         """
         file = conll.ConllFile("")
         for number, given in enumerate(inputs):
@@ -256,7 +250,7 @@ class TokenClassification(Task):
 
 
 def _labels_to_train(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the labels of the training file, which a training that resumes must have, too."""
+    """Returns the labels of the training file; requires the same of a resumed training."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
         raise UserError(

@@ -9,26 +9,20 @@ import numpy as np
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.windows import WordWindows
 
-# The id of a label that the model does not have.
+# The id of a label that the model lacks.
 NO_LABEL = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Sentences(Sequence[Any]):
-    """Sentences of a file, and the windows that the model reads them in; slices are views.
-
-    An item is a pair: the words, and their labels as in the file, [] if it has none.
-
-    Attributes:
-        file: the whole file.
-        windows: windows of all its sentences.
-        label_ids: int32 [W], `NO_LABEL` where the model has no such label; empty without labels.
-        numbers: which sentences of the file these are.
-    """
+    """Sentences of a file, as pairs of their words and labels ([] without); slices are views."""
 
     file: conll.ConllFile
+    # Windows of all sentences of the file.
     windows: WordWindows
+    # int32 [W], `NO_LABEL` where the model has no such label; empty without labels.
     label_ids: np.ndarray
+    # Which sentences of the file these are.
     numbers: range
 
     def __len__(self) -> int:
@@ -43,7 +37,7 @@ class Sentences(Sequence[Any]):
 
     @property
     def window_range(self) -> tuple[int, int]:
-        """The first window of these sentences, and the one after the last."""
+        """The first window of these sentences, and the one after their last."""
         first_window = self.windows.first_window
         return int(first_window[self.numbers.start]), int(first_window[self.numbers.stop])
 
@@ -56,10 +50,7 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Type and words of each entity, in order, from labels in BIO or BIOES.
-
-        An `I-` or `E-` that continues no entity begins one.
-        """
+        """Type and words of each entity; an `I-` or `E-` that continues none begins one."""
         entities: list[tuple[str, list[str]]] = []
         open_type: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):

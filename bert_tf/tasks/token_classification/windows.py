@@ -1,8 +1,8 @@
 """Windows of sentences as rows of the model: `[CLS] pieces of words [SEP]`.
 
-N windows, W words, S max_seq_length. A sentence is a row. A longer one is cut into windows that
-overlap, and each word is labelled in the window where it has most context: where its first piece is
-nearest to the middle.
+A sentence that does not fit into one row is cut into overlapping windows. Each word is labelled in
+the window where it has most context: where its first piece is nearest to the middle. N windows, W
+words, S max_seq_length.
 """
 
 import re
@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.data.packing import put
+from bert_tf.data.packing import pack_batch
 from bert_tf.tokenization import BasicTokenizer, is_cjk
-from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.fast import BatchTokenizer, encode_words
 
 _SPECIAL_TOKENS = 2
 _MAX_TITLE_LENGTH = 3
@@ -22,22 +21,21 @@ _WORD = re.compile(r"\A([\W_]*)(.*?)((?:(?<=\w)['’]s)?)([\W_]*)\Z", re.S)
 
 
 class WordWindows:
-    """Windows of sentences; `inputs` makes their rows.
+    """Windows of sentences.
 
     Args:
         words: W of them, one sentence after the other.
         sentences: the first word of each sentence, and W. An empty sentence has no window.
         tokenizer: tokenizer with the model's vocabulary.
         max_seq_length: S; at least 3.
-        documents: the first word of each document, and W: windows are filled up with the pieces
-            before and after the sentence in its document. None for sentences alone.
+        documents: the first word of each document, and W; windows are filled up with the pieces
+            before and after the sentence in its document. None for no such context.
 
     Attributes:
         pieces: word pieces of the words; `[UNK]` for a word without any.
         start: int64 [N]; the first piece of each window.
         length: int64 [N]; its number of pieces.
-        first_word: int64 [N + 1]; the first word that is labelled in it, and W. Each word is
-            labelled in one window; these rise.
+        first_word: int64 [N + 1], ascending; the first word that is labelled in each window, and W.
         first_window: int64 [sentences + 1]; the first window of each sentence, and N.
     """
 
@@ -50,9 +48,9 @@ class WordWindows:
         documents: Sequence[int] | None = None,
     ) -> None:
         vocab = tokenizer.reference.vocab
-        self._cls, self._sep = vocab["[CLS]"], vocab["[SEP]"]
+        self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
         self._max_seq_length = max_seq_length
-        self.pieces = _encode(words, tokenizer, vocab["[UNK]"])
+        self.pieces = encode_words(words, tokenizer, vocab["[UNK]"])
         room = max_seq_length - _SPECIAL_TOKENS
         self._cut(self.pieces.row_splits[np.asarray(sentences, np.int64)], room)
         self.first_window = np.searchsorted(self.first_word, sentences)
@@ -63,7 +61,7 @@ class WordWindows:
         return len(self.start)
 
     def _cut(self, sentences: np.ndarray, room: int) -> None:
-        """Spreads windows of `room` pieces evenly over each sentence; half or more overlaps."""
+        """Spreads windows of `room` pieces evenly over each sentence, with half or more overlap."""
         sizes = np.diff(sentences)
         excess = np.maximum(sizes - room, 0)
         counts = 1 + -(-excess // max(room // 2, 1))
@@ -76,14 +74,14 @@ class WordWindows:
         later = np.flatnonzero(number)
         nearest[later] = (start[later - 1] + start[later] + room - 1) // 2 + 1
         window = np.searchsorted(nearest, self.pieces.row_splits[:-1], "right") - 1
-        # No word is labelled in a window inside of a very long word, or in an empty sentence.
+        # No word is labelled in a window inside a very long word, or in an empty sentence.
         used, first_words = np.unique(window, return_index=True)
         self.start = start[used]
         self.length = np.minimum(sizes, room)[sentence[used]]
         self.first_word = np.append(first_words, len(self.pieces))
 
     def _widen(self, documents: np.ndarray, room: int) -> None:
-        """Fills windows up from both sides equally, or from one side where the other ends."""
+        """Extends windows to both sides equally, or to one side where the other ends."""
         ends = self.start + self.length
         document = np.searchsorted(documents, self.start, "right")
         before = self.start - documents[document - 1]
@@ -94,24 +92,15 @@ class WordWindows:
         self.length = self.length + left + np.minimum(after, free - left)
 
     def inputs(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the rows of the windows from `first` to `last`, exclusive: int32 [n, S] each."""
+        """Returns the rows of windows `first` to `last` - 1: int32 [n, S] each."""
         start, length = self.start[first:last], self.length[first:last]
-        input_ids = np.zeros((len(start), self._max_seq_length), np.int32)
-        input_ids[:, 0] = self._cls
-        put(input_ids, self.pieces.ids, start, length, np.ones_like(length))
-        input_ids[np.arange(len(start)), length + 1] = self._sep
-        mask = np.arange(self._max_seq_length) < length[:, None] + _SPECIAL_TOKENS
-        return {
-            "input_ids": input_ids,
-            "input_mask": mask.astype(np.int32),
-            "segment_ids": np.zeros_like(input_ids),
-        }
+        pieces = self.pieces.take(np.zeros_like(start), start, length)
+        return pack_batch(pieces, None, self._max_seq_length, *self._special_ids)
 
     def word_positions(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Locates the first piece of each word that is labelled in the windows from `first` on.
+        """Locates the first piece of each word that is labelled in windows `first` to `last` - 1.
 
-        Returns:
-            Rows, counted from `first`, and positions in the rows; int64 [words].
+        Returns rows, counted from `first`, and positions in the rows; int64 [words].
         """
         first_words = self.first_word[first : last + 1]
         row = np.repeat(np.arange(last - first), np.diff(first_words))
@@ -120,12 +109,11 @@ class WordWindows:
 
 
 def split_words(text: str) -> list[str]:
-    """Splits a text into words as in the CoNLL files, with punctuation around a word separated.
+    """Splits a text into words as in the CoNLL files: punctuation around a word is separated.
 
-    Punctuation inside a word stays ("O'Brien"), and so does the dot of a probable abbreviation:
-    with other dots in it ("U.N."), of one capital, or, before the last word, capitalized and of two
-    or three letters ("Mr."). `'s` is a word. CJK characters are separated, as in the model's
-    vocabulary.
+    It stays inside a word ("O'Brien"), and so does the dot of a probable abbreviation: with other
+    dots ("U.N."), of one capital, or, before the last word, capitalized and of two or three letters
+    ("Mr."). `'s` is a word, and so is each CJK character.
     """
     words: list[str] = []
     parts = text.split()
@@ -140,15 +128,3 @@ def split_words(text: str) -> list[str]:
             word, after = f"{word}.", after[1:]
         words += [*before, *filter(None, (word, genitive)), *after]
     return words
-
-
-def _encode(words: Sequence[str], tokenizer: BatchTokenizer, unknown: int) -> RaggedIds:
-    """Tokenizes each different word once."""
-    numbers: dict[str, int] = {}
-    rows = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
-    pieces = tokenizer.encode(list(numbers))
-    # Words without pieces, such as control characters.
-    empty = np.flatnonzero(pieces.lengths == 0)
-    ids = np.insert(pieces.ids, pieces.row_splits[empty], unknown)
-    splits = np.concatenate([[0], np.cumsum(np.maximum(pieces.lengths, 1))]).astype(np.int64)
-    return RaggedIds(ids.astype(np.int32), splits).take(rows)

@@ -14,7 +14,7 @@ from benchmarks import plain_squad
 from bert_tf.options import SquadOptions
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
-from bert_tf.tasks.question_answering.decoding import Answer, TopSpans, decode, n_best_json
+from bert_tf.tasks.question_answering.decoding import Answer, decode, n_best_json
 from bert_tf.tasks.question_answering.predictions import Predictions
 from bert_tf.tasks.question_answering.squad_reader import Paragraph, SquadExample
 from bert_tf.tasks.question_answering.task import top_positions
@@ -38,7 +38,7 @@ def top_spans(start_logits, end_logits, count):
     for name, logits in (("start", start_logits), ("end", end_logits)):
         tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
         found |= {key: np.array(value) for key, value in tensors.items()}
-    return TopSpans(**found)
+    return found
 
 
 def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
@@ -92,7 +92,7 @@ def test_parts_of_texts_are_those_of_the_original():
     for unit in filter(lambda unit: unit["logits"], units["best_indexes"]):
         logits = np.array([unit["logits"]], np.float32)
         top = top_spans(logits, logits, unit["n_best_size"])
-        assert top.start_indexes[0].tolist() == unit["result"]
+        assert top["start_indexes"][0].tolist() == unit["result"]
     for unit in units["softmax"]:
         entries = [Answer("", score, 0.0) for score in unit["scores"]]
         if entries:
@@ -198,7 +198,6 @@ def test_n_best_lists_are_written_as_json_writes_them():
 
 @given(st.data())
 def test_lists_are_those_of_plain_loops(draw):
-    """In chunks of any size."""
     tokenizer = Vocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
@@ -213,9 +212,7 @@ def test_lists_are_those_of_plain_loops(draw):
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "_CHUNK_PAIRS", draw.draw(st.integers(1, 1000)))
-        lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
+    lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
     found = Predictions(examples, lists, 0.0)
     assert tuple(found.contents().values()) == expected
     assert [prediction.text for prediction in found] == list(json.loads(expected[0]).values())
