@@ -71,8 +71,8 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
         # The copy has no blank lines at its end.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
-                f"{path} is not the same as {source}, and a training keeps a copy of that there. "
-                "Choose another --output_dir, or what its training began with, or remove this file"
+                f"{path} differs from {source}, of which a training keeps a copy there. Choose "
+                "another --output_dir, or what its training began with, or remove this file"
             )
 
 

@@ -98,7 +98,8 @@ class Task(abc.ABC):
         """Compares predictions with the labels that the examples carry.
 
         Returns:
-            Metrics by name. The run adds `loss`, the original's mean over batches.
+            Numbers by name. Names begin with `eval_`, and those of `metric_names`, except for loss,
+            are among them. The run adds `loss`, the original's mean over batches.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:

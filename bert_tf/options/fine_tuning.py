@@ -64,8 +64,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Returns the number of rows in a batch of `train`, `eval` or `predict`."""
-        return getattr(self, f"{split}_batch_size")
+        """Returns the rows of a batch; without an `eval_batch_size` those of the prediction."""
+        return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
     def check(self) -> None:
         """Raises a UserError if options are missing or invalid, in the original's order."""

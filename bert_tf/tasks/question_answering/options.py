@@ -73,11 +73,6 @@ class SquadOptions(FineTuningOptions):
         False, "Print the first examples, and the answers that are not in their texts."
     )
 
-    @property
-    def eval_batch_size(self) -> int:
-        """The batch size of predictions, which are what is evaluated."""
-        return self.predict_batch_size
-
     def check(self) -> None:
         """Checks all options, in the original's order."""
         super().check()
