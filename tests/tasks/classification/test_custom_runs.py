@@ -161,7 +161,7 @@ def test_other_labels_in_several_runs(tiny, tmp_path):
     flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
     classification.run(own(tiny, tmp_path, **flags))
     write(tmp_path / "data", "train.tsv", [("c", "good"), ("d", "bad")] * 9)
-    with pytest.raises(UserError, match=r"run_1/labels\.txt is not the same as the labels of"):
+    with pytest.raises(UserError, match=r"run_1/labels\.txt differs from the labels of"):
         classification.run(own(tiny, tmp_path, **flags))
     assert (tmp_path / "out" / "run_1" / "labels.txt").read_text() == "a\nb\n"
 
