@@ -1,0 +1,33 @@
+"""The registry is the only table of scripts: all other places follow it."""
+
+import re
+
+import pytest
+
+from bert_tf import registry
+from tests.oracle import ROOT
+
+SCRIPTS = sorted(registry.SCRIPTS)
+
+
+def test_each_script_has_its_file_entry_point_and_page():
+    assert sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup") == SCRIPTS
+    assert sorted(path.stem for path in (ROOT / "docs" / "scripts").glob("*.md")) == SCRIPTS
+    found = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())
+    assert sorted(found) == SCRIPTS
+    pages = re.findall(r"scripts/(\w+)\.md", (ROOT / "mkdocs.yml").read_text())
+    assert sorted(pages) == SCRIPTS
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_each_function_exists(name):
+    script = registry.SCRIPTS[name]
+    assert registry.script_of(script.options_class) == name
+    for reference in filter(None, (script.make_task, script.run, script.make_answer)):
+        assert callable(registry.load(reference))
+    assert bool(script.make_task) != bool(script.run)
+
+
+def test_options_of_nothing():
+    with pytest.raises(KeyError):
+        registry.script_of(int)
