@@ -43,9 +43,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self, init_lr: float, num_train_steps: int, num_warmup_steps: int | None = 0
     ) -> None:
         if num_train_steps < 1:
-            raise ValueError(
-                f"num_train_steps must be at least 1. Received: num_train_steps={num_train_steps}"
-            )
+            raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
         self.init_lr = init_lr
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps or 0
@@ -62,11 +60,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
-        return {
-            "init_lr": self.init_lr,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-        }
+        return dict(vars(self))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -127,12 +121,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns the trained variables, each with its slots by their names in checkpoints."""
-        return [
-            (variable, {"adam_m": m, "adam_v": v})
-            for variable, m, v in zip(
-                self._trainable_variables, self.adam_m, self.adam_v, strict=True
-            )
-        ]
+        both = zip(self.adam_m, self.adam_v, strict=True)
+        slots = [{"adam_m": m, "adam_v": v} for m, v in both]
+        return list(zip(self._trainable_variables, slots, strict=True))
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
         """Returns `adam_m` and `adam_v` of a variable; None with bias correction or LAMB."""

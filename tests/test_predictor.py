@@ -305,7 +305,7 @@ def test_what_a_folder_lacks_is_passed(trained, tmp_path):
     with pytest.raises(UserError, match=r"run.json is damaged \(max_seq_length must be of ty"):
         Predictor.from_output_dir(str(folder))
     (folder / "run.json").write_text("{")
-    with pytest.raises(UserError, match=r"run.json is damaged .*a program passes script="):
+    with pytest.raises(UserError, match=r"run.json is damaged .*pass script="):
         Predictor.from_output_dir(str(folder))
 
 

@@ -35,10 +35,7 @@ def reserved(options: Any, is_chief: bool) -> Iterator[None]:
     while not os.path.exists(folder) and not files.is_remote(output_dir):
         folder = os.path.dirname(folder)
     if is_chief and os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(
-            f"--output_dir={output_dir} cannot be written to: {folder} is somebody else's, or "
-            "read-only. Choose another one"
-        )
+        raise UserError(f"--output_dir={output_dir} cannot be written to: {folder} is read-only")
     if is_chief and os.path.isfile(folder):
         raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
     lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")

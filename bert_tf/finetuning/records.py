@@ -60,8 +60,7 @@ class Splits:
         count = self._devices.from_chief(count)
         if not files.exists(path):
             raise UserError(
-                f"This worker does not see {path}, which worker 0 has written: --output_dir must "
-                "be in a file system that all workers share"
+                f"Worker 0 wrote {path}, and this one does not see it: share the folder"
             )
         self._records[split] = path, count
         return path, count

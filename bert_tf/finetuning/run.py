@@ -195,9 +195,8 @@ class FineTuningRun:
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             raise UserError(
-                f"{rows} training examples in batches of {options.train_batch_size} for "
-                f"{options.num_train_epochs} epochs are not one training step: lower "
-                "--train_batch_size or raise --num_train_epochs"
+                f"{rows} training examples in batches of {options.train_batch_size} are not one "
+                "training step: lower --train_batch_size or raise --num_train_epochs"
             )
         return steps
 
@@ -222,19 +221,11 @@ class FineTuningRun:
 
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
-            log.warning(
-                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                self.restored,
-                self.step,
-                self.options.num_train_epochs,
-                self.num_train_steps,
-            )
+            found = f"{self.restored} is at step {self.step} of {self.num_train_steps} already"
+            log.warning("Skipping training: %s", found)
             return False
         if self.evaluation and self.evaluation.should_stop:
-            log.warning(
-                "Skipping training: it ended at step %d, because the evaluations got no better",
-                self.step,
-            )
+            log.warning("Skipping training: it ended early at step %d", self.step)
             return False
         return True
 

@@ -41,9 +41,8 @@ class Monitor:
         name = best_metric.removeprefix("eval_")
         self.name = metric_names[0] if name == "auto" else name
         if self.name not in metric_names:
-            raise UserError(
-                f"--best_metric must be one of {', '.join(metric_names)}. Received: {best_metric}"
-            )
+            names = ", ".join(metric_names)
+            raise UserError(f"--best_metric must be one of {names}. Received: {best_metric}")
         self._sign = -1.0 if self.name in lower_is_better else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
@@ -180,8 +179,5 @@ class EvalCallback(Callback):
             reason = "the file is damaged"
         if not reason:
             return earlier
-        ignoring = (
-            "Ignoring the evaluations in %s (%s): the best weights are looked for from here on"
-        )
-        log.warning(ignoring, self._path, reason)
+        log.warning("Ignoring the evaluations in %s: %s", self._path, reason)
         return []
