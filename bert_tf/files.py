@@ -13,6 +13,7 @@ import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import IO, Any
 
 from bert_tf import text_lines
@@ -84,12 +85,9 @@ def make_dirs(path: str) -> None:
 
 def remove(path: str) -> None:
     """Removes a file, if it exists."""
-    with explained("remove", path):
-        if not is_remote(path):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.remove(path)
-        elif _gfile().exists(path):
-            _gfile().remove(path)
+    if exists(path) or os.path.islink(path):
+        with explained("remove", path), contextlib.suppress(FileNotFoundError):
+            (_gfile() if is_remote(path) else os).remove(path)
 
 
 def remove_tree(path: str) -> None:
@@ -151,10 +149,8 @@ def sync(path: str) -> None:
         return
     with explained("write", path):
         descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.fsync(descriptor)
+        os.close(descriptor)
 
 
 def describe_absence(path: str) -> str:
@@ -249,10 +245,8 @@ def atomic_write(path: str) -> Iterator[str]:
     try:
         with explained("write", path):
             yield temporary
-            if is_remote(path):
-                _gfile().rename(temporary, path, overwrite=True)
-            else:
-                os.replace(temporary, resolved(path))
+            replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
+            replace(temporary, resolved(path))
     finally:
         # Must not hide the error of writing.
         with contextlib.suppress(UserError):

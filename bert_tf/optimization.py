@@ -163,15 +163,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         config = super().get_config()
         # Keras' own decay would be applied in addition.
         config.pop("weight_decay")
-        return {
-            **config,
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "exclude_from_weight_decay": list(self.exclude_from_weight_decay_patterns),
-            "bias_correction": self.bias_correction,
-        }
+        names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
+        patterns = list(self.exclude_from_weight_decay_patterns)
+        own = {name: getattr(self, name) for name in names}
+        return {**config, **own, "exclude_from_weight_decay": patterns}
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
         """Returns dense gradients, scaled down to `global_clipnorm`, and their norm before."""

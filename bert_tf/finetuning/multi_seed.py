@@ -31,13 +31,9 @@ def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int)
         for name, seed, one in zip(run_names(len(runs)), seeds, metrics, strict=True)
     ]
     values = np.array([[float(value) for value in one.values()] for one in metrics])
-    deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
-    return {
-        "mean": dict(zip(metrics[0], values.mean(axis=0).tolist(), strict=True)),
-        "deviation": dict(zip(metrics[0], deviation.tolist(), strict=True)),
-        "best": listed[best_run],
-        "runs": listed,
-    }
+    found = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
+    mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in found)
+    return {"mean": mean, "deviation": deviation, "best": listed[best_run], "runs": listed}
 
 
 def write_summary(

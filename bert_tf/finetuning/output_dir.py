@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_tf import files, locks
 from bert_tf.errors import UserError
+from bert_tf.file_names import require_writable
 from bert_tf.progress import Scalars, log
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
@@ -55,12 +56,10 @@ def prepare_output_dir(
         path = os.path.join(output_dir, name)
         if files.exists(path) and not files.is_dir(path):
             raise UserError(f"{path} is a file, in place of a folder that will be written to")
-    for name in (*names, *EVAL_FILES):
-        if files.is_dir(os.path.join(output_dir, name)):
-            raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
-    probe = os.path.join(output_dir, ".bert_tf")
-    files.write_text(probe, "")
-    files.remove(probe)
+    for path in [os.path.join(output_dir, name) for name in (*names, *EVAL_FILES)]:
+        if files.is_dir(path):
+            raise UserError(f"{path} is a folder, in place of a file")
+    require_writable(os.path.join(output_dir, EVAL_RESULTS))
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:

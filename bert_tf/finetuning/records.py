@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,14 +35,12 @@ class Splits:
 
     def __init__(self, task: Task, folder: str, devices: Devices) -> None:
         self._task, self._folder, self._devices = task, folder, devices
-        self._examples: dict[str, Sequence[Any]] = {}
+        self._read = functools.cache(task.read)
         self._digests: dict[str, tuple[str, str]] = {}
         self._records: dict[str, tuple[str, int]] = {}
 
     def __getitem__(self, split: str) -> Sequence[Any]:
-        if split not in self._examples:
-            self._examples[split] = self._task.read(split)
-        return self._examples[split]
+        return self._read(split)
 
     def digest(self, split: str) -> tuple[str, str]:
         """Returns a digest of what `Task.identity` returns, and its description."""

@@ -178,8 +178,11 @@ def _saved_threshold(folder: str) -> float:
         raise UserError(f"Pass null_score_diff_threshold=, which is not in {path}") from error
 
 
-def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, or None if that is unknown, and its flags."""
+def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:
+    """Returns the script that trained a model, or None if that is unknown, and its flags.
+
+    For a damaged file it returns `damaged`, and without that raises a UserError.
+    """
     path = os.path.join(folder, RUN)
     if not files.exists(path):
         return None, {}
@@ -191,4 +194,6 @@ def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         names = flags.keys() & known
         return script, {name: checked(name, flags[name], known[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
+        if damaged:
+            return damaged
         raise UserError(f"{path} is damaged ({error}): remove it, and pass script=") from error

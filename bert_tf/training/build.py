@@ -75,8 +75,8 @@ def check_training(
     even = devices.fixed_shapes or options.gradient_clip_scope == "replica" or micro_batches > 1
     if even and size % (replicas * micro_batches):
         raise UserError(
-            f"--train_batch_size={size} must be a multiple of {replicas} devices times "
-            f"--gradient_accumulation_steps={micro_batches}"
+            f"--train_batch_size={size} must be a multiple of {replicas * micro_batches}: devices "
+            "times --gradient_accumulation_steps"
         )
     rows = -(-size // replicas)
     needed = estimate_training_bytes(

@@ -36,9 +36,11 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
+        no_memory = isinstance(error, tf.errors.ResourceExhaustedError)
+        message = error.message.split("\n")[0] if no_memory else error.message
         # TensorFlow appends a traceback.
-        reason = " ".join(error.message.split()).partition(" defined at ")[0][:200]
-        if isinstance(error, tf.errors.ResourceExhaustedError) and "No space left" in reason:
+        reason = " ".join(message.split()).partition(" defined at ")[0][:200]
+        if no_memory and "No space left" in reason:
             raise UserError(f"The disk is full: {reason}") from error
         for kind, text in _EXPLANATIONS.items():
             if isinstance(error, kind):

@@ -336,7 +336,7 @@ def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
     # Rights do not bind the user that tests in containers run as.
     monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is somebody else's")
+    _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
     assert not (tmp_path / "a").exists()
 
 
