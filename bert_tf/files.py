@@ -274,9 +274,9 @@ def write_text(path: str, text: str) -> None:
 
 def write_bytes(path: str, content: bytes) -> None:
     """Writes a file, see `atomic_write`."""
-    with atomic_write(path) as temporary:
-        with _create(temporary) as file:
-            file.write(content)
+    with atomic_write(path) as temporary, _create(temporary) as file:
+        file.write(content)
+        file.flush()
         # Otherwise a power cut after the renaming may leave an empty file.
-        if temporary != path:
-            sync(temporary)
+        if not (is_remote(path) or is_stream(path)):
+            os.fsync(file.fileno())

@@ -129,7 +129,7 @@ _ON_ANOTHER = """
 import importlib, keras
 keras.config.backend = lambda: "jax"
 from bert_tf import BertConfig, BertModel, FullTokenizer
-for name in ("predictor", "checkpoint", "training", "data.records", "tasks.classification"):
+for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.run"):
     try:
         importlib.import_module(f"bert_tf.{name}")
     except ValueError as error:

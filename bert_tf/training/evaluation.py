@@ -168,16 +168,15 @@ class EvalCallback(Callback):
             content = json.loads(files.read_text(self._path))
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
-            reason = ""
             if content["figure"] != self.monitor.name:
                 reason = f"they were judged by {content['figure']}"
             elif content["examples"] != self.examples_key:
                 reason = "they were of other examples"
-            elif not best:
+            elif best:
+                return earlier
+            else:
                 reason = f"{BEST_FOLDER} is gone"
         except (UserError, ValueError, KeyError, TypeError):
             reason = "the file is damaged"
-        if not reason:
-            return earlier
         log.warning("Ignoring the evaluations in %s: %s", self._path, reason)
         return []
