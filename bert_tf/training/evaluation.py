@@ -178,5 +178,5 @@ class EvalCallback(Callback):
                 reason = f"{BEST_FOLDER} is gone"
         except (UserError, ValueError, KeyError, TypeError):
             reason = "the file is damaged"
-        log.warning("Ignoring the evaluations in %s: %s", self._path, reason)
+        log.warning("Ignoring the evaluations in %s (%s)", self._path, reason)
         return []
