@@ -175,7 +175,7 @@ def _saved_threshold(folder: str) -> float:
     try:
         return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"Pass null_score_diff_threshold=, which is not in {path}") from error
+        raise UserError(f"Not in {path}: pass null_score_diff_threshold=") from error
 
 
 def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:
