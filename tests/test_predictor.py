@@ -294,7 +294,7 @@ def test_folders_that_are_not_enough(changes, message):
 def test_what_a_folder_lacks_is_passed(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     vocab = shutil.move(folder / "vocab.txt", tmp_path / "words.txt")
-    with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file= with"):
+    with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file="):
         Predictor.from_output_dir(str(folder))
     os.remove(folder / "run.json")
     flags = {"vocab_file": str(vocab), "task_name": "MRPC", "max_seq_length": 24}
