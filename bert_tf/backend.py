@@ -18,8 +18,7 @@ import_tensorflow(for_script=False)
 tf: Any = sys.modules["tensorflow"]
 if (_backend := import_module("keras").config.backend()) != "tensorflow":
     raise UserError(
-        f"Keras runs on the backend {_backend} in this process, and this part of bert_tf needs "
-        "TensorFlow: set KERAS_BACKEND=tensorflow before Keras is imported"
+        f"Keras runs on the backend {_backend}: set KERAS_BACKEND=tensorflow before it is imported"
     )
 
 
@@ -32,17 +31,13 @@ def require_runtime(starts: bool = False) -> None:
     global _started_in
     if _started_in not in (None, os.getpid()):
         raise UserError(
-            "This process was forked from one that had loaded a model, and TensorFlow does not "
-            "work in it: load models after the fork only, in each process, or start processes by "
-            'multiprocessing.get_context("spawn")'
+            "This process was forked from one that had loaded a model, so TensorFlow hangs in it: "
+            'load models after the fork only, or use multiprocessing.get_context("spawn")'
         )
     if not tf.executing_eagerly():
         graph = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
         where = "in a tf.function or Dataset.map" if tf.inside_function() else graph
-        raise UserError(
-            f"A model is loaded or called {where}, but needs eager execution: use it in "
-            "plain Python code"
-        )
+        raise UserError(f"A model is loaded or called {where}, but needs eager execution")
     if starts and tf.distribute.has_strategy():
         raise UserError(
             "A model is loaded inside strategy.scope(), but chooses its devices itself: load it "

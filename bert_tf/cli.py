@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import sys
-import types
 import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,18 +37,14 @@ def explained_exit() -> Iterator[None]:
         # A file name may contain a line break; an error is one line anyway.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(error.exit_code)
-    except Terminated as end:
-        print(f"Terminated. {end}".strip(), file=sys.stderr)
-        sys.exit(end.exit_code)
-    except KeyboardInterrupt as end:
-        print(f"Interrupted. {end}".strip(), file=sys.stderr)
-        sys.exit(130)
+    except (KeyboardInterrupt, Terminated) as end:
+        print("Terminated." if isinstance(end, Terminated) else "Interrupted.", file=sys.stderr)
+        sys.exit(getattr(end, "exit_code", 130))
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
             raise
         advice = "free some, raise a limit (ulimit -v), or pass a smaller batch size"
-        print(f"ERROR: Not enough memory: {advice} ({reason(error)})", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
     sys.exit(0)
 
 
@@ -84,11 +79,8 @@ def _check_address_space() -> None:
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if 0 <= limit < _LEAST_ADDRESS_SPACE:  # -1 stands for none.
-            logging.getLogger("bert_tf").warning(
-                "The address space is limited to %.1f GB (ulimit -v). TensorFlow may crash with "
-                "less than 3 GB",
-                limit / 1e9,
-            )
+            warning = "The address space (ulimit -v) is %.1f GB. TensorFlow may crash below 3 GB"
+            logging.getLogger("bert_tf").warning(warning, limit / 1e9)
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:
@@ -101,20 +93,14 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     except (flags.Error, OSError, ValueError) as error:
         raise UserError(_reworded(str(error).removeprefix("ERROR:: "))) from error
     if rest:
-        raise UserError(
-            f"Unexpected argument {rest[0]!r}: flags are written --name=value, for instance "
-            "--do_train=true"
-        )
+        raise UserError(f"Unexpected argument {rest[0]!r}: flags are written --name=value")
     names = [field.name for field in dataclasses.fields(options_class)]
     return options_class(**{name: _checked(name, values[name].value) for name in names})
 
 
 # Patterns of absl's messages, and our wording.
 _MESSAGES_OF_ABSL = (
-    (
-        r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag', .*",
-        r"--\1 must be true or false. Received: \2",
-    ),
+    (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
     (
@@ -189,9 +175,8 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
             flags.DEFINE(parser, *arguments, flag_values=values)
             continue
         kind = types_by_name[field.name]
-        if isinstance(kind, types.UnionType):  # `str | None`
-            kind = next(part for part in typing.get_args(kind) if part is not type(None))
-        define[kind](*arguments, flag_values=values)
+        # The first of `str | None`.
+        define[next(iter(typing.get_args(kind)), kind)](*arguments, flag_values=values)
 
 
 class _NumberOrWord(flags.FloatParser):
@@ -209,9 +194,6 @@ class _NumberOrWord(flags.FloatParser):
             return super().convert(argument)
         except ValueError as error:
             raise ValueError(f"it must be {self.syntactic_help}") from error
-
-    def is_outside_bounds(self, val: Any) -> bool:
-        return False
 
 
 def _set_up_logging(verbose: bool) -> None:

@@ -76,10 +76,8 @@ class BertConfig:
             UserError: `vocab_size` is missing, or a value is invalid.
         """
         if "vocab_size" not in json_object:
-            raise UserError(
-                "The model configuration lacks the key vocab_size (the number of lines of the "
-                f"vocabulary). It has: {', '.join(sorted(json_object)) or 'no keys'}"
-            )
+            keys = ", ".join(sorted(json_object)) or "no keys"
+            raise UserError(f"The model configuration lacks the key vocab_size. It has: {keys}")
         config = cls(vocab_size=json_object["vocab_size"])
         known = {field.name for field in dataclasses.fields(cls)}
         for key, value in json_object.items():
@@ -87,10 +85,7 @@ class BertConfig:
                 raise UserError(f"The model configuration may not have a key {key!r}")
             similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
             if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
-                raise UserError(
-                    f"The model configuration has the key {key!r}, and lacks {similar[0]!r}: "
-                    "correct its name"
-                )
+                raise UserError(f"Correct the key {key!r}: {similar[0]!r} is missing")
             setattr(config, key, copy.deepcopy(value))
         config._check()
         return config
@@ -107,9 +102,9 @@ class BertConfig:
         try:
             json_object = json.loads(text)
         except json.JSONDecodeError as error:
+            where = f"{json_file}:{error.lineno}"
             raise UserError(
-                f"{json_file}:{error.lineno}: not valid JSON: {error.msg} at position "
-                f"{error.colno}. A model configuration such as bert_config.json was expected"
+                f"{where}: not valid JSON: {error.msg}, position {error.colno}"
             ) from error
         except (ValueError, RecursionError) as error:  # numbers or nesting without end
             raise UserError(f"{json_file}: not a model configuration: {error}") from error
@@ -148,20 +143,20 @@ class BertConfig:
             )
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, key)
-            if value is not None and not (_is_number(value) and 0 <= value < 1):
+            if value is not None and not (_is_positive(value) and value < 1):
                 raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")
-        if not (_is_number(self.initializer_range) and 0 <= self.initializer_range < math.inf):
+        value = self.initializer_range
+        if not _is_positive(value):
             raise UserError(
-                "initializer_range must be a finite number of 0 or more. Received: "
-                f"{self.initializer_range!r}"
+                f"initializer_range must be finite and not below 0. Received: {value!r}"
             )
         act = self.hidden_act
         named = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
         if not (named or callable(act)):
-            raise UserError(
-                f"hidden_act must be one of {', '.join(ACTIVATIONS)}. Received: {act!r}"
-            )
+            names = ", ".join(ACTIVATIONS)
+            raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_positive(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf

@@ -74,9 +74,7 @@ def require_writable(path: str) -> None:
     try:
         files.write_text(probe, "")
     except UserError as error:
-        raise UserError(
-            f"Cannot write {path}: creating a file beside it failed ({error})"
-        ) from error
+        raise UserError(f"Cannot write a file beside {path}: {error}") from error
     files.remove(probe)
 
 
@@ -85,8 +83,5 @@ def require_distinct(outputs: Sequence[str], inputs: Sequence[str]) -> None:
     known = {os.path.realpath(path) for path in inputs}
     for output in outputs:
         if os.path.realpath(output) in known:
-            raise UserError(
-                f"{output} would be written, but is among the input files too, or named twice: "
-                "pass another name"
-            )
+            raise UserError(f"{output} is among the input files too, or named twice")
         known.add(os.path.realpath(output))

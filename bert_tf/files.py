@@ -13,6 +13,7 @@ import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import IO, Any
 
 from bert_tf import text_lines
@@ -84,22 +85,16 @@ def make_dirs(path: str) -> None:
 
 def remove(path: str) -> None:
     """Removes a file, if it exists."""
-    with explained("remove", path):
-        if not is_remote(path):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.remove(path)
-        elif _gfile().exists(path):
-            _gfile().remove(path)
+    if exists(path) or os.path.islink(path):
+        with explained("remove", path), contextlib.suppress(FileNotFoundError):
+            (_gfile() if is_remote(path) else os).remove(path)
 
 
 def remove_tree(path: str) -> None:
     """Removes a folder with its content, if it exists."""
     with explained("remove", path):
-        if is_remote(path):
-            if _gfile().exists(path):
-                _gfile().rmtree(path)
-        elif os.path.isdir(path):
-            shutil.rmtree(path)
+        if is_dir(path):
+            (_gfile().rmtree if is_remote(path) else shutil.rmtree)(path)
 
 
 @contextlib.contextmanager
@@ -138,12 +133,14 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 def concatenate(paths: Sequence[str], path: str) -> None:
     """Writes the content of several files to one, see `atomic_write`."""
-    with atomic_write(path) as temporary:
-        create = _gfile().GFile if is_remote(path) else open
-        with create(temporary, "wb") as target:
-            for source in paths:
-                with open_binary(source) as part:
-                    shutil.copyfileobj(part, target, 1 << 22)
+    with atomic_write(path) as temporary, _create(temporary) as target:
+        for source in paths:
+            with open_binary(source) as part:
+                shutil.copyfileobj(part, target, 1 << 22)
+
+
+def _create(path: str) -> IO[bytes]:
+    return _gfile().GFile(path, "wb") if is_remote(path) else open(path, "wb")
 
 
 def sync(path: str) -> None:
@@ -152,10 +149,8 @@ def sync(path: str) -> None:
         return
     with explained("write", path):
         descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.fsync(descriptor)
+        os.close(descriptor)
 
 
 def describe_absence(path: str) -> str:
@@ -202,10 +197,7 @@ def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:
-            raise UserError(
-                f"{path} has more than {max_bytes >> 20} MB, far too much for a file of its "
-                "kind: pass another one"
-            )
+            raise UserError(f"{path} has more than {max_bytes >> 20} MB: pass another file")
         return list(text_lines.decode(path, text_lines.split(path, file, max_bytes)))
 
 
@@ -253,10 +245,8 @@ def atomic_write(path: str) -> Iterator[str]:
     try:
         with explained("write", path):
             yield temporary
-            if is_remote(path):
-                _gfile().rename(temporary, path, overwrite=True)
-            else:
-                os.replace(temporary, resolved(path))
+            replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
+            replace(temporary, resolved(path))
     finally:
         # Must not hide the error of writing.
         with contextlib.suppress(UserError):
@@ -273,8 +263,8 @@ def standard_output() -> Iterator[IO[bytes]]:
         # Keeps Python from writing the rest again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            said = error.strerror or error
-            raise UserError(f"Cannot write to the standard output: {said}") from error
+            with explained("write to", "the standard output"):
+                raise
 
 
 def write_text(path: str, text: str) -> None:
@@ -284,14 +274,9 @@ def write_text(path: str, text: str) -> None:
 
 def write_bytes(path: str, content: bytes) -> None:
     """Writes a file, see `atomic_write`."""
-    with atomic_write(path) as temporary:
-        if is_remote(path):
-            with _gfile().GFile(temporary, "wb") as file:
-                file.write(content)
-            return
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            # Otherwise a power cut after the renaming may leave an empty file.
-            if not is_stream(path):
-                os.fsync(file.fileno())
+    with atomic_write(path) as temporary, _create(temporary) as file:
+        file.write(content)
+        file.flush()
+        # Otherwise a power cut after the renaming may leave an empty file.
+        if not (is_remote(path) or is_stream(path)):
+            os.fsync(file.fileno())

@@ -42,9 +42,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """
     if files.is_remote(path):
         if flag:
-            _logger.info(
-                "%s: nothing is locked there, so start no second run that writes to it", flag
-            )
+            _logger.info("%s: nothing is locked there, so start no second run", flag)
         yield
         return
     path = files.resolved(path)
@@ -57,10 +55,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         attempts += 1
         holder = found or "another process"
         if flag and (found or attempts > _ATTEMPTS):
-            raise UserError(
-                f"{flag} is in use, {holder} writes to it: wait until that has ended, or pass "
-                f"another {flag.partition('=')[0]}"
-            )
+            raise UserError(f"{flag} is in use, {holder} writes to it: wait until that has ended")
         if attempts == _ATTEMPTS:
             _logger.info("Waiting for %s, which holds %s", holder, path)
         time.sleep(0.05)
@@ -95,9 +90,7 @@ def _try(path: str) -> int | str:
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_mine = False
         except OSError as error:
-            _logger.warning(
-                "%s: cannot be locked (%s). See that nobody else writes there", path, error
-            )
+            _logger.warning("%s: cannot be locked (%s). Let nobody else write there", path, error)
             is_mine = True
         os.lseek(descriptor, 0, os.SEEK_SET)
         if not is_mine:

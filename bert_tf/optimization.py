@@ -43,9 +43,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self, init_lr: float, num_train_steps: int, num_warmup_steps: int | None = 0
     ) -> None:
         if num_train_steps < 1:
-            raise ValueError(
-                f"num_train_steps must be at least 1. Received: num_train_steps={num_train_steps}"
-            )
+            raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
         self.init_lr = init_lr
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps or 0
@@ -62,11 +60,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
-        return {
-            "init_lr": self.init_lr,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-        }
+        return dict(vars(self))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -127,12 +121,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns the trained variables, each with its slots by their names in checkpoints."""
-        return [
-            (variable, {"adam_m": m, "adam_v": v})
-            for variable, m, v in zip(
-                self._trainable_variables, self.adam_m, self.adam_v, strict=True
-            )
-        ]
+        both = zip(self.adam_m, self.adam_v, strict=True)
+        slots = [{"adam_m": m, "adam_v": v} for m, v in both]
+        return list(zip(self._trainable_variables, slots, strict=True))
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
         """Returns `adam_m` and `adam_v` of a variable; None with bias correction or LAMB."""
@@ -172,15 +163,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         config = super().get_config()
         # Keras' own decay would be applied in addition.
         config.pop("weight_decay")
-        return {
-            **config,
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "exclude_from_weight_decay": list(self.exclude_from_weight_decay_patterns),
-            "bias_correction": self.bias_correction,
-        }
+        names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
+        patterns = list(self.exclude_from_weight_decay_patterns)
+        own = {name: getattr(self, name) for name in names}
+        return {**config, **own, "exclude_from_weight_decay": patterns}
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
         """Returns dense gradients, scaled down to `global_clipnorm`, and their norm before."""

@@ -92,7 +92,4 @@ class Predictor:
         return self._answer([inputs])[0]
 
     def __reduce__(self) -> Any:
-        raise UserError(
-            "A Predictor cannot be pickled, and so not be sent to another process: send the name "
-            "of its folder, and load it there with Predictor.from_output_dir"
-        )
+        raise UserError("A Predictor cannot be pickled: load it in each process, from its folder")

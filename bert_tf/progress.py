@@ -25,6 +25,8 @@ def warnings_only() -> None:
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
+_BAR = "{desc}: {n_fmt}@/{total_fmt}@ |{bar}| {elapsed}<{remaining}{postfix}"
+
 # Marks values as scalars for TensorBoard.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
@@ -54,7 +56,6 @@ class _LogFile:
 
 def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
     """Creates a progress bar on stderr, with the speed if there is a `unit` such as "B"."""
-    counts = "{n_fmt}" + unit + "/{total_fmt}" + unit
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     return tqdm(
@@ -70,8 +71,7 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
         dynamic_ncols=terminal,
         unit=unit,
         unit_scale=bool(unit),
-        bar_format=f"{{desc}}: {counts} |{{bar}}| {{elapsed}}<{{remaining}}{{postfix}}"
-        + (", {rate_fmt}" if unit else ""),
+        bar_format=_BAR.replace("@", unit) + (", {rate_fmt}" if unit else ""),
     )
 
 

@@ -11,6 +11,7 @@ the `bert_config.json` files and the vocabularies themselves.
 import dataclasses
 import re
 from itertools import pairwise
+from typing import Any
 
 from bert_tf.config import SIZES, BertConfig
 
@@ -19,7 +20,7 @@ BUCKET = "https://storage.googleapis.com/bert_models"
 SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Release:
     """A published checkpoint.
 
@@ -41,17 +42,17 @@ class Release:
     """
 
     name: str
-    title: str
-    date: str
     layers: int
     hidden_size: int
     heads: int
+    whole_word_masking: bool
     vocab_size: int
-    vocab_sha256: str | None
     cased: bool
     language: str
-    parameters: str | None
-    whole_word_masking: bool = False
+    vocab_sha256: str | None
+    date: str
+    title: str = ""
+    parameters: str | None = None
 
     @property
     def url(self) -> str:
@@ -126,48 +127,28 @@ def _sizes(config: BertConfig) -> list[int]:
     return [getattr(config, key) for key in SIZES]
 
 
-# By the prefix of the release's name: size, casing and language of the vocabulary.
+_UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+_CASED_SHA256 = "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02"
+_MULTI_CASED_SHA256 = "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c"
+_CHINESE_SHA256 = "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c"
+# By the prefix of the release's name: size, casing, language and digest of the vocabulary.
 _VOCABULARIES = {
-    "uncased": (30522, False, "English"),
-    "cased": (28996, True, "English"),
-    "multilingual": (105879, False, "102 languages"),
-    "multi_cased": (119547, True, "104 languages"),
-    "chinese": (21128, False, "Chinese"),
-}
-_VOCAB_SHA256 = {
-    "uncased": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    "cased": "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
-    "multi_cased": "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
-    "chinese": "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
+    "uncased": (30522, False, "English", _UNCASED_SHA256),
+    "cased": (28996, True, "English", _CASED_SHA256),
+    "multilingual": (105879, False, "102 languages", None),
+    "multi_cased": (119547, True, "104 languages", _MULTI_CASED_SHA256),
+    "chinese": (21128, False, "Chinese", _CHINESE_SHA256),
 }
 
 
-def _release(
-    prefix: str,
-    layers: int,
-    hidden_size: int,
-    date: str,
-    title: str = "",
-    parameters: str | None = None,
-) -> Release:
+def _release(prefix: str, layers: int, hidden_size: int, *published: Any) -> Release:
+    """Returns a release with the `published` date and, if known, title and parameters."""
     # Attention heads have size 64.
     heads = hidden_size // 64
-    vocabulary = prefix.removeprefix("wwm_")
-    vocab_size, cased, language = _VOCABULARIES[vocabulary]
-    return Release(
-        name=f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}",
-        title=title,
-        date=date,
-        layers=layers,
-        hidden_size=hidden_size,
-        heads=heads,
-        vocab_size=vocab_size,
-        vocab_sha256=_VOCAB_SHA256.get(vocabulary),
-        cased=cased,
-        language=language,
-        parameters=parameters,
-        whole_word_masking=prefix.startswith("wwm_"),
-    )
+    vocabulary = _VOCABULARIES[prefix.removeprefix("wwm_")]
+    is_wwm = prefix.startswith("wwm_")
+    name = f"{prefix}_L-{layers}_H-{hidden_size}_A-{heads}"
+    return Release(name, layers, hidden_size, heads, is_wwm, *vocabulary, *published)
 
 
 # Titles of the smaller models, and their parameters according to the paper.

@@ -19,10 +19,8 @@ def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
     lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
     for number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
-            raise UserError(
-                f"{name}:{number}: the line has more than {max_bytes >> 20} MB. Is it a text "
-                "file? It needs line ends"
-            )
+            limit = f"{max_bytes >> 20} MB"
+            raise UserError(f"{name}:{number}: the line has more than {limit}. Is it a text file?")
         yield line
 
 

@@ -49,7 +49,7 @@ def test_a_forked_process_is_told_so(use):
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
 def test_a_predictor_is_not_sent_to_another_process(send, predictor):
-    with pytest.raises(UserError, match=r"cannot be pickled.*load it there with Predictor.from_ou"):
+    with pytest.raises(UserError, match=r"cannot be pickled.*load it in each process, from its fo"):
         send(predictor)
 
 
@@ -129,7 +129,7 @@ _ON_ANOTHER = """
 import importlib, keras
 keras.config.backend = lambda: "jax"
 from bert_tf import BertConfig, BertModel, FullTokenizer
-for name in ("predictor", "checkpoint", "training", "data.records", "tasks.classification"):
+for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.run"):
     try:
         importlib.import_module(f"bert_tf.{name}")
     except ValueError as error:

@@ -113,7 +113,7 @@ def test_bad_files_are_named(tmp_path, text, message):
 
 
 def test_a_misspelt_key_is_refused_and_other_keys_are_kept():
-    with pytest.raises(UserError, match="has the key 'hiden_size', and lacks 'hidden_size'"):
+    with pytest.raises(UserError, match="Correct the key 'hiden_size': 'hidden_size' is missing"):
         BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
     given = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}
     assert BertConfig.from_dict(given).to_dict().items() >= given.items()

@@ -24,7 +24,7 @@ def test_learning_rate_equals_the_original():
 
 def test_no_warmup_and_no_steps():
     assert float(WarmupLinearDecay(0.5, 10, None)(0)) == 0.5
-    with pytest.raises(ValueError, match="num_train_steps=0"):
+    with pytest.raises(ValueError, match=r"at least 1\. Received: 0"):
         WarmupLinearDecay(0.5, 0)
 
 

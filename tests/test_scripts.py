@@ -135,7 +135,7 @@ def test_too_little_address_space_is_one_error(tiny, tmp_path):
     code, said = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
     warning, error = said.splitlines()
     assert code == 1
-    assert warning.startswith("WARNING: The address space is limited to 0.6 GB (ulimit -v). ")
+    assert warning.startswith("WARNING: The address space (ulimit -v) is 0.6 GB. ")
     assert error.startswith("ERROR: Not enough memory: free some, raise a limit (ulimit -v), or ")
 
 

@@ -42,18 +42,13 @@ def export_task(
     texts = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets):
+        pairs = task.text_pairs if text_pairs is None else text_pairs
         inputs = {folder: texts}
         if texts and ids_model:
             inputs[os.path.join(folder, IDS_FOLDER)] = None
-        for path, text_inputs in inputs.items():
+        for path, given in inputs.items():
             module = modules.TaskModule(
-                model,
-                task.serve,
-                text_inputs,
-                row_shape,
-                assets,
-                task.text_pairs if text_pairs is None else text_pairs,
-                jit_compile,
+                model, task.serve, given, row_shape, assets, pairs, jit_compile
             )
             modules.save(module, path, module.signatures())
     return log_version(export_dir)

@@ -52,9 +52,7 @@ def find_model_files(options: Any) -> Any:
     available = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
         if available[name] is None:
-            raise UserError(
-                f"--{name} is not given, and there is none beside --{flag}={path}: pass it"
-            )
+            raise UserError(f"--{name} is not given, and there is none beside --{flag}={path}")
     shown = {**available, "bert_config_file": source.config_file or source.path}
     log.info("Found beside --%s: %s", flag, ", ".join(str(shown[name]) for name in missing))
     return dataclasses.replace(options, **{name: available[name] for name in missing})
@@ -105,14 +103,13 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     if size > config.vocab_size:
         raise UserError(
             f"The vocabulary {options.vocab_file} has {size} entries, the model only "
-            f"{config.vocab_size} (vocab_size in {options.bert_config_file}): they do not belong "
-            "together. Pass the vocab.txt that came with the model"
+            f"{config.vocab_size}. Pass the vocab.txt that came with the model"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:
+        lacks = ", ".join(missing)
         raise UserError(
-            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not one of "
-            "BERT's, with one piece on each line"
+            f"The vocabulary {options.vocab_file} lacks {lacks}: it is not one of BERT's"
         )
     folders = _folders_of_runs(options)
     paths = [*filter(None, map(checkpoints.latest, folders))]
@@ -130,9 +127,7 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={options.max_seq_length} is more than the model's "
-            f"{config.max_position_embeddings} positions (max_position_embeddings in "
-            f"{options.bert_config_file}): pass --max_seq_length={config.max_position_embeddings} "
-            "or less"
+            f"{config.max_position_embeddings} positions"
         )
 
 
@@ -148,10 +143,8 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
         require_same_outputs(source, model.config)
     deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
     if deeper:
-        log.warning(
-            "The checkpoint has more layers than the configuration asks for; not used: %s",
-            checkpoints.summarize(deeper),
-        )
+        message = "The checkpoint has more layers than the configuration asks for; not used: %s"
+        log.warning(message, checkpoints.summarize(deeper))
     return restored
 
 
@@ -177,19 +170,13 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint, which this training will hide "
-            "from later runs. Choose another --output_dir",
-            output_dir,
+            "--output_dir=%s has the model of --init_checkpoint: choose another", output_dir
         )
     log.info("%s", restored.describe())
     run_metadata.warn_if_untrained(restored.prefix, options.do_train)
     if restored.new and not options.do_train:
-        log.warning(
-            "Random, because not in %s: %s. Without --do_train=true the results are random: "
-            "train first, or pass a fine-tuned model.ckpt-N as --init_checkpoint",
-            restored.prefix,
-            checkpoints.summarize(restored.new),
-        )
+        message = "Random, because not in %s: %s. Without --do_train=true the results are random"
+        log.warning(message, restored.prefix, checkpoints.summarize(restored.new))
     return None
 
 
@@ -197,10 +184,10 @@ def _resume(model: keras.Model, newest: str, options: Any) -> None:
     try:
         restored = restore_all(model, newest)
     except UserError as error:
-        raise UserError(
-            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from. "
-            f"{error}. Choose another --output_dir, or empty this one to start anew"
-        ) from error
+        cannot = (
+            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from"
+        )
+        raise UserError(f"{cannot}. {error}. Choose another --output_dir") from error
     log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
     run_metadata.warn_if_untrained(newest, options.do_train)
     init_checkpoint = options.init_checkpoint
@@ -234,15 +221,10 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
     for prefix in damaged:
         log.warning("%s is damaged; skipping it", prefix)
     if newest and resume == "never":
-        raise UserError(
-            f"--resume=never, but --output_dir={output_dir} has checkpoints of an earlier run "
-            f"({newest}): choose another --output_dir, or empty this one"
-        )
+        raise UserError(f"--resume=never, but --output_dir={output_dir} has checkpoints: {newest}")
     if not newest and resume == "must":
-        raise UserError(
-            f"--resume=must, but --output_dir={output_dir} has no checkpoint to resume from "
-            f"({files.describe_absence(os.path.join(output_dir, '*'))})"
-        )
+        found = files.describe_absence(os.path.join(output_dir, "*"))
+        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
     return newest
 
 
@@ -250,9 +232,11 @@ def restore_all(model: keras.Model, prefix: str) -> checkpoints.Restored:
     """Restores a checkpoint that must have exactly the variables of the model."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
+        new, unused = (
+            checkpoints.summarize(names) or "nothing" for names in (restored.new, restored.unused)
+        )
         raise UserError(
-            f"{prefix} is the checkpoint of another model: it lacks "
-            f"{checkpoints.summarize(restored.new) or 'nothing'}, and has beyond this model "
-            f"{checkpoints.summarize(restored.unused) or 'nothing'}"
+            f"{prefix} is the checkpoint of another model: it lacks {new}, and has beyond this "
+            f"model {unused}"
         )
     return restored

@@ -95,14 +95,9 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     if ours != theirs and sorted(ours) == sorted(theirs):
         raise UserError(
             f"The outputs of the model are {', '.join(outputs or [])}, in this order, those of the "
-            f"task {', '.join(labels)}: use --task_name=tsv with --text_column and --label_column, "
-            "which takes the order from the model"
+            f"task {', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
         )
     # Another number of outputs raises an error when the weights are loaded.
     if outputs and ours != theirs and len(ours) == len(theirs):
-        log.warning(
-            "The outputs of the model are %s, and are taken for %s of the task, in this order. For "
-            "texts of your own use --task_name=tsv",
-            ", ".join(outputs),
-            ", ".join(labels),
-        )
+        message = "The outputs of the model are %s, and are taken for %s of the task, in this order"
+        log.warning(message, ", ".join(outputs), ", ".join(labels))

@@ -31,13 +31,9 @@ def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int)
         for name, seed, one in zip(run_names(len(runs)), seeds, metrics, strict=True)
     ]
     values = np.array([[float(value) for value in one.values()] for one in metrics])
-    deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else 0 * values[0]
-    return {
-        "mean": dict(zip(metrics[0], values.mean(axis=0).tolist(), strict=True)),
-        "deviation": dict(zip(metrics[0], deviation.tolist(), strict=True)),
-        "best": listed[best_run],
-        "runs": listed,
-    }
+    found = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
+    mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in found)
+    return {"mean": mean, "deviation": deviation, "best": listed[best_run], "runs": listed}
 
 
 def write_summary(
@@ -46,11 +42,7 @@ def write_summary(
     """Writes and logs the summary of the runs; returns the means and the file."""
     summary = summarize_runs(runs, seeds, best_run)
     if not any(run.get("eval_matthews", 1) for run in summary["runs"]):
-        log.warning(
-            "In all %d runs eval_matthews is 0: they predict one label only. Check the labels, and "
-            "try a lower --learning_rate or more steps",
-            len(runs),
-        )
+        log.warning("eval_matthews is 0: all %d runs predict one label only", len(runs))
     path = os.path.join(output_dir, RUNS)
     files.write_text(path, json.dumps(summary, indent=1) + "\n")
     for name, mean in summary["mean"].items():

@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_tf import files, locks
 from bert_tf.errors import UserError
+from bert_tf.file_names import require_writable
 from bert_tf.progress import Scalars, log
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 
@@ -35,10 +36,7 @@ def reserved(options: Any, is_chief: bool) -> Iterator[None]:
     while not os.path.exists(folder) and not files.is_remote(output_dir):
         folder = os.path.dirname(folder)
     if is_chief and os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(
-            f"--output_dir={output_dir} cannot be written to: {folder} is somebody else's, or "
-            "read-only. Choose another one"
-        )
+        raise UserError(f"--output_dir={output_dir} cannot be written to: {folder} is read-only")
     if is_chief and os.path.isfile(folder):
         raise UserError(f"--output_dir={output_dir} cannot be a folder: {folder} is a file")
     lock = locks.exclusive(os.path.join(output_dir, ".lock"), f"--output_dir={output_dir}")
@@ -58,12 +56,10 @@ def prepare_output_dir(
         path = os.path.join(output_dir, name)
         if files.exists(path) and not files.is_dir(path):
             raise UserError(f"{path} is a file, in place of a folder that will be written to")
-    for name in (*names, *EVAL_FILES):
-        if files.is_dir(os.path.join(output_dir, name)):
-            raise UserError(f"{os.path.join(output_dir, name)} is a folder, in place of a file")
-    probe = os.path.join(output_dir, ".bert_tf")
-    files.write_text(probe, "")
-    files.remove(probe)
+    for path in [os.path.join(output_dir, name) for name in (*names, *EVAL_FILES)]:
+        if files.is_dir(path):
+            raise UserError(f"{path} is a folder, in place of a file")
+    require_writable(os.path.join(output_dir, EVAL_RESULTS))
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,14 +35,12 @@ class Splits:
 
     def __init__(self, task: Task, folder: str, devices: Devices) -> None:
         self._task, self._folder, self._devices = task, folder, devices
-        self._examples: dict[str, Sequence[Any]] = {}
+        self._read = functools.cache(task.read)
         self._digests: dict[str, tuple[str, str]] = {}
         self._records: dict[str, tuple[str, int]] = {}
 
     def __getitem__(self, split: str) -> Sequence[Any]:
-        if split not in self._examples:
-            self._examples[split] = self._task.read(split)
-        return self._examples[split]
+        return self._read(split)
 
     def digest(self, split: str) -> tuple[str, str]:
         """Returns a digest of what `Task.identity` returns, and its description."""
@@ -60,8 +59,7 @@ class Splits:
         count = self._devices.from_chief(count)
         if not files.exists(path):
             raise UserError(
-                f"This worker does not see {path}, which worker 0 has written: --output_dir must "
-                "be in a file system that all workers share"
+                f"Worker 0 wrote {path}, and this one does not see it: share the folder"
             )
         self._records[split] = path, count
         return path, count

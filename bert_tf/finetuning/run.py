@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -161,9 +162,7 @@ class FineTuningRun:
 
         evaluation = self.evaluation
         if options.do_train and self._has_steps_left():
-            arguments = self._training()
-            training.train(*arguments)
-            self.step = arguments[1].step
+            self._train()
         elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(self.step, True):
             # The last run was killed between its last checkpoint and the evaluation of that.
             evaluation.evaluate(self.step)
@@ -179,12 +178,8 @@ class FineTuningRun:
 
     def _build_model(self) -> keras.Model:
         task, options = self.task, self.options
-        model = training.build_model(
-            task.build_model,
-            self.devices,
-            options.recompute_layers,
-            zero_init_encoder=bool(options.init_checkpoint),
-        )
+        zero = bool(options.init_checkpoint)
+        model = training.build_model(task.build_model, self.devices, options.recompute_layers, zero)
         training.freeze_layers(model, options.freeze_layers)
         if options.do_train:
             training.check_training(model, options, self.devices, task.texts_per_row)
@@ -195,9 +190,8 @@ class FineTuningRun:
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             raise UserError(
-                f"{rows} training examples in batches of {options.train_batch_size} for "
-                f"{options.num_train_epochs} epochs are not one training step: lower "
-                "--train_batch_size or raise --num_train_epochs"
+                f"{rows} training examples in batches of {options.train_batch_size} are not one "
+                "training step: lower --train_batch_size or raise --num_train_epochs"
             )
         return steps
 
@@ -222,24 +216,16 @@ class FineTuningRun:
 
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
-            log.warning(
-                "Skipping training: %s is at step %d already, and %g epochs are %d steps in all",
-                self.restored,
-                self.step,
-                self.options.num_train_epochs,
-                self.num_train_steps,
-            )
+            found = f"{self.restored} is at step {self.step} of {self.num_train_steps} already"
+            log.warning("Skipping training: %s", found)
             return False
         if self.evaluation and self.evaluation.should_stop:
-            log.warning(
-                "Skipping training: it ended at step %d, because the evaluations got no better",
-                self.step,
-            )
+            log.warning("Skipping training: it ended early at step %d", self.step)
             return False
         return True
 
-    def _training(self) -> tuple[Any, ...]:
-        """Returns the arguments of `training.train`, after writing the records."""
+    def _train(self) -> None:
+        """Writes the records and trains on them."""
         task, options, devices = self.task, self.options, self.devices
         num_train_steps, evaluation = self.num_train_steps, self.evaluation
         state = training.create_train_state(
@@ -253,13 +239,9 @@ class FineTuningRun:
         if devices.is_chief:
             run_metadata.write(self.output_dir, self.kept)
         path, count = self.splits.records("train")
+        features, step = task.features("train"), self.step
         batches = training.training_batches(
-            path,
-            task.features("train"),
-            options,
-            devices,
-            num_records=count,
-            skip_batches=self.step,
+            path, features, options, devices, num_records=count, skip_batches=step
         )
         train_step = training.make_train_step(
             state,
@@ -274,14 +256,10 @@ class FineTuningRun:
         profiled = options.profiled_steps()
         if profiled and devices.is_chief:
             callbacks.append(training.Profiler(self.output_dir, profiled, num_train_steps))
-        loop = training.LoopOptions(
-            self.output_dir,
-            num_train_steps,
-            options.save_checkpoints_steps,
-            devices.is_chief,
-            devices.workers,
-        )
-        return train_step, state, batches, loop, callbacks
+        save, chief = options.save_checkpoints_steps, devices.is_chief
+        loop = training.LoopOptions(self.output_dir, num_train_steps, save, chief, devices.workers)
+        training.train(train_step, state, batches, loop, callbacks)
+        self.step = state.step
 
     def _restore_best(self) -> None:
         """Restores the best weights if the training had `--eval_every`."""
@@ -317,13 +295,8 @@ class FineTuningRun:
         inference = self._inference.get(split)
         # In other precisions the weights are cast once, and must be cast anew.
         if inference is None or self.devices.precision != "float32":
-            inference = training.Inference(
-                self.model,
-                fetch,
-                task.features(split),
-                self.devices,
-                self.options.batch_size(split),
-            )
+            features, size = task.features(split), self.options.batch_size(split)
+            inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
@@ -353,10 +326,8 @@ class FineTuningRun:
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
             if is_chief:
-                examples = self.splits[split]
-                paths = write_results(
-                    folder, suffix, lambda to: task.write_predictions(examples, predictions, to)
-                )
+                write = partial(task.write_predictions, self.splits[split], predictions)
+                paths = write_results(folder, suffix, write)
                 results.files += paths
                 log.info("Prediction of %d examples: %s", len(predictions), ", ".join(paths))
         return results

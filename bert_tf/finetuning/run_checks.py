@@ -36,7 +36,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     if the training has another task or another kind of output.
     """
     folder, asked = options.output_dir or "", _task_of(options)
-    script, before = _run_of(folder)
+    script, before = read_run(folder, damaged=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
     now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
@@ -47,8 +47,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
         if before.get(name, "auto") not in ("auto", now.get(name)):
             raise UserError(
                 f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
-                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
-                "begins a new training from those weights"
+                f"has {name}={now[name]}. Choose another --output_dir, --init_checkpoint={folder}"
             )
     names = [name for name in _COMPARED if options.do_train and name in before]
     changed = [name for name in names if before[name] != now[name]]
@@ -57,13 +56,6 @@ def check_resumed(options: Any, training_data: str) -> bool:
         level = logging.INFO if is_longer else logging.WARNING
         log.log(level, "%s: %s was %s, now %s", folder, name, before[name], now[name])
     return not changed
-
-
-def _run_of(folder: str) -> tuple[str | None, dict[str, Any]]:
-    try:
-        return read_run(folder)
-    except UserError:
-        return None, {}
 
 
 def check_evaluated(options: Any) -> str:
@@ -75,13 +67,10 @@ def check_evaluated(options: Any) -> str:
     trained = other_task(folder, asked)
     if trained:
         log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
-    has_negative = _run_of(folder)[1].get("version_2_with_negative", True)
+    before = read_run(folder, damaged=(None, {}))[1]
+    has_negative = before.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:
-        log.warning(
-            "%s was trained without --version_2_with_negative: it has never seen a question "
-            "without an answer. Train with the flag, or leave it out",
-            folder,
-        )
+        log.warning("%s was trained without --version_2_with_negative: leave that out", folder)
     name = os.path.splitext(os.path.basename(asked))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", asked) else ""
 

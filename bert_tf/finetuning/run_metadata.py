@@ -115,8 +115,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). A training writes it. For "
-            f"what was not trained with this package pass script=, one of {', '.join(scripts)}"
+            f"No such file: {path} ({files.describe_absence(path)}). Without it pass script=, one "
+            f"of {', '.join(scripts)}"
         )
     if script not in scripts:
         raise UserError(f"script must be one of {', '.join(scripts)}. Received: {script!r}")
@@ -132,10 +132,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     for name, flag in _COPIES.items():
         values[flag] = os.path.join(folder, name)
         if flag not in flags and not files.exists(values[flag]):
-            raise UserError(
-                f"No such file: {values[flag]} ({files.describe_absence(values[flag])}). Pass "
-                f"{flag}= with the one that the model was trained with"
-            )
+            absence = files.describe_absence(values[flag])
+            raise UserError(f"No such file: {values[flag]} ({absence}). Pass {flag}=")
     types = typing.get_type_hints(options_class)
     values |= {name: checked(name, value, types[name]) for name, value in flags.items()}
     asked = flags.get("task_name") or flags.get("task_module")
@@ -143,9 +141,8 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
         log.warning("%s: trained as %s, asked as %s", folder, other, asked)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
-    if not entry.make_task:
-        return options_class(**{**values, "init_checkpoint": folder})
-    return options_class(**{**values, "init_checkpoint": None, "output_dir": folder})
+    place = {"init_checkpoint": None, "output_dir": folder}
+    return options_class(**values, **(place if entry.make_task else {"init_checkpoint": folder}))
 
 
 def require_script(folder: str, script: str) -> None:
@@ -157,9 +154,7 @@ def require_script(folder: str, script: str) -> None:
     tasks = [name for name, entry in registry.SCRIPTS.items() if entry.make_task]
     trained = hint(folder, "script")
     if trained != script and trained in tasks and script in tasks:
-        raise UserError(
-            f"{folder} was trained by {trained}.py: use that script for it, not {script}"
-        )
+        raise UserError(f"{folder} was trained by {trained}.py: use that script, not {script}")
 
 
 def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
@@ -183,14 +178,14 @@ def _saved_threshold(folder: str) -> float:
     try:
         return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            "The training had null_score_diff_threshold=auto, and what that found is not in "
-            f"{path}: pass null_score_diff_threshold= with a number"
-        ) from error
+        raise UserError(f"Not in {path}: pass null_score_diff_threshold=") from error
 
 
-def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, or None if that is unknown, and its flags."""
+def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:
+    """Returns the script that trained a model, or None if that is unknown, and its flags.
+
+    For a damaged file it returns `damaged`, and without that raises a UserError.
+    """
     path = os.path.join(folder, RUN)
     if not files.exists(path):
         return None, {}
@@ -202,7 +197,6 @@ def read_run(folder: str) -> tuple[str | None, dict[str, Any]]:
         names = flags.keys() & known
         return script, {name: checked(name, flags[name], known[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is damaged ({error}): remove it. Scripts do without it, and a program passes "
-            "script= instead"
-        ) from error
+        if damaged:
+            return damaged
+        raise UserError(f"{path} is damaged ({error}): remove it, and pass script=") from error

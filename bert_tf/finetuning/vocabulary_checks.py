@@ -53,10 +53,8 @@ def _difference(entries: Sequence[str], own: str) -> str | None:
     if not changed or (is_free and len(set(entries)) == len(entries)):
         return None
     line, entry, other = changed[0]
-    return (
-        f"differs from {own} in {len(changed)} of {len(pairs)} entries, first in line {line}: "
-        f"{entry!r} instead of {other!r}"
-    )
+    first = f"first in line {line}: {entry!r} instead of {other!r}"
+    return f"differs from {own} in {len(changed)} of {len(pairs)} entries, {first}"
 
 
 def _unusual(entries: Sequence[str], vocab_size: int) -> Iterator[str]:

@@ -47,15 +47,13 @@ def option(
 def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
     """Raises a UserError that names all required flags without a value, except `not_needed`."""
     missing = [
-        field
+        f"--{field.name} ({field.metadata['help']})"
         for field in dataclasses.fields(options)
-        if field.metadata["required"]
-        and field.name not in not_needed
-        and not getattr(options, field.name)
+        if field.metadata["required"] and not getattr(options, field.name)
+        if field.name not in not_needed
     ]
     if missing:
-        shown = "; ".join(f"--{field.name} ({field.metadata['help']})" for field in missing)
-        raise UserError(f"Required, but not given: {shown}")
+        raise UserError(f"Required, but not given: {'; '.join(missing)}")
 
 
 def checked(name: str, value: Any, expected: Any) -> Any:
@@ -80,18 +78,18 @@ def check_values(options: Any) -> None:
         name = field.name
         value = checked(f"--{name}", getattr(options, name), types[name])
         choices, limits = field.metadata["choices"], field.metadata["limits"]
-        if choices:
-            if value not in choices:
-                raise UserError(f"--{name} must be one of {', '.join(choices)}. Received: {value}")
-            continue
-        words = field.metadata["words"]
-        if words and not (value in words or (isinstance(value, float | int) and value == value)):
-            raise UserError(f"--{name} must be a number or {' or '.join(words)}. Received: {value}")
+        words, expected = field.metadata["words"], ""
         if name.endswith(("_batch_size", "_steps")) and isinstance(value, int):
             limits = limits or (1, 2**31 - 1)
-        if name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
-            raise UserError(f"--{name} must be a finite number above 0. Received: {value}")
-        if limits and not limits[0] <= value <= limits[1]:
-            raise UserError(f"--{name} must be from {limits[0]} to {limits[1]}. Received: {value}")
-        if name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
-            raise UserError(f"--{name} must be at least {_SHORTEST_SEQUENCE}. Received: {value}")
+        if choices and value not in choices:
+            expected = f"one of {', '.join(choices)}"
+        elif words and not (value in words or (isinstance(value, float | int) and value == value)):
+            expected = f"a number or {' or '.join(words)}"
+        elif name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
+            expected = "a finite number above 0"
+        elif limits and not limits[0] <= value <= limits[1]:
+            expected = f"from {limits[0]} to {limits[1]}"
+        elif name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
+            expected = f"at least {_SHORTEST_SEQUENCE}"
+        if expected:
+            raise UserError(f"--{name} must be {expected}. Received: {value}")

@@ -75,8 +75,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             raise UserError(f"--output_dir={self.output_dir} is a file: pass a folder")
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
-                "Nothing to do: pass at least one of --do_train=true, --do_eval=true, "
-                "--do_predict=true, --do_export=true"
+                "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
             )
         check_values(self)
         self.profiled_steps()
@@ -103,8 +102,6 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         number = float(found[1]) if found else 0.0
         in_epochs = bool(found and found[2] and found[2].startswith("epoch"))
         if not found or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
-            raise UserError(
-                "--eval_every must be a number of steps, as in 200, or of epochs, as in 1epoch or "
-                f"0.5epoch. Received: {self.eval_every}"
-            )
+            expected = "--eval_every must be a number of steps (200), or of epochs (0.5epoch)"
+            raise UserError(f"{expected}. Received: {self.eval_every}")
         return max(1, round(number * steps_per_epoch)) if in_epochs else int(number)

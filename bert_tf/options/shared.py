@@ -120,15 +120,13 @@ class TrainingOptions:
     def training_notes(self) -> list[str]:
         """Returns a warning for each value with which a training hardly learns."""
         found = []
-        if self.learning_rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
-            found.append(
-                f"--learning_rate={self.learning_rate:g} is above 0.01: check the exponent"
-            )
+        rate = self.learning_rate
+        if rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
+            found.append(f"--learning_rate={rate:g} is above 0.01: check the exponent")
         pairs = {"num_warmup_steps": getattr(self, "num_train_steps", 1), "warmup_proportion": 1}
         for flag, whole in pairs.items():
             if getattr(self, flag, 0) >= whole:
-                shown = f"--{flag}={getattr(self, flag)} is not shorter than the training"
-                found.append(f"{shown}: the learning rate never reaches its peak. Lower it")
+                found.append(f"--{flag}={getattr(self, flag)} is not shorter than the training")
         return found
 
     def profiled_steps(self) -> tuple[int, int] | None:
@@ -140,10 +138,8 @@ class TrainingOptions:
         except ValueError:
             first, last = 0, 0
         if not 1 <= first <= last:
-            raise UserError(
-                "--profile_steps must be two steps, the first from 1 on and not after the last, "
-                f"for instance 10,20. Received: {self.profile_steps}"
-            )
+            expected = "--profile_steps must be the first and the last step, as in 10,20"
+            raise UserError(f"{expected}. Received: {self.profile_steps}")
         return first, last
 
 

@@ -71,14 +71,12 @@ def check_training(
     replicas, size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
     if size < replicas:
-        raise UserError(
-            f"--train_batch_size={size} is fewer than one example for each of {replicas} devices"
-        )
+        raise UserError(f"--train_batch_size={size} is less than the number of devices, {replicas}")
     even = devices.fixed_shapes or options.gradient_clip_scope == "replica" or micro_batches > 1
     if even and size % (replicas * micro_batches):
         raise UserError(
-            f"--train_batch_size={size} must be a multiple of {replicas * micro_batches}, which is "
-            f"{replicas} devices times {micro_batches} pieces (--gradient_accumulation_steps)"
+            f"--train_batch_size={size} must be a multiple of {replicas * micro_batches}: devices "
+            "times --gradient_accumulation_steps"
         )
     rows = -(-size // replicas)
     needed = estimate_training_bytes(
@@ -121,11 +119,7 @@ def create_train_state(
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
     if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from):
-        log.warning(
-            "%s lacks Adam slots: their moments start from zero. To begin a new training from "
-            "it, pass it as --init_checkpoint with an empty --output_dir",
-            restore_from,
-        )
+        log.warning("%s lacks Adam slots: their moments start from zero", restore_from)
     state = TrainState(model, optimizer, loss_scale)
     if restore_from and loss_scale:
         checkpoints.restore_extra(state.extra_variables, restore_from)

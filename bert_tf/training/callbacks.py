@@ -41,11 +41,8 @@ class Profiler(Callback):
         self._num_train_steps = num_train_steps
         self._recorded_from: int | None = None
         if self._first > num_train_steps:
-            log.warning(
-                "--profile_steps begins at step %d, but there are only %d: nothing is recorded",
-                self._first,
-                num_train_steps,
-            )
+            message = "--profile_steps begins too late, there are only %d: nothing is recorded"
+            log.warning(message, num_train_steps)
 
     def before_step(self, step: int) -> None:
         """Starts the profiler before the first step to record, and stops it after the last."""
@@ -61,12 +58,11 @@ class Profiler(Callback):
             self._stop()
 
     def _stop(self) -> None:
-        if self._recorded_from is None:
-            return
-        tf.profiler.experimental.stop()
-        folder = os.path.join(self._output_dir, "plugins", "profile")
-        log.info("Profile of steps %d to %d: %s", self._recorded_from, self._last, folder)
-        self._recorded_from = None
+        if self._recorded_from is not None:
+            tf.profiler.experimental.stop()
+            folder = os.path.join(self._output_dir, "plugins", "profile")
+            log.info("Profile of steps %d to %d: %s", self._recorded_from, self._last, folder)
+            self._recorded_from = None
 
     def close(self) -> None:
         """Discards a profile that is incomplete."""

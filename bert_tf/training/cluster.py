@@ -51,14 +51,12 @@ def read_cluster() -> Cluster | None:
         return None
     if not jobs.keys() <= {"chief", "worker"} or kind not in jobs:
         raise UserError(
-            f"TF_CONFIG may have the jobs chief and worker, and the task must be in one of them. "
-            f"Received: jobs {', '.join(sorted(jobs))}, task {kind}. Example: {_EXAMPLE}"
+            f"TF_CONFIG must have the jobs chief or worker, and that of the task, {kind}. It has: "
+            f"{', '.join(sorted(jobs))}"
         )
     workers = (*jobs.get("chief", ()), *jobs.get("worker", ()))
     if not 0 <= index < len(jobs[kind]):
-        raise UserError(
-            f"TF_CONFIG: there is no {kind} {index}, the cluster has {len(jobs[kind])} of them"
-        )
+        raise UserError(f"TF_CONFIG: there is no {kind} {index}, the cluster has {len(jobs[kind])}")
     return Cluster(workers, index + (len(jobs.get("chief", ())) if kind == "worker" else 0))
 
 
@@ -66,8 +64,8 @@ def _addresses(found: Any) -> list[str]:
     if not isinstance(found, list) or len(set(map(str, found))) < len(found):
         raise ValueError(f"not a list of different addresses: {found}")
     for address in found:
-        host, _, port = str(address).rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        host, port = _host_and_port(str(address))
+        if not host or not 0 < port < 2**16:
             raise ValueError(f"not host:port: {address}")
     return found
 
@@ -84,10 +82,8 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
         # The system itself accepts as many connections.
         server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
     except OSError as error:
-        raise UserError(
-            f"TF_CONFIG gives this worker the address {address}, but it cannot listen there: "
-            f"{error.strerror}. Is another process, or an earlier run, using the port?"
-        ) from error
+        explained = f"The address {address} of TF_CONFIG: it cannot listen there"
+        raise UserError(f"{explained}: {error.strerror}. Is the port in use?") from error
     missing = [other for other in addresses if other != address]
     announced = time.monotonic() - _MESSAGE_EVERY + 3.0
     with server:

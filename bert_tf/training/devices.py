@@ -100,18 +100,12 @@ class Devices:
         }
         digest = zlib.crc32(repr(flags).encode())
         if digest != self.from_chief(digest):
-            raise UserError(
-                f"Worker {self.worker} was started with other flags than worker 0: all workers "
-                "take the same command, only TF_CONFIG differs"
-            )
+            raise UserError(f"Worker {self.worker} was started with other flags than worker 0")
 
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""
         if self.workers > 1:
-            raise UserError(
-                "This script runs in one process: divide the input, and start the script for each "
-                "part without TF_CONFIG"
-            )
+            raise UserError("This script runs in one process: divide the input, unset TF_CONFIG")
 
 
 def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
@@ -122,10 +116,8 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     waiting for the slowest.
     """
     backend.require_runtime(starts=True)
-    notes = options.notes()
-    if getattr(options, "do_train", False):
-        notes += options.training_notes()
-    for note in notes:
+    trains = getattr(options, "do_train", False)
+    for note in options.notes() + (options.training_notes() if trains else []):
         log.warning("%s", note)
     set_precision(options.precision)
     found = _choose(options, one_thread)
@@ -150,9 +142,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
 def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
-        raise UserError(
-            f"--use_tpu=true and --distribution_strategy={kind} exclude each other: drop one"
-        )
+        raise UserError(f"--use_tpu=true and --distribution_strategy={kind} exclude each other")
     cluster = read_cluster()
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "auto":
@@ -166,7 +156,7 @@ def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
         with contextlib.suppress(RuntimeError):  # a notebook has used the GPU already
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
-        return _tpu(options.tpu_name, options.tpu_zone, options.gcp_project)
+        return _tpu(options)
     if kind == "multi_worker":
         return _multi_worker(cluster)
     if cluster and len(cluster.workers) > 1:
@@ -199,32 +189,26 @@ def _describe(gpus: list[Any]) -> str:
 def _multi_worker(cluster: Cluster | None) -> Devices:
     if not cluster:
         raise UserError(
-            "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG, which "
-            "names all workers and says which of them this process is; see docs/distributed.md"
+            "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG: see "
+            "docs/distributed.md"
         )
     wait_for_workers(cluster.workers, cluster.worker)
     try:
         with signals_kept():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"The workers {', '.join(cluster.workers)} could not be connected: {reason(error)}"
-        ) from error
-    found = _describe(tf.config.list_physical_devices("GPU"))
-    return Devices(
-        strategy,
-        "multi_worker",
-        f"{len(cluster.workers)} workers, this one on {found}",
-        cluster.worker,
-        len(cluster.workers),
-    )
+        names = ", ".join(cluster.workers)
+        raise UserError(f"Could not connect the workers {names}: {reason(error)}") from error
+    workers = len(cluster.workers)
+    found = f"{workers} workers, this one on {_describe(tf.config.list_physical_devices('GPU'))}"
+    return Devices(strategy, "multi_worker", found, cluster.worker, workers)
 
 
-def _tpu(name: str | None, zone: str | None, project: str | None) -> Devices:
-    address = name or "local"
+def _tpu(options: DeviceOptions) -> Devices:
+    address = options.tpu_name or "local"
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=address, zone=zone, project=project
+            address, options.tpu_zone, options.gcp_project
         )
         if address != "local":
             tf.config.experimental_connect_to_cluster(resolver)

@@ -41,9 +41,8 @@ class Monitor:
         name = best_metric.removeprefix("eval_")
         self.name = metric_names[0] if name == "auto" else name
         if self.name not in metric_names:
-            raise UserError(
-                f"--best_metric must be one of {', '.join(metric_names)}. Received: {best_metric}"
-            )
+            names = ", ".join(metric_names)
+            raise UserError(f"--best_metric must be one of {names}. Received: {best_metric}")
         self._sign = -1.0 if self.name in lower_is_better else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
@@ -169,19 +168,15 @@ class EvalCallback(Callback):
             content = json.loads(files.read_text(self._path))
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
-            reason = ""
             if content["figure"] != self.monitor.name:
                 reason = f"they were judged by {content['figure']}"
             elif content["examples"] != self.examples_key:
                 reason = "they were of other examples"
-            elif not best:
+            elif best:
+                return earlier
+            else:
                 reason = f"{BEST_FOLDER} is gone"
         except (UserError, ValueError, KeyError, TypeError):
             reason = "the file is damaged"
-        if not reason:
-            return earlier
-        ignoring = (
-            "Ignoring the evaluations in %s (%s): the best weights are looked for from here on"
-        )
-        log.warning(ignoring, self._path, reason)
+        log.warning("Ignoring the evaluations in %s (%s)", self._path, reason)
         return []

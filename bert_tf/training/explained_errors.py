@@ -15,6 +15,19 @@ _LOST = (
     tf.errors.DeadlineExceededError,
     tf.errors.InternalError,
 )
+_ANOTHER_IS_GONE = (
+    "Another worker is gone, so this one ends too. Start all workers again with the same "
+    "command: they resume from the last checkpoint"
+)
+_EXPLANATIONS = {
+    tf.errors.ResourceExhaustedError: "Out of device memory. These need less, with the same "
+    "result: --gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; with almost "
+    "the same: --precision=bfloat16; for short texts: a lower --max_seq_length. Without training: "
+    "a lower --eval_batch_size, --predict_batch_size or --batch_size",
+    tf.errors.NotFoundError: "A file has been removed during the run; the same command resumes "
+    "from the last checkpoint",
+    tf.errors.DataLossError: "A record file is damaged: create it again",
+}
 
 
 @contextlib.contextmanager
@@ -22,33 +35,16 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
     """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s."""
     try:
         yield
-    except tf.errors.ResourceExhaustedError as error:
-        wanted = error.message.split("\n")[0][:160]
-        if "No space left" in wanted:
-            raise UserError(f"The disk is full: {wanted}") from error
-        raise UserError(
-            "Out of device memory. These need less, with the same result: "
-            "--gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; with almost "
-            "the same: --precision=bfloat16; for short texts: a lower --max_seq_length. In "
-            "evaluation, prediction and extraction: a lower --eval_batch_size, "
-            f"--predict_batch_size or --batch_size. (TensorFlow says: {wanted})"
-        ) from error
-    except tf.errors.NotFoundError as error:
-        reason = " ".join(error.message.split())[:160]
-        raise UserError(
-            "A file has been removed during the run; the same command resumes from the last "
-            f"checkpoint. (TensorFlow says: {reason})"
-        ) from error
-    except tf.errors.DataLossError as error:
-        raise UserError(
-            f"A record file is damaged: create it again. (TensorFlow says: {error.message})"
-        ) from error
-    except _LOST as error:
-        if workers == 1:
-            raise
+    except tf.errors.OpError as error:
+        no_memory = isinstance(error, tf.errors.ResourceExhaustedError)
+        message = error.message.split("\n")[0] if no_memory else error.message
         # TensorFlow appends a traceback.
-        reason = " ".join(error.message.split()).partition(" defined at ")[0][:200]
-        raise WorkerLost(
-            "Another worker is gone, so this one ends too. Start all workers again with the same "
-            f"command: they resume from the last checkpoint. (TensorFlow says: {reason})"
-        ) from error
+        reason = " ".join(message.split()).partition(" defined at ")[0][:200]
+        if no_memory and "No space left" in reason:
+            raise UserError(f"The disk is full: {reason}") from error
+        for kind, text in _EXPLANATIONS.items():
+            if isinstance(error, kind):
+                raise UserError(f"{text}. (TensorFlow says: {reason})") from error
+        if isinstance(error, _LOST) and workers > 1:
+            raise WorkerLost(f"{_ANOTHER_IS_GONE}. (TensorFlow says: {reason})") from error
+        raise

@@ -112,10 +112,8 @@ class Inference:
         for (numbers, _), outputs in zip(plans, found, strict=True):
             equal = [groups[number] for number in numbers]
             copies = [len(group) for group in equal]
-            yield (
-                np.concatenate(equal),
-                {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()},
-            )
+            repeated = {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()}
+            yield np.concatenate(equal), repeated
 
     def _traced(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
         """Compiles the function from a batch to the outputs of all its rows, in order."""
@@ -135,14 +133,14 @@ class Inference:
             size = batch_size // replicas
             numbers = context.replica_id_in_sync_group * size + tf.range(size)
             outputs = compute({name: tf.gather(value, numbers) for name, value in batch.items()})
-            # TensorFlow cannot gather an input that is passed through, hence the copy. Gathering
-            # loses the static shape.
-            return {
-                name: tf.ensure_shape(
-                    context.all_gather(tf.identity(value), axis=0), [batch_size, *value.shape[1:]]
-                )
-                for name, value in outputs.items()
-            }
+
+            def gather(value: Any) -> Any:
+                # TensorFlow cannot gather an input that is passed through, hence the copy.
+                gathered = context.all_gather(tf.identity(value), axis=0)
+                # Gathering loses the static shape.
+                return tf.ensure_shape(gathered, [batch_size, *value.shape[1:]])
+
+            return {name: gather(value) for name, value in outputs.items()}
 
         step = compile_for_replicas(replica_step, strategy, jit_compile, [self._signature()])
         return step.get_concrete_function()
@@ -158,13 +156,12 @@ class Inference:
         return specs
 
     def _empty(self, rows: int) -> dict[str, np.ndarray]:
-        # Dimensions that depend on the length become 0.
-        return {
-            name: np.empty(
-                (rows, *(size or 0 for size in spec.shape[1:])), spec.dtype.as_numpy_dtype
-            )
-            for name, spec in self.step.structured_outputs.items()
-        }
+        results = {}
+        for name, spec in self.step.structured_outputs.items():
+            # Dimensions that depend on the length become 0.
+            shape = rows, *(size or 0 for size in spec.shape[1:])
+            results[name] = np.empty(shape, spec.dtype.as_numpy_dtype)
+        return results
 
     def _plan(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Yields the row numbers of each batch, and the length to cut its rows to."""

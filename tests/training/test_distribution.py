@@ -195,7 +195,7 @@ def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be read"),
         (
             '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
-            "may have the jobs chief and worker",
+            "must have the jobs chief or worker",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
