@@ -73,10 +73,8 @@ def find(stored: Set[str], wanted: str = "auto", hint: str | None = None) -> Hea
         return HEADS[wanted]
     found = [n for n in ("masked_lm", "span", "classification") if set(HEADS[n].variables) & stored]
     if len(found) > 1:
-        raise UserError(
-            f"There are several heads, {' and '.join(found)}: name one, for instance "
-            f"--head={found[-1]}, or --head=encoder for none"
-        )
+        advice = f"name one, as in --head={found[-1]}, or --head=encoder for none"
+        raise UserError(f"There are several heads, {' and '.join(found)}: {advice}")
     if found == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]
     if found == ["classification"] and hint == "token":

@@ -54,10 +54,8 @@ class HuggingFaceSource(Source):
         if isinstance(architectures, list) and architectures:
             self.head = heads.BY_ARCHITECTURE.get(str(architectures[0]))
             if self.head is None:
-                self.notes.append(
-                    f"{self.config_file}: unknown architecture {architectures[0]}. The head is "
-                    "determined from the tensors instead"
-                )
+                problem = f"unknown architecture {architectures[0]}. The tensors tell the head"
+                self.notes.append(f"{self.config_file}: {problem}")
         kind = str(settings.get("problem_type"))
         flag = hugging_face_config.PROBLEM_TYPES.get(kind)
         if self.head == "classification" and flag:
@@ -77,9 +75,7 @@ class HuggingFaceSource(Source):
             stored = names.HuggingFaceNames(pooler.shapes).stored
             if sorted(stored) == sorted(names.POOLER):
                 return {name: _transposed(name, pooler.read(stored[name])) for name in stored}
-        self.notes.append(
-            f"{self.path} has no pooler, which its head does not need: it will be all zeros"
-        )
+        self.notes.append(f"{self.path} has no pooler: it will be all zeros")
         bias, kernel = names.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
@@ -94,10 +90,8 @@ class HuggingFaceSource(Source):
         self.do_lower_case = lower if isinstance(lower, bool) else None
         accents = settings.get("strip_accents")
         if lower is not None and accents not in (None, lower):
-            self.notes.append(
-                f"{os.path.join(folder, _TOKENIZER_CONFIG)}: strip_accents is {accents} beside "
-                f"do_lower_case {lower}; they are the same in BERT, so accents change the result"
-            )
+            note = f"strip_accents is {accents} beside do_lower_case {lower}; BERT has one for both"
+            self.notes.append(f"{os.path.join(folder, _TOKENIZER_CONFIG)}: {note}")
         pieces = _pieces(compiled) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
@@ -134,10 +128,8 @@ class HuggingFaceSource(Source):
     def _check_tied(self, tied: str) -> None:
         words = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(tied), words):
-            raise UserError(
-                f"{tied} in {self.path} is not the same as its word embeddings. The original "
-                "uses those to predict masked words: pass --head=encoder to leave the head out"
-            )
+            problem = "is not the same as its word embeddings, which the original uses"
+            raise UserError(f"{tied} in {self.path} {problem}: leave it out by --head=encoder")
 
 
 def write(

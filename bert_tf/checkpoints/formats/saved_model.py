@@ -7,9 +7,9 @@ TensorFlow 2 also have their vocabulary, as the asset `vocab_file`, and `do_lowe
 import os
 from typing import Any
 
-from bert_tf import checkpoints, files
+from bert_tf import files
 from bert_tf.checkpoints.formats import heads
-from bert_tf.checkpoints.formats.model_garden import ModelGardenSource, is_object_based
+from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, existing, read_labels
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
@@ -42,14 +42,9 @@ class SavedModelSource(ModelGardenSource):
         nodes = graph.object_graph_def.nodes
         if not nodes:
             raise UserError(
-                f"{folder} is a module of TensorFlow Hub for TensorFlow 1, which TensorFlow 2 "
-                "cannot train. Take its form for TensorFlow 2, or the release it was made from "
-                "(docs/checkpoints.md), for instance run_classifier.py "
-                "--init_checkpoint=uncased_L-12_H-768_A-12.zip"
+                f"{folder} is a module of TensorFlow Hub for TensorFlow 1. Take its form for "
+                "TensorFlow 2, or the release it was made from (docs/checkpoints.md)"
             )
-        if not is_object_based(prefix):
-            # Raises an error that says why it cannot be read.
-            checkpoints.shapes(prefix)
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
         self.config_file = existing(extra, CONFIG_FILE)
