@@ -45,10 +45,8 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     )
     # NaN is a difference, too.
     if not difference <= _TOLERANCE:
-        raise UserError(
-            f"{module.path} has the weights of a BERT, but computes something else with them "
-            f"(outputs differ by up to {difference:.2g}): it cannot be trained here"
-        )
+        problem = f"computes something else with them (outputs differ by up to {difference:.2g})"
+        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. Do not train it")
 
 
 def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -155,11 +155,8 @@ def save_snapshot(folder: str, taken: Snapshot) -> str:
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns the variables of a model by name, without the integer states of random generators."""
-    return {
-        checkpoint_name(variable): variable
-        for variable in model.variables
-        if "float" in variable.dtype
-    }
+    variables = [variable for variable in model.variables if "float" in variable.dtype]
+    return {checkpoint_name(variable): variable for variable in variables}
 
 
 def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:

@@ -14,8 +14,8 @@ from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporar
 from bert_tf.errors import UserError, shortened
 
 _KNOWN = re.compile(
-    rf"{re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
-    r"(?!\._).*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})"
+    rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
+    r"(?!\._)[^/]*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
 )
 # Weights hardly compress: more than this is a zip bomb.
 _MAX_GROWTH = 20
@@ -60,12 +60,7 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             kind = "file outside of its folder" if is_outside else "link"
             raise UserError(f"{path} has a {kind} ({member.filename}): nothing is unpacked")
     # Macs add metadata files with the names of the files they describe.
-    known = [
-        member
-        for member in archive.infolist()
-        if _KNOWN.fullmatch(os.path.basename(member.filename))
-        and not member.filename.startswith("__MACOSX/")
-    ]
+    known = [member for member in archive.infolist() if _KNOWN.fullmatch(member.filename)]
     paths = [os.path.split(member.filename) for member in known]
     folders = {folder for folder, name in paths if ".ckpt" in name}
     if len(folders) > 1:

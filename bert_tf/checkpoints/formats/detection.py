@@ -91,8 +91,6 @@ def _require_local(path: str) -> None:
 def _refuse_pickle(path: str) -> None:
     """Refuses a file that can only be read by running code from it."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
-        raise UserError(
-            f"{path} is a pickle: opening it would run code from it, so it is never opened. If you "
-            "trust it, the class of its training, such as AutoModelForPreTraining, saves it again: "
-            "from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors"
-        )
+        problem = f"{path} is a pickle: opening it would run code from it"
+        advice = "from_pretrained(folder).save_pretrained(new_folder) of its class in transformers"
+        raise UserError(f"{problem}. If you trust it, {advice} writes model.safetensors")

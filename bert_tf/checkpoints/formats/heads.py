@@ -14,13 +14,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 
-_MASKED_LM = (
-    "cls/predictions/output_bias",
-    "cls/predictions/transform/LayerNorm/beta",
-    "cls/predictions/transform/LayerNorm/gamma",
-    "cls/predictions/transform/dense/bias",
-    "cls/predictions/transform/dense/kernel",
-)
+_MASKED_LM = ("cls/predictions/output_bias", *names.TRANSFORM)
 _NEXT_SENTENCE = ("cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights")
 _SPAN = ("cls/squad/output_bias", "cls/squad/output_weights")
 _ROOT = ("output_bias", "output_weights")

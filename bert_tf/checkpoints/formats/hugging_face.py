@@ -44,10 +44,8 @@ class HuggingFaceSource(Source):
         self._pooler = self._find_pooler(folder)
         self._take_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            self.notes.append(
-                f"{self.config_file}: gelu is computed with erf (gelu_erf in bert_config.json). "
-                "Google's own models have the tanh form: for those change hidden_act to gelu"
-            )
+            note = "gelu is computed with erf (gelu_erf in bert_config.json), not tanh as by Google"
+            self.notes.append(f"{self.config_file}: {note}. For that change hidden_act to gelu")
 
     def _take_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
@@ -59,10 +57,8 @@ class HuggingFaceSource(Source):
         kind = str(settings.get("problem_type"))
         flag = hugging_face_config.PROBLEM_TYPES.get(kind)
         if self.head == "classification" and flag:
-            self.notes.append(
-                f"{self.config_file}: problem_type is {kind}. To run it on files of your own pass "
-                f"--problem_type={flag} to run_classifier.py"
-            )
+            advice = f"For files of your own pass --problem_type={flag} to run_classifier.py"
+            self.notes.append(f"{self.config_file}: problem_type is {kind}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler of a model whose file has none: from its own file, or zeros."""
@@ -143,14 +139,10 @@ def write(
 ) -> None:
     """Writes weights and configurations, but no vocabulary, to an existing folder."""
     tensors, pooler = {}, {}
+    prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
-        key = names.to_hugging_face(name)
-        if name in names.POOLER and not head.has_pooler:
-            pooler[key] = _transposed(name, value)
-            continue
-        if head.name == "encoder":
-            key = key.removeprefix("bert.")
-        tensors[key] = _transposed(name, value)
+        target = pooler if name in names.POOLER and not head.has_pooler else tensors
+        target[names.to_hugging_face(name).removeprefix(prefix)] = _transposed(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.SINGLE), tensors)
     # A model without a pooler gets zeros when it is read.
     if any(value.any() for value in pooler.values()):

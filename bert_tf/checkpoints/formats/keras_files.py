@@ -114,12 +114,9 @@ def _classes(part: Any) -> Iterator[tuple[Any, Any]]:
         # Models are loaded without `compile_config`.
         if "class_name" in part:
             yield part.get("module"), part["class_name"]
-        for key, value in part.items():
-            if key != "compile_config":
-                yield from _classes(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _classes(value)
+        part = [value for key, value in part.items() if key != "compile_config"]
+    for value in part if isinstance(part, list) else ():
+        yield from _classes(value)
 
 
 @contextlib.contextmanager

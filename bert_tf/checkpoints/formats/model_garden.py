@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.formats import configs, names
-from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.tensors import OBJECT_GRAPH, reader_of
 from bert_tf.config import BertConfig
@@ -45,7 +44,7 @@ _OUTSIDE = {
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
-    **{name: name for name in HEADS["masked_lm"].variables if "transform" in name},
+    **{name: name for name in names.TRANSFORM},
 }
 _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"

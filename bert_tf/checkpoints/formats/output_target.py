@@ -53,10 +53,9 @@ class OutputTarget:
         if taken:
             shown = f"already contains files ({', '.join(taken[:8])})"
             raise UserError(f"--output={self.output} {shown}: pass the name of a new folder")
-        if files.exists(self.output) and not (self.is_folder and files.is_dir(self.output)):
-            raise UserError(f"--output={self.output} already exists: pass another name")
-        if files.exists(f"{self.output}.index"):
-            raise UserError(f"The checkpoint {self.output} already exists: pass another name")
+        for path in (self.output, f"{self.output}.index"):
+            if files.exists(path) and not (self.is_folder and files.is_dir(path)):
+                raise UserError(f"{path} already exists: pass another --output")
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[str]:

@@ -34,17 +34,15 @@ class SavedModelSource(ModelGardenSource):
         prefix = os.path.join(folder, "variables", "variables")
         for needed in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(needed):
-                raise UserError(
-                    f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
-                    f"folder with {GRAPH_FILE}, assets and variables, such as 1 among versions"
-                )
+                there = files.describe_absence(needed)
+                kind = f"A SavedModel is a folder with {GRAPH_FILE} and variables, such as 1"
+                raise UserError(f"No such file: {needed} ({there}). {kind} among versions")
         graph = _read_graph(folder)
         nodes = graph.object_graph_def.nodes
         if not nodes:
-            raise UserError(
-                f"{folder} is a module of TensorFlow Hub for TensorFlow 1. Take its form for "
-                "TensorFlow 2, or the release it was made from (docs/checkpoints.md)"
-            )
+            advice = "Take its form for TensorFlow 2, or the release it was made from"
+            kind = "a module of TensorFlow Hub for TensorFlow 1"
+            raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
         self.config_file = existing(extra, CONFIG_FILE)

@@ -47,16 +47,10 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
-    return export_task(
-        task,
-        model,
-        task.options,
-        options.export_dir or "",
-        text_input=options.text_input,
-        ids_model=options.ids_model,
-        text_pairs={"auto": None, "true": True, "false": False}[options.text_pairs],
-        jit_compile=options.jit_compile,
-    )
+    pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
+    same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
+    export_dir = options.export_dir or ""
+    return export_task(task, model, task.options, export_dir, text_pairs=pairs, **same)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:

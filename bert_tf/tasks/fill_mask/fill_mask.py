@@ -131,11 +131,8 @@ class FillMask:
             self._fill = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
             self._portion = max(_MAX_ROWS // self._top_k, 1)
         masks = 1 if options.whole_word else _MASKS_PER_ROW
-        features = (
-            *sequence_features(options.max_seq_length),
-            Feature("masked_lm_positions", masks),
-            Feature("kinds", masks),
-        )
+        of_masks = (Feature(name, masks) for name in ("masked_lm_positions", "kinds"))
+        features = (*sequence_features(options.max_seq_length), *of_masks)
         with training.explained_errors():
             build = functools.partial(BertPretrainer, config)
             model = training.build_model(build, devices, zero_init_encoder=True)

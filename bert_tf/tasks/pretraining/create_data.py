@@ -87,10 +87,9 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
     wanted = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= wanted:
         return
-    message = (
-        f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than --masked_lm_prob"
-        f" * --max_seq_length = {wanted}: pass --max_predictions_per_seq={wanted} here and in training"
-    )
+    product = f"--masked_lm_prob * --max_seq_length = {wanted}"
+    message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
+    message += f": pass --max_predictions_per_seq={wanted}, here and to run_pretraining.py"
     if options.in_shards:
         raise UserError(message)
     log.warning("%s", message)

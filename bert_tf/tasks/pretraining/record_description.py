@@ -99,11 +99,9 @@ def _first_record(path: str) -> dict[str, Sequence[int]]:
     files.open_binary(path).close()  # TensorFlow would wait for a pipe.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
-    except tf.errors.DataLossError as error:
-        problem = f"{path} is not a TFRecord file, or is damaged"
-        raise UserError(f"{problem}: {_NOT_RECORDS}") from error
     except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
+        problem = f"{path} is not a TFRecord file, or is damaged ({error.message})"
+        raise UserError(f"{problem}: {_NOT_RECORDS}") from error
     if first is None:
         raise UserError(f"{path} is empty: {_NOT_RECORDS}")
     try:

@@ -91,15 +91,9 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     if existing != text and files.exists(folder):
         if existing:
             log.warning("%s was built with other options or input; rebuilding", folder)
-        _remove_folder(folder)
+        files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
-
-
-def _remove_folder(folder: str) -> None:
-    # The plan first: parts without a plan are never used.
-    files.remove(os.path.join(folder, _PLAN))
-    files.remove_tree(folder)
 
 
 def _digest(path: str | None) -> str:
@@ -196,7 +190,7 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     reports = [_read_report(folder, unit) for unit in units]
     count = sum(report["examples"] for report in reports)
     if not count:
-        _remove_folder(folder)
+        files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")
     single = sum(report["single"] for report in reports)
     if single:
@@ -204,7 +198,7 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
         log.warning(message + "a larger --shard_mb", single)
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
         pass
-    _remove_folder(folder)
+    files.remove_tree(folder)
     return count
 
 

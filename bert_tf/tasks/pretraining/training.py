@@ -68,11 +68,9 @@ def _train_and_evaluate(
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
+    build, begins_trained = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
-        functools.partial(BertPretrainer, config),
-        devices,
-        options.recompute_layers,
-        zero_init_encoder=bool(options.init_checkpoint),
+        build, devices, options.recompute_layers, zero_init_encoder=begins_trained
     )
     if options.do_train:
         training.check_training(model, options, devices)
@@ -82,14 +80,15 @@ def _train_and_evaluate(
     if options.do_train:
         kept = run_metadata.training_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
+        flags = ("num_train_steps", "num_warmup_steps")
+        steps: dict[str, Any] = {name: getattr(options, name) for name in flags}
         state = training.create_train_state(
             model,
             options,
             devices,
-            num_train_steps=options.num_train_steps,
-            num_warmup_steps=options.num_warmup_steps,
             restore_from=restored,
             optimizer_name=options.optimizer,
+            **steps,
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
@@ -133,9 +132,8 @@ def _train(
     train_step = training.make_train_step(
         state, loss, devices.strategy, step_options, batches.element_spec
     )
-    profiled, callbacks = options.profiled_steps(), []
-    if profiled and devices.is_chief:
-        callbacks.append(training.Profiler(output_dir, profiled, num_train_steps))
+    profiled = options.profiled_steps() if devices.is_chief else None
+    callbacks = [training.Profiler(output_dir, profiled, num_train_steps)] if profiled else []
     processes = (devices.is_chief, devices.workers)
     loop = training.LoopOptions(
         output_dir, num_train_steps, options.save_checkpoints_steps, *processes
