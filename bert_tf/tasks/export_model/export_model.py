@@ -74,9 +74,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             weights = [name for name in restored.unused if name.endswith("output_weights")]
             heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
             if heads and options.form == "auto":
-                problem = f"{prefix} is a fine-tuned model ({heads[0]}), and does not say what for"
+                kind = f"a fine-tuned model ({heads[0]}), and {folder} does not say what for"
                 advice = "pass --form=task with --script and --task_name, or --form=encoder"
-                raise UserError(f"{problem}: {advice}")
+                raise UserError(f"{prefix} is {kind}: {advice}")
             module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
             modules.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)

@@ -111,7 +111,7 @@ def _check_first(options: ExtractionOptions, first: Text) -> None:
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
     if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
-        message = "%s: each line is taken for one text, with all its columns: see --text_column"
+        message = "%s: each line is one text, with all its columns. See --text_column"
         log.warning(message, path)
     is_number = (column or "").isdecimal() and options.has_header == "auto"
     if is_number and COLUMN_NAME.fullmatch(first.text_a):
