@@ -37,21 +37,20 @@ def resolve(path: str) -> str:
         if newest or len(prefixes) == 1:
             return newest or os.path.join(path, prefixes[0])
         content = files.describe_absence(os.path.join(path, "*"))
-        raise UserError(
-            f"{path} has {len(prefixes)} checkpoints. Name one of them: {', '.join(prefixes)}"
-            if prefixes
-            else f"{path} contains no checkpoint ({content})"
-        )
+        problem = f"contains no checkpoint ({content})"
+        if prefixes:
+            problem = f"has {len(prefixes)} checkpoints. Name one of them: {', '.join(prefixes)}"
+        raise UserError(f"{path} {problem}")
     folder = os.path.dirname(path) or "."
     prefixes = _prefixes_in(folder)
-    hint = f"checkpoints in {folder}: {', '.join(prefixes)}"
-    hint = hint if prefixes else files.describe_absence(path)
-    # Such as bert-base-uncased or google-bert/bert-base-uncased.
-    is_hub_name = not prefixes and not files.exists(path) and _HUB_NAME.fullmatch(path)
-    raise UserError(
-        f"No checkpoint {path}: there is no file {os.path.basename(path)}.index ({hint})"
-        + (". Nothing is downloaded: pass the folder of an unpacked model" if is_hub_name else "")
-    )
+    hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
+    if not prefixes:
+        hint = f"({files.describe_absence(path)})"
+        # Such as bert-base-uncased or google-bert/bert-base-uncased.
+        if not files.exists(path) and _HUB_NAME.fullmatch(path):
+            hint += ". Nothing is downloaded: pass the folder of an unpacked model"
+    name = os.path.basename(path)
+    raise UserError(f"No checkpoint {path}: there is no file {name}.index {hint}")
 
 
 def latest(folder: str) -> str | None:
@@ -114,11 +113,8 @@ def remove(folder: str, *names: str) -> None:
 
 
 def _paths_in_state(folder: str) -> list[str]:
-    path = os.path.join(folder, STATE_FILE)
-    if not files.exists(path):
-        return []
     try:
-        text = files.read_text(path)
+        text = files.read_text(os.path.join(folder, STATE_FILE))
     except UserError:
         return []
     # The last `all_` line is the newest; the line without `all_` repeats it.

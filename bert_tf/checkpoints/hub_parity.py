@@ -45,11 +45,8 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     )
     # NaN is a difference, too.
     if not difference <= _TOLERANCE:
-        raise UserError(
-            f"{module.path} has the weights of a BERT, but computes something else with them "
-            f"(outputs differ by up to {difference:.2g}): its activation or the order of its "
-            "layers differs. It cannot be trained here"
-        )
+        problem = f"computes something else with them (outputs differ by up to {difference:.2g})"
+        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. Do not train it")
 
 
 def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +62,5 @@ def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
             outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))
         return outputs["sequence_output"].numpy(), outputs["pooled_output"].numpy()
     except (AttributeError, KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{path} cannot be run as an encoder of TensorFlow Hub for TensorFlow 2, which takes "
-            f"{', '.join(ENCODER_INPUTS)}: {reason(error)}"
-        ) from error
+        kind = f"an encoder of TensorFlow Hub on {', '.join(ENCODER_INPUTS)}"
+        raise UserError(f"{path} cannot be run as {kind}: {reason(error)}") from error

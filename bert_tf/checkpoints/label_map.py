@@ -29,10 +29,7 @@ def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
             problem = f"duplicate label {line}"
         else:
             continue
-        raise UserError(
-            f"{path}:{number}: {problem}. A label map has one label per line, in the order of the "
-            "model's outputs. Use the file as the training wrote it"
-        )
+        raise UserError(f"{path}:{number}: {problem}. Use the file as the training wrote it")
     if not labels:
         raise UserError(f"{path} has no labels. Use the file as the training wrote it")
     return labels

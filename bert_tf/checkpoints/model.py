@@ -72,7 +72,7 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
     variables = named_variables(model)
     stored = tensors.shapes() if tensors else shapes(prefix)
     stored = {name: shape for name, shape in stored.items() if not is_training_state(name)}
-    _check_fit(prefix, {name: list(v.shape) for name, v in variables.items()}, stored)
+    _check_fit(prefix, _shapes(variables), stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, restored, tensors)
     return Restored(
@@ -91,9 +91,8 @@ def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
-    for name, variable in present.items():
-        if list(variable.shape) != stored[name]:
-            needed = list(variable.shape)
+    for name, needed in _shapes(present).items():
+        if needed != stored[name]:
             raise UserError(f"{name} has the shape {stored[name]} in {prefix}; {needed} is needed")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
@@ -104,8 +103,7 @@ def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
     """Restores the `extra` variables of `save`; returns whether the checkpoint has them all."""
     stored = shapes(prefix)
     present = [name for name in variables if name in stored]
-    for name, value in read(prefix, present):
-        variables[name].assign(value)
+    _assign(variables, prefix, present)
     return len(present) == len(variables)
 
 
@@ -157,11 +155,12 @@ def save_snapshot(folder: str, taken: Snapshot) -> str:
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns the variables of a model by name, without the integer states of random generators."""
-    return {
-        checkpoint_name(variable): variable
-        for variable in model.variables
-        if "float" in variable.dtype
-    }
+    variables = [variable for variable in model.variables if "float" in variable.dtype]
+    return {checkpoint_name(variable): variable for variable in variables}
+
+
+def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
+    return {name: list(variable.shape) for name, variable in variables.items()}
 
 
 def is_training_state(name: str) -> bool:
@@ -207,10 +206,7 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
         advice = "--bert_config_file is not the configuration that it was trained with"
     else:
-        advice = (
-            "It was trained with another number of outputs: on other labels, for instance. "
-            "convert_checkpoint.py --head=encoder extracts its encoder"
-        )
+        advice = "It has other outputs. convert_checkpoint.py --head=encoder extracts its encoder"
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
 
 

@@ -16,7 +16,7 @@ GLOBAL_STEP = "global_step"
 # Raised by TensorFlow for missing, truncated and unrelated files.
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # Marks the object-based checkpoints of TensorFlow 2.
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class UnreadableCheckpoint(UserError):
@@ -91,23 +91,26 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     files.sync(folder)
 
 
-def _open(prefix: str) -> Any:
+def reader_of(prefix: str) -> Any:
+    """Opens a checkpoint of either kind."""
     try:
-        reader = tf.train.load_checkpoint(prefix)
+        return tf.train.load_checkpoint(prefix)
     except _READ_ERRORS as error:
         raise _unreadable(prefix, error) from error
-    if reader.has_tensor(_OBJECT_GRAPH):
+
+
+def _open(prefix: str) -> Any:
+    reader = reader_of(prefix)
+    if reader.has_tensor(OBJECT_GRAPH):
         kind = "an object-based checkpoint of TensorFlow 2"
         raise UserError(f"{prefix} is {kind}: pass a bert_model.ckpt, or a model.ckpt-N of bert_tf")
     return reader
 
 
 def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
-    reason = _reason(error)[:200] or type(error).__name__
-    return UnreadableCheckpoint(
-        f"Cannot read the checkpoint {prefix}: its files are truncated or damaged; get a good copy "
-        f"(TensorFlow says: {reason})"
-    )
+    reason = f"TensorFlow says: {_reason(error)[:200] or type(error).__name__}"
+    problem = "its files are truncated or damaged; get a good copy"
+    return UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {problem} ({reason})")
 
 
 def _reason(error: Exception) -> str:

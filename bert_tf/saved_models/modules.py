@@ -71,10 +71,8 @@ class TaskModule(tf.Module):
             return model(inputs, training=False)
 
         # XLA compiles neither text operations nor strings.
-        self._compute = compute
-        self._serve = serve
-        self._row_shape = row_shape
-        self._text_pairs = text_pairs
+        self._compute, self._serve = compute, serve
+        self._row_shape, self._text_pairs = row_shape, text_pairs
 
     def _outputs(self, inputs: Inputs) -> dict[str, Any]:
         return dict(self._serve(self._compute(inputs), inputs))
@@ -138,12 +136,9 @@ class EncoderModule(_Saved):
         def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
             values = [inputs[name] for name in ENCODER_INPUTS]
             outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
-            return {
-                "pooled_output": outputs["pooled_output"],
-                "sequence_output": outputs["sequence_output"],
-                "encoder_outputs": outputs["all_encoder_layers"],
-                "default": outputs["pooled_output"],
-            }
+            found = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
+            layers = outputs["all_encoder_layers"]
+            return {**found, "encoder_outputs": layers, "default": outputs["pooled_output"]}
 
         self.__call__ = tf.function(call)
         for training in (True, False):

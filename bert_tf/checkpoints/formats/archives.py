@@ -11,11 +11,11 @@ import zlib
 
 from bert_tf import files
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, VOCAB_FILE, temporary_folder
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shortened
 
 _KNOWN = re.compile(
-    rf"{re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
-    r"(?!\._).*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5})"
+    rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG_FILE)}|{re.escape(VOCAB_FILE)}|"
+    r"(?!\._)[^/]*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
 )
 # Weights hardly compress: more than this is a zip bomb.
 _MAX_GROWTH = 20
@@ -60,30 +60,21 @@ def _checked(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             kind = "file outside of its folder" if is_outside else "link"
             raise UserError(f"{path} has a {kind} ({member.filename}): nothing is unpacked")
     # Macs add metadata files with the names of the files they describe.
-    known = [
-        member
-        for member in archive.infolist()
-        if _KNOWN.fullmatch(os.path.basename(member.filename))
-        and not member.filename.startswith("__MACOSX/")
-    ]
-    folders = {
-        os.path.dirname(m.filename) for m in known if ".ckpt" in os.path.basename(m.filename)
-    }
-    if len(folders) != 1:
-        inside = ", ".join(member.filename for member in archive.infolist()[:8]) or "nothing"
-        raise UserError(
-            f"{path} has several checkpoints, in {', '.join(sorted(folders))}: unpack it and pass "
-            "one of them"
-            if folders
-            else f"{path} has no checkpoint of the original release. It has: {inside}"
-        )
-    (folder,) = folders
-    chosen = [member for member in known if os.path.dirname(member.filename) == folder]
+    known = [member for member in archive.infolist() if _KNOWN.fullmatch(member.filename)]
+    paths = [os.path.split(member.filename) for member in known]
+    folders = {folder for folder, name in paths if ".ckpt" in name}
+    if len(folders) > 1:
+        shown = ", ".join(sorted(folders))
+        raise UserError(f"{path} has several checkpoints, in {shown}: unpack it and pass one")
+    if not folders:
+        inside = shortened(archive.namelist(), 8) or "nothing"
+        raise UserError(f"{path} has no checkpoint of the original release. It has: {inside}")
+    chosen = [member for member in known if os.path.dirname(member.filename) in folders]
     total, packed = sum(member.file_size for member in chosen), os.path.getsize(path)
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > max(_ALWAYS_ALLOWED, _MAX_GROWTH * packed):
         sizes = f"has {packed:,} bytes and would become {total:,}"
-        raise UserError(f"{path} {sizes}, which is no checkpoint: nothing is unpacked")
+        raise UserError(f"{path} {sizes}: nothing is unpacked")
     if total > free:
         raise UserError(f"{path} would become {total:,} bytes, but only {free:,} are free")
     return {os.path.basename(member.filename): member for member in chosen}

@@ -57,10 +57,8 @@ def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) ->
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
             wrong.append(f"{key} is {configured} there, {size} in the weights{variable}")
     if wrong:
-        raise UserError(
-            f"{file} is not the configuration of {weights}: {'; '.join(wrong)}. Pass the one that "
-            "the model was trained with (--bert_config_file)"
-        )
+        problem = f"{file} is not the configuration of {weights}: {'; '.join(wrong)}"
+        raise UserError(f"{problem}. Pass the one that the model was trained with")
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
@@ -82,11 +80,9 @@ def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
     missing = [name for name in expected if name not in shapes]
     if missing:
         of_head = "" if head.name == "encoder" else f" with the head {head.name}"
-        raise UserError(
-            f"{weights} does not have all weights of a BERT{of_head}. Missing: "
-            f"{checkpoints.summarize(missing)[:_MAX_LIST]}; there are "
-            f"{checkpoints.summarize(shapes)[:_MAX_LIST]}"
-        )
+        absent, there = (checkpoints.summarize(group)[:_MAX_LIST] for group in (missing, shapes))
+        problem = f"Missing: {absent}; there are {there}"
+        raise UserError(f"{weights} does not have all weights of a BERT{of_head}. {problem}")
     if len(sizes) <= len(_AXES):
         shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
         raise UserError(f"The shapes of {weights} are not BERT's: {shown}")

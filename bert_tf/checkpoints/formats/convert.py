@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -94,12 +95,11 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
 
 
 def _write_other(source: Source, model: _Model, path: str, to: str) -> None:
-    head, config, vocab_file = model.head, model.config, model.vocab_file or ""
-    if head is None or config is None:
-        raise TypeError("Only a checkpoint can be written without head and configuration")
-    weights = {
-        name: np.asarray(value, dtype=np.float32) for name, value in source.read(model.names)
-    }
+    # Only a checkpoint is written without them.
+    head: Any = model.head
+    config: Any = model.config
+    vocab_file = model.vocab_file or ""
+    weights = {name: np.asarray(value, np.float32) for name, value in source.read(model.names)}
     if to != "hugging_face":
         keras_files.write(path, head, config, weights)
         return
@@ -141,10 +141,8 @@ def _choose(
     if other:
         shown = shortened(other, 8)
         if request.head == "auto":
-            raise UserError(
-                f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}. Name "
-                "the head to leave them out, for instance --head=encoder"
-            )
+            problem = f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}"
+            raise UserError(f"{problem}. Name the head to leave them out, as in --head=encoder")
         level = logging.INFO if request.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", shown)
     if not training or request.strip_optimizer:
@@ -169,16 +167,14 @@ def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> Be
 
 def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: str) -> str | None:
     path = request.vocab_file or source.vocab_file
+    if path is None and to == "hugging_face":
+        raise UserError(f"There is no {VOCAB_FILE} beside {source.path}: pass --vocab_file")
     if path is None:
-        if to == "hugging_face":
-            raise UserError(f"There is no {VOCAB_FILE} beside {source.path}: pass --vocab_file")
         return None
     size, rows = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
     if rows and size > rows[0]:
-        raise UserError(
-            f"The vocabulary {path} has {size} entries, {source.path} only {rows[0]}: pass the one "
-            "that the model was trained with (--vocab_file)"
-        )
+        both = f"The vocabulary {path} has {size} entries, {source.path} only {rows[0]}"
+        raise UserError(f"{both}: pass the model's (--vocab_file)")
     return path
 
 
@@ -219,10 +215,7 @@ def lowers_by_vocabulary(vocab_file: str | None) -> bool:
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     count = count_capitals(pieces)
     lower = not is_cased(pieces)
-    log.info(
-        "do_lower_case is set to %s because the vocabulary has %s capitals. If that is wrong, "
-        "pass --do_lower_case",
-        str(lower).lower(),
-        "few" if count and lower else "no" if lower else "many",
-    )
+    capitals = "few" if count and lower else "no" if lower else "many"
+    message = "do_lower_case is set to %s because the vocabulary has %s capitals: or pass it"
+    log.info(message, str(lower).lower(), capitals)
     return lower

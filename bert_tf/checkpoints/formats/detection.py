@@ -54,10 +54,8 @@ def _in_folder(folder: str) -> Source:
                 _refuse_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if tensors and prefix:
-        raise UserError(
-            f"{folder} has two models, {os.path.basename(tensors)} and "
-            f"{os.path.basename(prefix)}: name one of them"
-        )
+        both = " and ".join(map(os.path.basename, (tensors, prefix)))
+        raise UserError(f"{folder} has two models, {both}: name one of them")
     if tensors:
         _require_local(folder)
         return HuggingFaceSource(tensors)
@@ -65,10 +63,8 @@ def _in_folder(folder: str) -> Source:
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     has_best = source.has_best and files.exists(f"{best}.index")
     if has_best and checkpoints.step_of(best) != checkpoints.step_of(source.path):
-        source.notes.append(
-            f"{source.path} is the newest checkpoint of {folder}. The best of the evaluations is "
-            f"{best}: pass that to use it"
-        )
+        note = f"The best of the evaluations is {best}: pass that to use it"
+        source.notes.append(f"{source.path} is the newest checkpoint of {folder}. {note}")
     return source
 
 
@@ -95,8 +91,6 @@ def _require_local(path: str) -> None:
 def _refuse_pickle(path: str) -> None:
     """Refuses a file that can only be read by running code from it."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
-        raise UserError(
-            f"{path} is a pickle: opening it would run code from it, so it is never opened. If you "
-            "trust it, the class of its training, such as AutoModelForPreTraining, saves it again: "
-            "from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors"
-        )
+        problem = f"{path} is a pickle: opening it would run code from it"
+        advice = "from_pretrained(folder).save_pretrained(new_folder) of its class in transformers"
+        raise UserError(f"{problem}. If you trust it, {advice} writes model.safetensors")

@@ -14,13 +14,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 
-_MASKED_LM = (
-    "cls/predictions/output_bias",
-    "cls/predictions/transform/LayerNorm/beta",
-    "cls/predictions/transform/LayerNorm/gamma",
-    "cls/predictions/transform/dense/bias",
-    "cls/predictions/transform/dense/kernel",
-)
+_MASKED_LM = ("cls/predictions/output_bias", *names.TRANSFORM)
 _NEXT_SENTENCE = ("cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights")
 _SPAN = ("cls/squad/output_bias", "cls/squad/output_weights")
 _ROOT = ("output_bias", "output_weights")
@@ -73,10 +67,8 @@ def find(stored: Set[str], wanted: str = "auto", hint: str | None = None) -> Hea
         return HEADS[wanted]
     found = [n for n in ("masked_lm", "span", "classification") if set(HEADS[n].variables) & stored]
     if len(found) > 1:
-        raise UserError(
-            f"There are several heads, {' and '.join(found)}: name one, for instance "
-            f"--head={found[-1]}, or --head=encoder for none"
-        )
+        advice = f"name one, as in --head={found[-1]}, or --head=encoder for none"
+        raise UserError(f"There are several heads, {' and '.join(found)}: {advice}")
     if found == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]
     if found == ["classification"] and hint == "token":

@@ -44,27 +44,21 @@ class HuggingFaceSource(Source):
         self._pooler = self._find_pooler(folder)
         self._take_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            self.notes.append(
-                f"{self.config_file}: gelu is computed with erf (gelu_erf in bert_config.json). "
-                "Google's own models have the tanh form: for those change hidden_act to gelu"
-            )
+            note = "gelu is computed with erf (gelu_erf in bert_config.json), not tanh as by Google"
+            self.notes.append(f"{self.config_file}: {note}. For that change hidden_act to gelu")
 
     def _take_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
         if isinstance(architectures, list) and architectures:
             self.head = heads.BY_ARCHITECTURE.get(str(architectures[0]))
             if self.head is None:
-                self.notes.append(
-                    f"{self.config_file}: unknown architecture {architectures[0]}. The head is "
-                    "determined from the tensors instead"
-                )
+                problem = f"unknown architecture {architectures[0]}. The tensors tell the head"
+                self.notes.append(f"{self.config_file}: {problem}")
         kind = str(settings.get("problem_type"))
         flag = hugging_face_config.PROBLEM_TYPES.get(kind)
         if self.head == "classification" and flag:
-            self.notes.append(
-                f"{self.config_file}: problem_type is {kind}. To run it on files of your own pass "
-                f"--problem_type={flag} to run_classifier.py"
-            )
+            advice = f"For files of your own pass --problem_type={flag} to run_classifier.py"
+            self.notes.append(f"{self.config_file}: problem_type is {kind}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler of a model whose file has none: from its own file, or zeros."""
@@ -77,9 +71,7 @@ class HuggingFaceSource(Source):
             stored = names.HuggingFaceNames(pooler.shapes).stored
             if sorted(stored) == sorted(names.POOLER):
                 return {name: _transposed(name, pooler.read(stored[name])) for name in stored}
-        self.notes.append(
-            f"{self.path} has no pooler, which its head does not need: it will be all zeros"
-        )
+        self.notes.append(f"{self.path} has no pooler: it will be all zeros")
         bias, kernel = names.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
@@ -94,10 +86,8 @@ class HuggingFaceSource(Source):
         self.do_lower_case = lower if isinstance(lower, bool) else None
         accents = settings.get("strip_accents")
         if lower is not None and accents not in (None, lower):
-            self.notes.append(
-                f"{os.path.join(folder, _TOKENIZER_CONFIG)}: strip_accents is {accents} beside "
-                f"do_lower_case {lower}; they are the same in BERT, so accents change the result"
-            )
+            note = f"strip_accents is {accents} beside do_lower_case {lower}; BERT has one for both"
+            self.notes.append(f"{os.path.join(folder, _TOKENIZER_CONFIG)}: {note}")
         pieces = _pieces(compiled) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
@@ -134,10 +124,8 @@ class HuggingFaceSource(Source):
     def _check_tied(self, tied: str) -> None:
         words = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(tied), words):
-            raise UserError(
-                f"{tied} in {self.path} is not the same as its word embeddings. The original "
-                "uses those to predict masked words: pass --head=encoder to leave the head out"
-            )
+            problem = "is not the same as its word embeddings, which the original uses"
+            raise UserError(f"{tied} in {self.path} {problem}: leave it out by --head=encoder")
 
 
 def write(
@@ -151,14 +139,10 @@ def write(
 ) -> None:
     """Writes weights and configurations, but no vocabulary, to an existing folder."""
     tensors, pooler = {}, {}
+    prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
-        key = names.to_hugging_face(name)
-        if name in names.POOLER and not head.has_pooler:
-            pooler[key] = _transposed(name, value)
-            continue
-        if head.name == "encoder":
-            key = key.removeprefix("bert.")
-        tensors[key] = _transposed(name, value)
+        target = pooler if name in names.POOLER and not head.has_pooler else tensors
+        target[names.to_hugging_face(name).removeprefix(prefix)] = _transposed(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.SINGLE), tensors)
     # A model without a pooler gets zeros when it is read.
     if any(value.any() for value in pooler.values()):

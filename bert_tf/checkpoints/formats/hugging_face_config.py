@@ -34,10 +34,11 @@ _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
 _KEPT = ("directionality", "pooler_")
 # Keys that change what is computed, and the values of BERT.
 _REQUIRED = {
-    "position_embedding_type": ("absolute", None),
-    "is_decoder": (False, None),
-    "add_cross_attention": (False, None),
-    "pruned_heads": ({}, None),
+    "layer_norm_eps": LAYER_NORM_EPSILON,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
 }
 
 
@@ -46,16 +47,10 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     kind = settings.get("model_type", "bert")
     if kind != "bert":
         raise UserError(f"{path}: model_type is {kind!r}. Only BERT models can be converted")
-    epsilon = settings.get("layer_norm_eps", LAYER_NORM_EPSILON)
-    if epsilon != LAYER_NORM_EPSILON:
-        raise UserError(
-            f"{path}: layer_norm_eps is {epsilon}. BERT uses 1e-12, and has no place for another"
-        )
-    for key, values in _REQUIRED.items():
-        if settings.get(key) not in values:
-            raise UserError(
-                f"{path}: {key} is {settings[key]!r}, which the original BERT does not support"
-            )
+    for key, value in _REQUIRED.items():
+        if settings.get(key) not in (value, None):
+            problem = f"{settings[key]!r}, which the original BERT does not support"
+            raise UserError(f"{path}: {key} is {problem}")
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:

@@ -67,10 +67,8 @@ class KerasSource(Source):
 def build(head: Head, config: BertConfig, outputs: int) -> Any:
     """Builds a model with random weights; `outputs` counts those of a head with labels."""
     if head.model is None:
-        raise UserError(
-            "The model has a masked-LM head only, and Keras models have both pre-training heads: "
-            "pass --head=encoder to leave the head out"
-        )
+        problem = "Keras models have both pre-training heads, this one only the masked-LM head"
+        raise UserError(f"{problem}: pass --head=encoder to leave it out")
     return head.model(config, outputs) if head.has_labels else head.model(config)
 
 
@@ -105,9 +103,8 @@ def _head_of_whole(path: str) -> str:
     is_own = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
     if kind not in _MODELS or not is_own or classes[0][1] != kind.removeprefix("bert_tf>"):
         shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
-        raise UserError(
-            f"{path} is not a model of bert_tf.modeling alone. It has: {shown or 'no classes'}"
-        )
+        has = shown or "no classes"
+        raise UserError(f"{path} is not a model of bert_tf.modeling alone. It has: {has}")
     return _MODELS[kind]
 
 
@@ -117,12 +114,9 @@ def _classes(part: Any) -> Iterator[tuple[Any, Any]]:
         # Models are loaded without `compile_config`.
         if "class_name" in part:
             yield part.get("module"), part["class_name"]
-        for key, value in part.items():
-            if key != "compile_config":
-                yield from _classes(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _classes(value)
+        part = [value for key, value in part.items() if key != "compile_config"]
+    for value in part if isinstance(part, list) else ():
+        yield from _classes(value)
 
 
 @contextlib.contextmanager
@@ -140,9 +134,8 @@ def _load_weights(path: str) -> tuple[str, Any]:
             head, sizes, outputs = _inspect(file)
     # Raised by h5py for damaged files, and by `_inspect` for those of other models.
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"{path} is not a complete file of weights of bert_tf.modeling ({error})"
-        ) from error
+        kind = "a complete file of weights of bert_tf.modeling"
+        raise UserError(f"{path} is not {kind} ({error})") from error
     # The number of attention heads does not affect the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     model = build(HEADS[head], config, outputs)

@@ -15,12 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoints.formats import configs, names
-from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.formats.source import Source
+from bert_tf.checkpoints.tensors import OBJECT_GRAPH, reader_of
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason, shortened
-
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 # Scopes of a layer, and those of the original.
 _LAYER = {
@@ -46,7 +44,7 @@ _OUTSIDE = {
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
-    **{name: name for name in HEADS["masked_lm"].variables if "transform" in name},
+    **{name: name for name in names.TRANSFORM},
 }
 _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
@@ -59,8 +57,8 @@ _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 def is_object_based(prefix: str) -> bool:
     """Whether a checkpoint is object-based, as TensorFlow 2 writes them."""
     try:
-        return tf.train.load_checkpoint(prefix).has_tensor(_GRAPH)
-    except (tf.errors.OpError, LookupError, RuntimeError, ValueError):
+        return reader_of(prefix).has_tensor(OBJECT_GRAPH)
+    except UserError:
         # Reading it will report the problem.
         return False
 
@@ -76,7 +74,7 @@ class ModelGardenSource(Source):
     def __init__(self, prefix: str, path: str | None = None) -> None:
         path = path or prefix
         super().__init__(path, os.path.dirname(prefix) or ".")
-        self._reader = tf.train.load_checkpoint(prefix)
+        self._reader = reader_of(prefix)
         self._keys: dict[str, str] = {}
         unread = set()
         for variable, key in _variables(self._reader, path):
@@ -87,18 +85,14 @@ class ModelGardenSource(Source):
                 # Keras' export writes the variables of a functional model twice.
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
-                raise UserError(
-                    f"{path} has several encoders: {self._keys[name]} and {key} are both {variable}"
-                )
+                both = f"{self._keys[name]} and {key} are both {variable}"
+                raise UserError(f"{path} has several encoders: {both}")
             else:
                 self._keys[name] = key
         shown = shortened(sorted(unread), 4)
         if names.WORD_EMBEDDINGS not in self._keys:
             has = f"variables called {shown}" if unread else "no weights: is it a preprocessor?"
-            raise UserError(
-                f"{path} is a model of TensorFlow 2, but has no BERT encoder of the Model Garden. "
-                f"It has {has}"
-            )
+            raise UserError(f"{path} has no BERT encoder of the Model Garden. It has {has}")
         if unread:
             self.notes.append(f"Not read from {path}, as no part of BERT: {shown}")
 
@@ -108,10 +102,8 @@ class ModelGardenSource(Source):
         if layer and layer[2] in _LAYER:
             return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
         # Some versions prepend the name of the model.
-        for ending, name in _OUTSIDE.items():
-            if variable == ending or variable.endswith(f"/{ending}"):
-                return name
-        return None
+        endings = (ending for ending in _OUTSIDE if f"/{variable}".endswith(f"/{ending}"))
+        return _OUTSIDE.get(next(endings, ""))
 
     def config(self) -> BertConfig | None:
         """Returns the configuration of a file, otherwise of the shapes, which tell all sizes."""
@@ -121,13 +113,12 @@ class ModelGardenSource(Source):
         stored = self._stored_shape(query) if query in self._keys else []
         if len(stored) < 3 or len(sizes) < 6:
             return config
-        heads = stored[1]
-        if config and config.num_attention_heads != heads:
-            raise UserError(
-                f"num_attention_heads is {config.num_attention_heads} in {self.config_file}, but "
-                f"{heads} in the weights of {self.path}"
-            )
-        return config or BertConfig.from_dict({**sizes, "num_attention_heads": heads})
+        own = BertConfig.from_dict({**sizes, "num_attention_heads": stored[1]})
+        configured = (config or own).num_attention_heads
+        if configured != stored[1]:
+            there = f"{configured} in {self.config_file}, but {stored[1]} in the weights"
+            raise UserError(f"num_attention_heads is {there} of {self.path}")
+        return config or own
 
     def shapes(self) -> dict[str, list[int]]:
         """Returns the shapes of all variables, without an axis for attention heads."""
@@ -157,7 +148,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
     try:
-        graph.ParseFromString(reader.get_tensor(_GRAPH))
+        graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
     except Exception as error:
         raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
     # Integers are switches and states of random generators.

@@ -13,16 +13,14 @@ POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 _NORM = ("LayerNorm/beta", "LayerNorm/gamma")
 _DENSE = ("dense/kernel", "dense/bias")
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings", *_NORM)
+_SELF = ("query", "key", "value")
 _LAYER = (
-    *(
-        f"attention/self/{part}/{kind}"
-        for part in ("query", "key", "value")
-        for kind in ("kernel", "bias")
-    ),
+    *(f"attention/self/{part}/{kind}" for part in _SELF for kind in ("kernel", "bias")),
     *(f"attention/output/{kind}" for kind in (*_DENSE, *_NORM)),
     *(f"intermediate/{kind}" for kind in _DENSE),
     *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
 )
+TRANSFORM = tuple(sorted(f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)))
 _HEADS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
@@ -100,15 +98,11 @@ class HuggingFaceNames:
         tied_bias = modern.pop(_TIED_BIAS, None)
         if tied_bias:
             modern.setdefault(_HEADS["cls/predictions/output_bias"], tied_bias)
-        transform = [f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)]
-        originals = [*encoder(count_layers(modern)), *transform, *_HEADS]
+        originals = [*encoder(count_layers(modern)), *TRANSFORM, *_HEADS]
         known = {to_hugging_face(name): name for name in originals}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
-        self.unknown = sorted(
-            stored
-            for name, stored in modern.items()
-            if name not in known and not name.endswith(_BUFFERS)
-        )
+        others = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
+        self.unknown = sorted(modern[name] for name in others)
 
 
 def _modern(name: str) -> str:

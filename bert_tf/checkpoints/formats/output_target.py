@@ -30,16 +30,12 @@ class OutputTarget:
             self.output = files.resolved(self.output)
         by_ending = _format_by_ending(self.output)
         if by_ending is None and to is None:
-            raise UserError(
-                f"--output={output} does not say which format to write: pass --to, or a name that "
-                "ends in .ckpt, .keras or .weights.h5"
-            )
+            problem = f"--output={output} does not say which format to write"
+            raise UserError(f"{problem}: pass --to, or end it in .ckpt, .keras or .weights.h5")
         if by_ending != to and to is not None and (by_ending or to in _FILE_ENDINGS):
             needed = _FILE_ENDINGS.get(to)
-            raise UserError(
-                f"--to={to} does not fit --output={output}: "
-                + (f"its name has to end in {needed}" if needed else "that has to be a folder")
-            )
+            kind = f"its name has to end in {needed}" if needed else "that has to be a folder"
+            raise UserError(f"--to={to} does not fit --output={output}: {kind}")
         self.format: str = to or by_ending or ""
         self.is_folder = by_ending is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
@@ -57,10 +53,9 @@ class OutputTarget:
         if taken:
             shown = f"already contains files ({', '.join(taken[:8])})"
             raise UserError(f"--output={self.output} {shown}: pass the name of a new folder")
-        if files.exists(self.output) and not (self.is_folder and files.is_dir(self.output)):
-            raise UserError(f"--output={self.output} already exists: pass another name")
-        if files.exists(f"{self.output}.index"):
-            raise UserError(f"The checkpoint {self.output} already exists: pass another name")
+        for path in (self.output, f"{self.output}.index"):
+            if files.exists(path) and not (self.is_folder and files.is_dir(path)):
+                raise UserError(f"{path} already exists: pass another --output")
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[str]:
@@ -80,7 +75,7 @@ class OutputTarget:
         with files.explained("write", self.output):
             if not self.is_folder:
                 names = [name for name in names if not _is_same(folder, parent, name)]
-            if self.is_folder and not files.exists(destination):
+            elif not files.exists(destination):
                 os.rename(folder, destination)
                 names = []
             # The index goes last: without it there is no checkpoint.

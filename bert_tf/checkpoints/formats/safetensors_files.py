@@ -39,10 +39,8 @@ class Tensors:
         try:
             file = safe_open(path, framework="numpy")
         except (SafetensorError, OSError, ValueError) as error:
-            raise UserError(
-                f"{path} is not a complete safetensors file ({error}); it has "
-                f"{files.size(path):,} bytes. Download it again"
-            ) from error
+            problem = f"is not a complete safetensors file ({error})"
+            raise UserError(f"{path} {problem}. Download it again") from error
         for name in file.keys():  # noqa: SIM118
             if name in self._files:
                 raise UserError(f"{name} is in {self._files[name][0]} and in {path}")

@@ -7,9 +7,9 @@ TensorFlow 2 also have their vocabulary, as the asset `vocab_file`, and `do_lowe
 import os
 from typing import Any
 
-from bert_tf import checkpoints, files
+from bert_tf import files
 from bert_tf.checkpoints.formats import heads
-from bert_tf.checkpoints.formats.model_garden import ModelGardenSource, is_object_based
+from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.source import CONFIG_FILE, existing, read_labels
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
@@ -34,22 +34,15 @@ class SavedModelSource(ModelGardenSource):
         prefix = os.path.join(folder, "variables", "variables")
         for needed in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(needed):
-                raise UserError(
-                    f"No such file: {needed} ({files.describe_absence(needed)}). A SavedModel is a "
-                    f"folder with {GRAPH_FILE}, assets and variables, such as 1 among versions"
-                )
+                there = files.describe_absence(needed)
+                kind = f"A SavedModel is a folder with {GRAPH_FILE} and variables, such as 1"
+                raise UserError(f"No such file: {needed} ({there}). {kind} among versions")
         graph = _read_graph(folder)
         nodes = graph.object_graph_def.nodes
         if not nodes:
-            raise UserError(
-                f"{folder} is a module of TensorFlow Hub for TensorFlow 1, which TensorFlow 2 "
-                "cannot train. Take its form for TensorFlow 2, or the release it was made from "
-                "(docs/checkpoints.md), for instance run_classifier.py "
-                "--init_checkpoint=uncased_L-12_H-768_A-12.zip"
-            )
-        if not is_object_based(prefix):
-            # Raises an error that says why it cannot be read.
-            checkpoints.shapes(prefix)
+            advice = "Take its form for TensorFlow 2, or the release it was made from"
+            kind = "a module of TensorFlow Hub for TensorFlow 1"
+            raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
         self.config_file = existing(extra, CONFIG_FILE)

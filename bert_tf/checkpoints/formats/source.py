@@ -65,9 +65,8 @@ class Source(abc.ABC):
 
     def take_run(self, folder: str) -> None:
         """Takes head and casing from the `run.json` of a training of this package."""
-        path = existing(folder, RUN_FILE)
         try:
-            run = json.loads(files.read_text(path) if path else "{}")
+            run = json.loads(files.read_text(os.path.join(folder, RUN_FILE)))
             self.head = _HEADS.get(run.get("script"), self.head)
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))

@@ -41,23 +41,16 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     of_task = run_metadata.read_options(folder, script, **flags, **_flags(options))
     make_task = registry.SCRIPTS[registry.script_of(type(of_task))].make_task
     if not make_task:
-        raise UserError(
-            f"--form=task needs a model that was fine-tuned, and {folder} was trained by {script}"
-        )
+        problem = f"{folder} was trained by {script}"
+        raise UserError(f"--form=task needs a model that was fine-tuned, and {problem}")
     of_task.check_model()
     task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
-    return export_task(
-        task,
-        model,
-        task.options,
-        options.export_dir or "",
-        text_input=options.text_input,
-        ids_model=options.ids_model,
-        text_pairs={"auto": None, "true": True, "false": False}[options.text_pairs],
-        jit_compile=options.jit_compile,
-    )
+    pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
+    same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
+    export_dir = options.export_dir or ""
+    return export_task(task, model, task.options, export_dir, text_pairs=pairs, **same)
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
@@ -81,10 +74,9 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             weights = [name for name in restored.unused if name.endswith("output_weights")]
             heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
             if heads and options.form == "auto":
-                raise UserError(
-                    f"{prefix} is a fine-tuned model ({heads[0]}), and {folder} does not say what "
-                    "for: pass --form=task with --script and --task_name, or --form=encoder"
-                )
+                kind = f"a fine-tuned model ({heads[0]}), and {folder} does not say what for"
+                advice = "pass --form=task with --script and --task_name, or --form=encoder"
+                raise UserError(f"{prefix} is {kind}: {advice}")
             module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
             modules.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)
@@ -105,9 +97,7 @@ def _require_model_folder(folder: str) -> None:
     """Refuses what is not a folder with the original's files."""
     names = (run_metadata.CONFIG, run_metadata.VOCAB)
     for path in (folder, *(os.path.join(folder, name) for name in names)):
-        if not files.exists(path) or (path == folder and not files.is_dir(path)):
+        if not (files.is_dir if path == folder else files.exists)(path):
             problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
-            raise UserError(
-                f"{problem} ({files.describe_absence(path)}): --model_dir takes the folder "
-                "of a training or a release; convert_checkpoint.py --to=original converts others"
-            )
+            advice = "--model_dir takes a training or a release; convert_checkpoint.py for others"
+            raise UserError(f"{problem} ({files.describe_absence(path)}): {advice}")

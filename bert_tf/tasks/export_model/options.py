@@ -66,6 +66,5 @@ class ExportOptions:
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
         scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
         if self.script and self.script not in scripts:
-            raise UserError(
-                f"--script must be one of {', '.join(scripts)}. Received: {self.script}"
-            )
+            known = ", ".join(scripts)
+            raise UserError(f"--script must be one of {known}. Received: {self.script}")

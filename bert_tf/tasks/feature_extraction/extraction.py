@@ -59,10 +59,8 @@ def run(options: ExtractionOptions) -> None:
         raise UserError(f"{display_name(input_file)} contains no text")
     _check_first(options, first)
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
-        log.warning(
-            "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy",
-            output_file,
-        )
+        message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
+        log.warning(message, output_file)
     extractor = Extractor(options, total)
     numbered = enumerate(itertools.chain([first], texts))
     with (
@@ -76,17 +74,14 @@ def run(options: ExtractionOptions) -> None:
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
             features = extractor.features([text for _, text in portion])
-            for (number, _), (tokens, values) in zip(portion, features, strict=True):
-                write(number, tokens, values)
+            for (number, _), of_text in zip(portion, features, strict=True):
+                write(number, *of_text)
             progress.update(len(portion))
     log.info("Features of %d texts: %s", extractor.texts, output_file)
     if extractor.cut:
-        log.warning(
-            "%d of %d texts are longer than --max_seq_length=%d and were cut",
-            extractor.cut,
-            extractor.texts,
-            options.max_seq_length,
-        )
+        count = f"{extractor.cut} of {extractor.texts} texts"
+        message = "%s are longer than --max_seq_length=%d and were cut"
+        log.warning(message, count, options.max_seq_length)
 
 
 def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
@@ -116,11 +111,8 @@ def _check_first(options: ExtractionOptions, first: Text) -> None:
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
     if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
-        log.warning(
-            "%s: each line is taken for one text, with all its columns. --text_column takes the "
-            "text from one of them, if tabs separate them",
-            path,
-        )
+        message = "%s: each line is one text, with all its columns. See --text_column"
+        log.warning(message, path)
     is_number = (column or "").isdecimal() and options.has_header == "auto"
     if is_number and COLUMN_NAME.fullmatch(first.text_a):
         message = "%s: the first text is %r. If that is a header, pass --has_header=yes"
@@ -172,12 +164,10 @@ class Extractor:
         with training.explained_errors():
             model = training.build_model(build, devices, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
+            select = functools.partial(_select, self.layers, options.pooling)
+            features = sequence_features(options.max_seq_length)
             self._inference = training.Inference(
-                model,
-                functools.partial(_select, self.layers, options.pooling),
-                sequence_features(options.max_seq_length),
-                devices,
-                options.batch_size,
+                model, select, features, devices, options.batch_size
             )
 
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
@@ -199,8 +189,7 @@ class Extractor:
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._options.max_seq_length
-        a = self._encode([text.text_a for text in texts])
-        b = self._encode([text.text_b or "" for text in texts])
+        a, b = (self._encode([text[side] or "" for text in texts]) for side in (0, 1))
         is_pair = b.lengths > 0
         with self._lock:
             self.texts += len(texts)
@@ -213,7 +202,7 @@ class Extractor:
             return self.tokenizer.encode(texts)
         reference = self.tokenizer.reference
         pieces = map(reference.wordpiece_tokenizer.tokenize, texts)
-        return RaggedIds.from_lists([reference.convert_tokens_to_ids(tokens) for tokens in pieces])
+        return RaggedIds.from_lists(list(map(reference.convert_tokens_to_ids, pieces)))
 
 
 def _portion_size(options: ExtractionOptions, extractor: Extractor) -> int:

@@ -40,14 +40,12 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             rounded = np.round(values.astype(np.float64), _DECIMALS).tolist()
-            line: dict[str, Any] = {"linex_index": index}
             if tokens is None:
-                line["layers"] = of_layers(rounded)
+                line = {"linex_index": index, "layers": of_layers(rounded)}
             else:
-                line["features"] = [
-                    {"token": token, "layers": of_layers(of_token)}
-                    for token, of_token in zip(tokens, rounded, strict=True)
-                ]
+                pairs = zip(tokens, map(of_layers, rounded), strict=True)
+                features = [{"token": token, "layers": of_token} for token, of_token in pairs]
+                line = {"linex_index": index, "features": features}
             file.write(json.dumps(line) + "\n")
 
         yield write
@@ -63,10 +61,8 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
     so they are kept in a temporary file until the end.
     """
     if files.is_stream(path):
-        raise UserError(
-            f"{path} is a pipe or a device, and an .npz cannot be written to one: pass the name of "
-            "a file, or --output_format=jsonl or tfrecord"
-        )
+        problem = f"{path} is a pipe or a device, and an .npz cannot be written to one"
+        raise UserError(f"{problem}: pass a file, or --output_format=jsonl or tfrecord")
     all_tokens: list[str] = []
     row_splits, shape = [0], (len(layers), 0)
     is_pooled = True
@@ -82,10 +78,8 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
         yield write
         contents = {"layers": np.array(layers, np.int64)}
         if not is_pooled:
-            contents |= {
-                "row_splits": np.array(row_splits, np.int64),
-                "tokens": np.array(all_tokens),
-            }
+            contents["row_splits"] = np.array(row_splits, np.int64)
+            contents["tokens"] = np.array(all_tokens)
         with (
             tf.io.gfile.GFile(path, "wb") as file,
             zipfile.ZipFile(_WriteOnly(file), "w") as archive,

@@ -82,16 +82,13 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         try:
             indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
-            raise UserError(
-                f"--layers must be whole numbers with commas, as in -1,-2. Received: {self.layers}"
-            ) from None
+            message = "--layers must be whole numbers with commas, as in -1,-2"
+            raise UserError(f"{message}. Received: {self.layers}") from None
         count = num_hidden_layers
         wrong = [index for index in indexes if count and not -count <= index < count]
         if wrong and count:
-            raise UserError(
-                f"--layers={self.layers}: there is no layer {wrong[0]}. The model has {count}: "
-                f"0 to {count - 1}, or -1 (the last) to -{count}"
-            )
+            known = f"The model has {count}: 0 to {count - 1}, or -1 (the last) to -{count}"
+            raise UserError(f"--layers={self.layers}: there is no layer {wrong[0]}. {known}")
         return indexes
 
     def check_model(self) -> None:

@@ -69,13 +69,9 @@ def run(options: MaskedWordsOptions) -> None:
     if output_file != STDOUT:
         log.info("Words for the masks of %d texts: %s", model.texts, output_file)
     if model.cut:
-        log.warning(
-            "%d of %d texts are longer than --max_seq_length=%d: only the surroundings of each "
-            "[MASK] were read",
-            model.cut,
-            model.texts,
-            options.max_seq_length,
-        )
+        count = f"{model.cut} of {model.texts} texts"
+        message = "%s are longer than --max_seq_length=%d: only the text around a [MASK] was read"
+        log.warning(message, count, options.max_seq_length)
 
 
 def make_answer(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[Any]]:
@@ -135,11 +131,8 @@ class FillMask:
             self._fill = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
             self._portion = max(_MAX_ROWS // self._top_k, 1)
         masks = 1 if options.whole_word else _MASKS_PER_ROW
-        features = (
-            *sequence_features(options.max_seq_length),
-            Feature("masked_lm_positions", masks),
-            Feature("kinds", masks),
-        )
+        of_masks = (Feature(name, masks) for name in ("masked_lm_positions", "kinds"))
+        features = (*sequence_features(options.max_seq_length), *of_masks)
         with training.explained_errors():
             build = functools.partial(BertPretrainer, config)
             model = training.build_model(build, devices, zero_init_encoder=True)
@@ -202,7 +195,6 @@ def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[s
 def _require_head(restored: checkpoints.Restored) -> None:
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
-        raise UserError(
-            f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)}): pass "
-            "bert_model.ckpt as published, or a model.ckpt-N of run_pretraining.py"
-        )
+        problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
+        advice = "pass bert_model.ckpt as published, or a model.ckpt-N of run_pretraining.py"
+        raise UserError(f"{problem}: {advice}")

@@ -24,8 +24,7 @@ ANY, BEGIN, CONTINUATION = range(3)
 def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
     """Yields the number, from 1, and the text of each line that is not blank."""
     for number, line in enumerate(lines(path), start=1):
-        text = line.strip()
-        if text:
+        if text := line.strip():
             require_mask(text, f"{display_name(path)}:{number}")
             yield number, text
 
@@ -33,10 +32,8 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 def require_mask(text: str, where: str) -> None:
     """Requires that a text contains `[MASK]`; errors name `where` it is from."""
     if MASK not in text:
-        raise UserError(
-            f"{where}: there is no {MASK}. Write {MASK}, in capitals, for the word to predict. "
-            f"Received: {text[:100]!r}"
-        )
+        advice = f"Write {MASK}, in capitals, for the word to predict"
+        raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
 
 
 def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:

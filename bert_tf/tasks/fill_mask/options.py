@@ -58,7 +58,5 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         if not self.whole_word and self.max_word_pieces != _DEFAULT_WORD_PIECES:
             raise UserError("--max_word_pieces needs --whole_word=true")
         if self.whole_word and self.max_word_pieces > self.max_seq_length - _SPECIAL_TOKENS:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length} has no room for "
-                f"--max_word_pieces={self.max_word_pieces} between [CLS] and [SEP]"
-            )
+            pieces = f"--max_word_pieces={self.max_word_pieces}"
+            raise UserError(f"--max_seq_length={self.max_seq_length} has no room for {pieces}")

@@ -84,10 +84,8 @@ class WordSearch:
 
     def _is_as_tokenized(self, word: _Word) -> bool:
         # If a word is split like this, so are its beginnings: they can be checked, too.
-        if len(word.pieces) == 1:
-            return True
         names = self._tokenizer.convert_ids_to_tokens(word.pieces)
-        return self._tokenizer.tokenize(self._name(word)) == names
+        return len(names) == 1 or self._tokenizer.tokenize(self._name(word)) == names
 
     def _name(self, word: _Word) -> str:
         names = self._tokenizer.convert_ids_to_tokens(word.pieces)

@@ -23,10 +23,11 @@ def for_each_on_beam(
             pipeline_options,
         )
     except ImportError as error:
-        raise UserError(
-            f"--beam_runner needs Apache Beam ({error}): pip install 'bert_tf[beam]'"
-        ) from error
-    arguments = [f"--runner={runner}", *_arguments(options)]
+        advice = "pip install 'bert_tf[beam]'"
+        raise UserError(f"--beam_runner needs Apache Beam ({error}): {advice}") from error
+    given = (f"--{option.strip()}" for option in options.split(",") if option.strip())
+    is_spelled_out = options.lstrip().startswith("--")
+    arguments = [f"--runner={runner}", *(shlex.split(options) if is_spelled_out else given)]
     try:
         with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
             _ = (
@@ -38,15 +39,7 @@ def for_each_on_beam(
             )
     # Beam exits the process if it does not understand an option.
     except (Exception, SystemExit) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines else repr(error)
-        raise UserError(
-            f"The Beam pipeline failed: {reason.removeprefix('bert_tf.errors.UserError: ')}"
-        ) from error
+        last = (str(error).strip() or repr(error)).splitlines()[-1].strip()
+        last = last.removeprefix("bert_tf.errors.UserError: ")
+        raise UserError(f"The Beam pipeline failed: {last}") from error
     yield from items
-
-
-def _arguments(options: str) -> list[str]:
-    if options.lstrip().startswith("--"):
-        return shlex.split(options)
-    return [f"--{option.strip()}" for option in options.split(",") if option.strip()]

@@ -29,6 +29,14 @@ from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 
 _MAX_PATHS = 5  # in messages
+_ONE_DOCUMENT = (
+    "all lines are one document, so the random next sentence comes from the same text: put a blank "
+    "line between documents"
+)
+_ONE_LINE = (
+    "each document is a single line, so no next sentence is the real one: put each sentence on a "
+    "line of its own"
+)
 # Instances that --verbose_logging shows.
 _NUM_SHOWN = 20
 # Lines of each file that are checked for unknown tokens.
@@ -69,10 +77,8 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     for output in outputs:
         file_names.require_writable(output)
     if options.in_shards and files.is_stream(outputs[0]):
-        raise UserError(
-            f"--output_file={outputs[0]} is not a file, and shards are kept beside it: leave "
-            "out --num_workers and --beam_runner, or write to a file"
-        )
+        problem = f"--output_file={outputs[0]} is not a file, and shards are kept beside it"
+        raise UserError(f"{problem}: leave out --num_workers and --beam_runner")
     return paths
 
 
@@ -81,11 +87,9 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
     wanted = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= wanted:
         return
-    message = (
-        f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than --masked_lm_prob"
-        f" * --max_seq_length = {wanted}: pass --max_predictions_per_seq={wanted}, here and to "
-        "run_pretraining.py, or a smaller --masked_lm_prob"
-    )
+    product = f"--masked_lm_prob * --max_seq_length = {wanted}"
+    message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
+    message += f": pass --max_predictions_per_seq={wanted}, here and to run_pretraining.py"
     if options.in_shards:
         raise UserError(message)
     log.warning("%s", message)
@@ -147,19 +151,8 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
     """Warns of files that probably lack blank lines, or lines for sentences."""
     has_one, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
-    problem = ""
-    if has_one and not one_line_each:
-        problem = (
-            "all lines are one document, so the random next sentence comes from the same text: put "
-            "a blank line between documents"
-        )
-    elif one_line_each and not has_one:
-        problem = (
-            "each document is a single line, so only its beginning is used, and no next sentence "
-            "is the real one: put each sentence on a line of its own"
-        )
-    if problem:
-        log.warning("%s: %s", shortened(paths, _MAX_PATHS), problem)
+    if has_one != one_line_each:
+        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT if has_one else _ONE_LINE)
 
 
 def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:

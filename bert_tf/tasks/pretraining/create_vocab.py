@@ -54,11 +54,9 @@ def run(options: VocabularyOptions) -> list[str]:
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
-    log.info(
-        "Learning from %s words, %s of them different, which can take minutes",
-        f"{counts.total():,}",
-        f"{len(counts):,}",
-    )
+    total, different = f"{counts.total():,}", f"{len(counts):,}"
+    message = "Learning from %s words, %s of them different, which can take minutes"
+    log.info(message, total, different)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     tokens += _missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
@@ -119,10 +117,8 @@ def learn(
     total = sum(count for _, count in words)
     words = learner.filter_input_words(words, allowed, params.max_input_tokens)
     if sum(count for _, count in words) < _MIN_COVERAGE * total or len(first) >= vocab_size:
-        raise UserError(
-            f"--vocab_size={vocab_size} has no room for the characters of the text and "
-            f"{len(reserved)} reserved tokens: pass a larger one"
-        )
+        content = f"the characters of the text and {len(reserved)} reserved tokens"
+        raise UserError(f"--vocab_size={vocab_size} has no room for {content}: pass a larger one")
     if not words:
         return first
     upper, lower = learner.get_search_threshs(words, params.upper_thresh, params.lower_thresh)
@@ -144,8 +140,6 @@ def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
-        raise UserError(
-            f"TensorFlow Text, which learns the vocabulary, cannot be used ({error}): install "
-            "tensorflow-text of TensorFlow's version"
-        ) from error
+        advice = "install tensorflow-text of TensorFlow's version"
+        raise UserError(f"TensorFlow Text cannot be used ({error}): {advice}") from error
     return wordpiece_tokenizer_learner_lib

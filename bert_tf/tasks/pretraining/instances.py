@@ -41,10 +41,8 @@ class VocabInfo:
     def __init__(self, vocab: dict[str, int]) -> None:
         missing = [token for token in _SPECIAL if token not in vocab]
         if missing:
-            raise UserError(
-                f"The vocabulary (--vocab_file) lacks {', '.join(missing)}: it is not one of "
-                f"BERT's. Pre-training needs {', '.join(_SPECIAL)}"
-            )
+            needed = f"Pre-training needs {', '.join(_SPECIAL)}"
+            raise UserError(f"The vocabulary (--vocab_file) lacks {', '.join(missing)}. {needed}")
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]
         # Random tokens are drawn from all entries, special tokens included.
@@ -144,12 +142,10 @@ def _truncate(
 ) -> tuple[Sentence, Sentence]:
     """Removes tokens of the longer segment, at random from its front or back, until both fit."""
     ends = [0, len(first), 0, len(second)]
-    while ends[1] - ends[0] + ends[3] - ends[2] > max_tokens:
-        side = 0 if ends[1] - ends[0] > ends[3] - ends[2] else 2
-        if rng.random() < 0.5:
-            ends[side] += 1
-        else:
-            ends[side + 1] -= 1
+    while (a := ends[1] - ends[0]) + (b := ends[3] - ends[2]) > max_tokens:
+        side = 0 if a > b else 2
+        is_front = rng.random() < 0.5
+        ends[side if is_front else side + 1] += 1 if is_front else -1
     return first[ends[0] : ends[1]], second[ends[2] : ends[3]]
 
 

@@ -139,8 +139,7 @@ class PretrainingDataOptions:
         check_required(self)
         check_values(self)
         if self.max_seq_length < _SHORTEST_PAIR:
-            shown = f"Received: {self.max_seq_length}"
-            raise UserError(f"--max_seq_length must be at least {_SHORTEST_PAIR}. {shown}")
+            raise UserError(f"--max_seq_length must be at least {_SHORTEST_PAIR}")
         if self.whole_word_segments and not self.do_whole_word_mask:
             raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
         if self.beam_runner and self.num_workers:
@@ -173,7 +172,5 @@ class VocabularyOptions:
         check_required(self)
         check_values(self)
         if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:
-            raise UserError(
-                f"--vocab_size={self.vocab_size} leaves no room beside "
-                f"--num_unused_tokens={self.num_unused_tokens} and {_SPECIAL_TOKENS} special tokens"
-            )
+            reserved = f"--num_unused_tokens={self.num_unused_tokens} and the special tokens"
+            raise UserError(f"--vocab_size={self.vocab_size} leaves no room beside {reserved}")

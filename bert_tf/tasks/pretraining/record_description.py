@@ -14,6 +14,8 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 from bert_tf.tokenization import load_vocab
 
+_OTHER = "does not describe the records: rebuild them or remove it"
+_NOT_RECORDS = "pass records of create_pretraining_data.py"
 # Features whose length is given by a flag.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
@@ -63,24 +65,18 @@ def check_records(
         description = _read_description(path)
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
-            raise UserError(
-                f"{path} has {files.size(path)} bytes instead of {description['bytes']}: it is "
-                "incomplete. Copy it again, or rebuild it"
-            )
-        if description and any(description[flag] != lengths[flag] for flag in lengths):
-            raise UserError(
-                f"{path}.json does not describe the records in {path}: rebuild them or remove it"
-            )
+            sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
+            raise UserError(f"{path} has {sizes}: it is incomplete. Copy it again, or rebuild it")
+        if description and lengths != {flag: description[flag] for flag in lengths}:
+            raise UserError(f"{path}.json {_OTHER}")
         for flag, length in lengths.items():
             if length != getattr(options, flag):
                 both = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
                 raise UserError(f"The records in {path} were made with {both}: pass the same value")
         size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
         if size > config.vocab_size:
-            raise UserError(
-                f"The records in {path} were made with a vocabulary of {size} entries or more, but "
-                f"the model has only {config.vocab_size} (vocab_size in --bert_config_file)"
-            )
+            sizes = f"{size} entries or more, but the model has only {config.vocab_size}"
+            raise UserError(f"The records in {path} were made with a vocabulary of {sizes}")
         if "vocab_sha256" in description:
             vocabularies.setdefault(description["vocab_sha256"], path)
     if len(vocabularies) > 1:
@@ -96,28 +92,23 @@ def _read_description(path: str) -> dict[str, Any]:
         description = json.loads(files.read_text(name))
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{name} does not describe records ({error!r}): rebuild them or remove it"
-        ) from error
+        raise UserError(f"{name} {_OTHER} ({error!r})") from error
 
 
 def _first_record(path: str) -> dict[str, Sequence[int]]:
     files.open_binary(path).close()  # TensorFlow would wait for a pipe.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
-    except tf.errors.DataLossError as error:
-        advice = "pass records of create_pretraining_data.py"
-        raise UserError(f"{path} is not a TFRecord file, or is damaged: {advice}") from error
     except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
+        problem = f"{path} is not a TFRecord file, or is damaged ({error.message})"
+        raise UserError(f"{problem}: {_NOT_RECORDS}") from error
     if first is None:
-        raise UserError(f"{path} is empty: pass records of create_pretraining_data.py")
+        raise UserError(f"{path} is empty: {_NOT_RECORDS}")
     try:
         entries = tf.train.Example.FromString(first.numpy()).features.feature
     except Exception as error:
         raise UserError(f"The first record of {path} is no tf.train.Example: {error}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in entries]
     if missing:
-        origin = "they are not from create_pretraining_data.py"
-        raise UserError(f"The records in {path} lack {', '.join(missing)}: {origin}")
+        raise UserError(f"The records in {path} lack {', '.join(missing)}: {_NOT_RECORDS}")
     return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}

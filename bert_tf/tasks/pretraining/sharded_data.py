@@ -42,8 +42,7 @@ _FORMAT = 1
 
 
 # Options on which the records do not depend.
-_OTHER_OPTIONS = {"input_file", "output_file", "num_workers", "verbose_logging"}
-_OTHER_OPTIONS |= {"beam_runner", "beam_options"}
+_OTHER_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
 # Once for each process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
@@ -77,10 +76,10 @@ def write_parts(
 def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], folder: str) -> None:
     """Creates the folder; empties it if its parts have other options, text or version."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
-    settings = dataclasses.asdict(options)
+    settings = dataclasses.asdict(options).items()
     content = {
         "format": _FORMAT,
-        "options": {name: settings[name] for name in settings.keys() - _OTHER_OPTIONS},
+        "options": {name: v for name, v in settings if not name.startswith(_OTHER_OPTIONS)},
         "outputs": len(options.outputs),
         "digests": [_digest(options.vocab_file), _digest(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],
@@ -92,15 +91,9 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     if existing != text and files.exists(folder):
         if existing:
             log.warning("%s was built with other options or input; rebuilding", folder)
-        _remove_folder(folder)
+        files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
-
-
-def _remove_folder(folder: str) -> None:
-    # The plan first: parts without a plan are never used.
-    files.remove(os.path.join(folder, _PLAN))
-    files.remove_tree(folder)
 
 
 def _digest(path: str | None) -> str:
@@ -114,10 +107,10 @@ def _digest(path: str | None) -> str:
 def _is_complete(unit: Unit, folder: str) -> bool:
     if not files.exists(_report_path(folder, unit)):
         return False
-    sizes = _read_report(folder, unit)["bytes"]
-    parts = {_part_path(folder, unit, output): size for output, size in enumerate(sizes)}
+    parts = enumerate(_read_report(folder, unit)["bytes"])
+    paths = [(_part_path(folder, unit, output), size) for output, size in parts]
     # A power cut may leave a file without its content.
-    return all(files.exists(part) and files.size(part) == size for part, size in parts.items())
+    return all(files.exists(path) and files.size(path) == size for path, size in paths)
 
 
 def _report_path(folder: str, unit: Unit) -> str:
@@ -167,7 +160,7 @@ def _shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, 
         instances = _instances(options, documents, encode.vocab, address)
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
-        FastRng(_random(address)).shuffle(records)
+        _random(address).shuffle(records)
         yield len(documents), records
 
 
@@ -181,15 +174,15 @@ def _instances(
     options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, address: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
-        rng = FastRng(_random(f"{address} {index}"))
+        rng = _random(f"{address} {index}")
         for _ in range(options.dupe_factor):
             yield from create_instances_from_document(documents, index, rng, options, vocab)
 
 
-def _random(address: str) -> random.Random:
+def _random(address: str) -> FastRng:
     """An independent stream of random numbers for each address."""
     digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
-    return random.Random(int.from_bytes(digest, "big"))
+    return FastRng(random.Random(int.from_bytes(digest, "big")))
 
 
 def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
@@ -197,18 +190,15 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Wo
     reports = [_read_report(folder, unit) for unit in units]
     count = sum(report["examples"] for report in reports)
     if not count:
-        _remove_folder(folder)
+        files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")
     single = sum(report["single"] for report in reports)
     if single:
-        log.warning(
-            "%d shards have one document only, so the random next sentence comes from the same "
-            "text: put a blank line between documents, or pass a larger --shard_mb",
-            single,
-        )
+        message = "%d shards have one document only: put a blank line between documents, or pass "
+        log.warning(message + "a larger --shard_mb", single)
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
         pass
-    _remove_folder(folder)
+    files.remove_tree(folder)
     return count
 
 

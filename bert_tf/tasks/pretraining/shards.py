@@ -5,6 +5,8 @@ compressed file, which has several shards. A document belongs to the range in wh
 before it begins, so the division depends on the sizes of the files only.
 """
 
+import itertools
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,18 +62,16 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 
     Here the end of a file ends a document.
     """
-    shard: list[list[str]] = []
-    number = 0
+    documents = _numbered_documents(unit, shard_bytes)
+    for _, shard in itertools.groupby(documents, key=operator.itemgetter(0)):
+        yield [document for _, document in shard]
+
+
+def _numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
         with files.open_decompressed(path, regular=True) as file:
             for begin, document in _documents(path, file, start, stop, shard_bytes):
-                if stop is None and begin // shard_bytes > number:
-                    if shard:
-                        yield shard
-                    shard, number = [], begin // shard_bytes
-                shard.append(document)
-    if shard:
-        yield shard
+                yield 0 if stop else begin // shard_bytes, document
 
 
 def _documents(
@@ -91,10 +91,8 @@ def _documents(
             document.append(line)
             size += len(raw)
             if size > _MAX_SHARDS_OF_DOCUMENT * shard_bytes:
-                raise UserError(
-                    f"{path} has no blank line in {size / 1e6:.3g} MB from byte {begin} on: put a "
-                    "blank line between documents, or pass a larger --shard_mb"
-                )
+                problem = f"has no blank line in {size / 1e6:.3g} MB from byte {begin} on"
+                raise UserError(f"{path} {problem}: put some in, or pass a larger --shard_mb")
         else:
             if document:
                 yield begin, document

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
+from bert_tf.checkpoints.formats.source import VOCAB_FILE, existing
 from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, count_records
 from bert_tf.errors import UserError
@@ -57,8 +58,7 @@ def run(options: PretrainingOptions) -> Results:
 def _vocab_file_beside(init_checkpoint: str) -> str:
     """The vocabulary in the folder of a published checkpoint, or ""."""
     folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
-    path = os.path.join(folder, "vocab.txt")
-    return path if init_checkpoint and files.exists(path) else ""
+    return existing(folder, VOCAB_FILE) or "" if init_checkpoint else ""
 
 
 def _train_and_evaluate(
@@ -68,11 +68,9 @@ def _train_and_evaluate(
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
+    build, begins_trained = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
-        functools.partial(BertPretrainer, config),
-        devices,
-        options.recompute_layers,
-        zero_init_encoder=bool(options.init_checkpoint),
+        build, devices, options.recompute_layers, zero_init_encoder=begins_trained
     )
     if options.do_train:
         training.check_training(model, options, devices)
@@ -82,14 +80,15 @@ def _train_and_evaluate(
     if options.do_train:
         kept = run_metadata.training_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
+        flags = ("num_train_steps", "num_warmup_steps")
+        steps: dict[str, Any] = {name: getattr(options, name) for name in flags}
         state = training.create_train_state(
             model,
             options,
             devices,
-            num_train_steps=options.num_train_steps,
-            num_warmup_steps=options.num_warmup_steps,
             restore_from=restored,
             optimizer_name=options.optimizer,
+            **steps,
         )
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
@@ -127,29 +126,17 @@ def _train(
 ) -> None:
     output_dir, num_train_steps = options.output_dir or "", options.num_train_steps
     batches = training.training_batches(
-        paths,
-        features,
-        options,
-        devices,
-        num_records=_SHUFFLED_RECORDS,
-        skip_batches=state.step,
+        paths, features, options, devices, num_records=_SHUFFLED_RECORDS, skip_batches=state.step
     )
+    loss, step_options = _loss(options.use_next_sentence), training.step_options(options, devices)
     train_step = training.make_train_step(
-        state,
-        _loss(options.use_next_sentence),
-        devices.strategy,
-        training.step_options(options, devices),
-        batches.element_spec,
+        state, loss, devices.strategy, step_options, batches.element_spec
     )
-    profiled, callbacks = options.profiled_steps(), []
-    if profiled and devices.is_chief:
-        callbacks.append(training.Profiler(output_dir, profiled, num_train_steps))
+    profiled = options.profiled_steps() if devices.is_chief else None
+    callbacks = [training.Profiler(output_dir, profiled, num_train_steps)] if profiled else []
+    processes = (devices.is_chief, devices.workers)
     loop = training.LoopOptions(
-        output_dir,
-        num_train_steps,
-        options.save_checkpoints_steps,
-        devices.is_chief,
-        devices.workers,
+        output_dir, num_train_steps, options.save_checkpoints_steps, *processes
     )
     training.train(train_step, state, batches, loop, callbacks)
 
@@ -205,10 +192,11 @@ def _evaluate(
     if options.use_next_sentence:
         loss = loss + batches["next_sentence_loss"].mean(1)
     num_tokens = max(rows["masked_lm_weights"].sum(), np.float32(MASKED_LM_EPSILON))
-    return {
-        "loss": np.float32(loss.mean()),
-        "masked_lm_accuracy": np.float32(rows["masked_lm_correct"].sum() / num_tokens),
-        "masked_lm_loss": np.float32(rows["masked_lm_loss"].sum() / num_tokens),
-        "next_sentence_accuracy": np.float32(rows["next_sentence_correct"].mean()),
-        "next_sentence_loss": np.float32(rows["next_sentence_loss"].mean()),
+    metrics = {
+        "loss": loss.mean(),
+        "masked_lm_accuracy": rows["masked_lm_correct"].sum() / num_tokens,
+        "masked_lm_loss": rows["masked_lm_loss"].sum() / num_tokens,
+        "next_sentence_accuracy": rows["next_sentence_correct"].mean(),
+        "next_sentence_loss": rows["next_sentence_loss"].mean(),
     }
+    return {name: np.float32(value) for name, value in metrics.items()}

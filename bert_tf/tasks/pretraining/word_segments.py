@@ -73,17 +73,15 @@ def _word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
     for word in words:
         start = text.find(word, end) if isinstance(word, str) else -1
         if start < 0:
-            raise UserError(
-                f"--whole_word_segments gave {word!r}, which is not in what is left of {text!r:.80}"
-            )
+            problem = f"which is not in what is left of {text!r:.80}"
+            raise UserError(f"--whole_word_segments gave {word!r}, {problem}")
         end = start + len(word)
         yield start, end
 
 
 def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:
     """Takes the longest known word from left to right, otherwise a single character."""
-    parts = []
-    start = 0
+    parts, start = [], 0
     while start < len(text):
         ends = range(min(start + max_length, len(text)), start + 1, -1)
         end = next((end for end in ends if text[start:end] in words), start + 1)

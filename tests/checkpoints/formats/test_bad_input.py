@@ -196,7 +196,7 @@ def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
 def test_an_existing_checkpoint_is_not_written_over(there, tmp_path):
     request = Request(output=str(tmp_path / "x.ckpt"))
     convert(find_source(str(there)), request)
-    with pytest.raises(UserError, match=r"The checkpoint .* already exists"):
+    with pytest.raises(UserError, match=r"\.index already exists"):
         convert(find_source(str(there)), request)
 
 

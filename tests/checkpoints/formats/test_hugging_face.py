@@ -197,7 +197,7 @@ def test_what_is_not_in_a_configuration_has_their_defaults():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layer_norm_eps": 1e-5}, r"layer_norm_eps is 1e-05\. BERT uses 1e-12"),
+        ({"layer_norm_eps": 1e-5}, r"layer_norm_eps is 1e-05, which the original"),
         ({"model_type": "roberta"}, r"model_type is 'roberta'"),
         ({"model_type": "distilbert"}, "model_type is 'distilbert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),

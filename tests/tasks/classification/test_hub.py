@@ -119,7 +119,9 @@ def test_a_module_of_tensorflow_1(tiny, tmp_path):
         builder = tf.compat.v1.saved_model.Builder(str(folder))
         builder.add_meta_graph_and_variables(session, [])
         builder.save()
-    with pytest.raises(UserError, match=r"for TensorFlow 1, which .* run_classifier.py --init_che"):
+    with pytest.raises(
+        UserError, match=r"for TensorFlow 1\. Take its form for TensorFlow 2, or the rel"
+    ):
         hub.run(options(tiny, tmp_path, folder))
     assert not (tmp_path / "output").exists()
 

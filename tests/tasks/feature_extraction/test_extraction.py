@@ -408,7 +408,7 @@ def test_columns_that_no_tab_separates(tiny, folder):
 @pytest.mark.parametrize(
     ("name", "text", "flags", "message"),
     [
-        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is taken for one text"),
+        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is one text"),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "2"}, "the first text is 'text'"),
         ("in.tsv", "1\tthe film\n", {"text_column": "2"}, None),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),

@@ -170,9 +170,9 @@ def test_files_that_are_no_records(tiny, records):
     refused("empty is empty: pass records of create_pre", "empty", b"")
     lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
     (records / "a.tfr.json").write_text(json.dumps(lie))
-    refused(r"a\.tfr\.json does not describe the records in", "a.tfr")
+    refused(r"a\.tfr\.json does not describe the records", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
-    refused(r"a\.tfr\.json does not describe records", "a.tfr")
+    refused(r"a\.tfr\.json does not describe the records", "a.tfr")
 
 
 def test_vocabularies_that_do_not_fit(tiny, records):
