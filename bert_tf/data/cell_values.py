@@ -28,9 +28,9 @@ def to_text(value: Any, what: str, place: str) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
+            found = "half of a character (a lone surrogate)"
             raise UserError(
-                f"{place}: the {what} has half of a character (a lone surrogate, \\ud800 to "
-                "\\udfff). Correct or remove the line"
+                f"{place}: the {what} has {found}. Correct or remove the line"
             ) from None
         return value
     if value is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files, text_lines
-from bert_tf.data.cell_values import excerpt
+from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
@@ -70,11 +70,8 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
         if "\0" in line:
-            raise UserError(
-                f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1} of the line. Is "
-                "it a text file? Remove the byte, or convert UTF-16, for instance with: iconv -f "
-                f"utf-16le -t utf-8 {os.path.basename(path)}"
-            )
+            place = f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1}"
+            raise UserError(f"{place}. Is it a text file? Convert UTF-16 with iconv")
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
@@ -136,12 +133,10 @@ def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> 
 
 
 def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
-    found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-    shown = excerpt(delimiter.join(cells))
+    found, shown = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
-        f"{place}: {found}, but {width} in the first row: {shown}. Columns are separated by "
-        f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
-        "(pass --quoted=yes for a .tsv file); call a file with commas .csv, one with tabs .tsv"
+        f"{place}: {found}, but {width} in the first row: {shown}. Remove {delimiter!r} from the "
+        "text, or enclose the text in quotes (pass --quoted=yes for a .tsv file)"
     )
 
 

@@ -105,6 +105,5 @@ class SquadOptions(FineTuningOptions):
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
-                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens, to "
-                "have room for the text"
+                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens"
             )
