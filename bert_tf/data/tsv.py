@@ -57,10 +57,7 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     if not row.cells:
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
-    hint = (
-        "Columns must be separated by tabs. For files of your own: --task_name=tsv "
-        "--text_column=... --label_column=..."
-    )
+    hint = "Columns must be separated by tabs. For files of your own: --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV? {hint}"
     found = f"found {len(row.cells)}: {excerpt(text)}"

@@ -186,10 +186,8 @@ def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[st
     with _warnings_ignored():
         from sklearn import metrics
 
-        labels = range(num_labels)
-        return metrics.classification_report(
-            true, predicted, labels=labels, output_dict=True, zero_division=0
-        )
+        how = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
+        return metrics.classification_report(true, predicted, **how)
 
 
 @contextlib.contextmanager

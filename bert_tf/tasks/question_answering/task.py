@@ -93,8 +93,8 @@ class QuestionAnswering(Task):
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
             tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
             answers = example.orig_answer_text if example.answers is None else example.answers
-            log.debug("%s: %s\n  answer: %s", example.qas_id, example.question_text, answers)
-            log.debug("  tokens: %s\n  input_ids: %s", tokens, " ".join(map(str, ids)))
+            shown = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
+            log.debug("%s\n  tokens: %s\n  input_ids: %s", shown, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's records, with targets to train on only."""
