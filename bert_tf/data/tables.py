@@ -115,21 +115,18 @@ def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> 
 def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
     reason = str(error)
     if "new-line" in reason:
-        name = os.path.basename(path)
-        return UserError(
-            f"{path}:{last_line}: a CR without a LF in the line. Remove it; if CRs end the lines, "
-            f"convert the file, for instance with: tr '\\r' '\\n' < {name} > new_{name}"
-        )
-    advice = "If quotes are part of the text in this file, pass --quoted=no"
+        advice = "Remove it; if CRs end the lines, convert the file with: tr '\\r' '\\n'"
+        return UserError(f"{path}:{last_line}: a CR without a LF in the line. {advice}")
     if "limit" in reason:
-        problem = f"a cell of more than {csv.field_size_limit()} characters"
-        advice = f"Is a line end, a delimiter or a closing quote missing? {advice}"
+        problem = (
+            f"a cell of more than {csv.field_size_limit()} characters: a closing quote missing?"
+        )
     elif "unexpected end" in reason:
-        problem = 'a quote (") that opens in this row is not closed'
+        problem = 'a quote (") that opens in this row is not closed.'
     else:
-        problem = f"text after a closing quote in this row ({reason})"
-        advice = f"Inside of quotes, write a quote twice. {advice}"
-    return UserError(f"{path}:{first_line}: {problem}. {advice}")
+        problem = f"text after a closing quote in this row ({reason}): inside, write a quote twice."
+    advice = "If quotes are part of the text in this file, pass --quoted=no"
+    return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
 def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:

@@ -47,7 +47,9 @@ def tensorflow_text() -> Any:
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        message = "TensorFlow Text cannot be used (%s): texts are tokenized by Python, more slowly"
+        message = (
+            "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same ids"
+        )
         _logger.warning(f"{message}. Install tensorflow-text of TensorFlow's version", error)
         return None
     return tensorflow_text

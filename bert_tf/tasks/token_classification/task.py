@@ -118,14 +118,10 @@ class TokenClassification(Task):
         for row in range(min(_LOGGED_WINDOWS, len(windows))):
             length = int(windows.length[row]) + 2
             ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
-            first, last = windows.first_word[row : row + 2]
-            log.debug(
-                "Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s",
-                row,
-                " ".join(reference.convert_ids_to_tokens(ids)),
-                " ".join(map(str, ids)),
-                " ".join(examples.file.labels[first:last]) if examples.file.labels else "-",
-            )
+            labels = (examples.file.labels or [])[slice(*windows.first_word[row : row + 2])]
+            tokens = reference.convert_ids_to_tokens(ids)
+            shown = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
+            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *shown)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
         """Returns a row for each window."""
