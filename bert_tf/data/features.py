@@ -110,8 +110,8 @@ def require_room(pair: bool, max_seq_length: int) -> None:
     if max_seq_length < special:
         kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
         raise UserError(
-            f"max_seq_length={max_seq_length} is too small for the {special} special tokens of a "
-            f"{kind}, {form}"
+            f"max_seq_length={max_seq_length} is too small: the {special} special tokens of a "
+            f"{kind} ({form}) do not fit"
         )
 
 

@@ -88,7 +88,8 @@ def _checked(
     declared = {feature.name for feature in features}
     where = f"in the batch from row {first_row} on"
     if declared != set(batch):
-        raise ValueError(f"Declared are {sorted(declared)}. Received: {sorted(batch)} {where}")
+        lacking, beyond = sorted(declared - set(batch)), sorted(set(batch) - declared)
+        raise ValueError(f"It lacks {lacking}, and has beyond them {beyond} {where}")
     rows = len(np.atleast_1d(batch[features[0].name]))
     columns = {}
     for feature in features:
@@ -96,8 +97,8 @@ def _checked(
         shape, name = (rows, *feature.shape), repr(feature.name)
         # A single number may also come as a list of one.
         if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
-            expected = f"declared with shape {feature.shape}, which is {shape} for {rows} rows"
-            raise ValueError(f"Feature {name} is {expected}. Received: {values.shape} {where}")
+            name += f" is declared with shape {feature.shape}, which is {shape} for {rows} rows"
+            raise ValueError(f"Feature {name}. Received: shape {values.shape} {where}")
         if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
             raise ValueError(
                 f"Feature {name} is declared as {feature.dtype}. Received: {values.dtype} {where}"

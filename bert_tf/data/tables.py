@@ -71,7 +71,10 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
             raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
         if "\0" in line:
             place = f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1}"
-            raise UserError(f"{place}. Is it a text file? Convert UTF-16 with iconv")
+            advice = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
+            raise UserError(
+                f"{place} of the line. Is it a text file? Convert UTF-16 with: {advice}"
+            )
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
@@ -132,8 +135,9 @@ def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> 
 def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
     found, shown = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
-        f"{place}: {found}, but {width} in the first row: {shown}. Remove {delimiter!r} from the "
-        "text, or enclose the text in quotes (pass --quoted=yes for a .tsv file)"
+        f"{place}: {found}, but {width} in the first row: {shown}. Columns are separated by "
+        f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
+        "(pass --quoted=yes for a .tsv file); call a file with commas .csv"
     )
 
 

@@ -124,7 +124,8 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         reason = f"not JSON ({error.msg} at position {error.colno})"
-        raise UserError(f"{path}:{error.lineno}: {reason}: a file in SQuAD's format?") from error
+        expected = "a file in the format of SQuAD was expected"
+        raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
     # Numbers of thousands of digits, thousands of brackets.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON that can be read ({error})") from error

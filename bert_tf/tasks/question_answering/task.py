@@ -77,7 +77,7 @@ class QuestionAnswering(Task):
         ratio = len(windows) / len(examples)
         if is_training and ratio > _MANY_WINDOWS:
             message = "There are %.1f windows for each question, but steps are counted in questions"
-            log.warning(f"{message}: --num_train_epochs=%.3g shows all windows", ratio, ratio)
+            log.warning(f"{message}: --num_train_epochs=%.3g shows all windows once", ratio, ratio)
         self._log_examples(windows)
         return windows
 
