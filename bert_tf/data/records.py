@@ -89,7 +89,8 @@ def _checked(
     where = f"in the batch from row {first_row} on"
     if declared != set(batch):
         lacking, beyond = sorted(declared - set(batch)), sorted(set(batch) - declared)
-        raise ValueError(f"It lacks {lacking}, and has beyond them {beyond} {where}")
+        found = f"It lacks {lacking} and has beyond them {beyond}"
+        raise ValueError(f"A batch must have exactly the declared features. {found} {where}")
     rows = len(np.atleast_1d(batch[features[0].name]))
     columns = {}
     for feature in features:
@@ -97,8 +98,10 @@ def _checked(
         shape, name = (rows, *feature.shape), repr(feature.name)
         # A single number may also come as a list of one.
         if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
-            name += f" is declared with shape {feature.shape}, which is {shape} for {rows} rows"
-            raise ValueError(f"Feature {name}. Received: shape {values.shape} {where}")
+            expected = f"declared with shape {feature.shape}, which is {shape} for {rows} rows"
+            raise ValueError(
+                f"Feature {name} is {expected}. Received: shape {values.shape} {where}"
+            )
         if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
             raise ValueError(
                 f"Feature {name} is declared as {feature.dtype}. Received: {values.dtype} {where}"
