@@ -54,7 +54,7 @@ class ModuleDataset(TextDataset):
             found = getattr(self._task, method)(self._data_dir)
             found = None if found is None else list(found)
         if found is None:
-            raise UserError(f"{self._path}: {method}() returns None. Return a list of examples")
+            raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
         return [self._example(given, split, number) for number, given in enumerate(found)]
 
     def describe(self, split: str) -> str:
