@@ -109,7 +109,7 @@ class TokenClassification(Task):
         if len(unknown):
             place = f"{file.path}:{file.lines[unknown[0]]}"
             names = ", ".join(sorted({labels[word] for word in unknown}))
-            message = "%s: the training had no label %s. %s with unknown labels count as wrong: %s"
+            message = "%s: the training had no label %s. Unknown labels count as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
 

@@ -335,7 +335,7 @@ def test_one_word_is_said_in_the_singular(tiny, tmp_path, said):
     examples = made.read("eval")
     made.metrics(examples, made.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)}))
     assert "dev.txt: 1 sentence, 1 word, 1 window\n" in said.text
-    assert "not in the loss (1 word: B-NEW)" in said.text
+    assert "count as wrong (1 word: B-NEW)" in said.text
     assert "recall 0.0000, 1 entity)" in said.text
 
 
