@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.errors import UserError
@@ -27,9 +28,9 @@ def to_text(value: Any, what: str, place: str) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
+            found = "half of a character (a lone surrogate)"
             raise UserError(
-                f"{place}: the {what} has half of a character (a lone surrogate, \\ud800 to "
-                "\\udfff). Correct or remove the line"
+                f"{place}: the {what} has {found}. Correct or remove the line"
             ) from None
         return value
     if value is None:
@@ -54,6 +55,12 @@ def excerpt(text: str) -> str:
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
-def count_rows(number: int) -> str:
-    """Formats a number of rows: `5,574 rows`."""
-    return "1 row" if number == 1 else f"{number:,} rows"
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Formats a number with its noun: `1 row`, `5,574 rows`."""
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def some(names: Sequence[str], limit: int = 10) -> str:
+    """Lists the first names, and says how many more there are."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")

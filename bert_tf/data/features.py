@@ -111,7 +111,7 @@ def require_room(pair: bool, max_seq_length: int) -> None:
         kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
         raise UserError(
             f"max_seq_length={max_seq_length} is too small: the {special} special tokens of a "
-            f"{kind} ({form}) do not fit. Pass a larger --max_seq_length, such as 128."
+            f"{kind} ({form}) do not fit"
         )
 
 
@@ -139,10 +139,7 @@ def pack(
         segment_ids += [1] * (len(tokens_b) + 1)
     padding = [0] * (max_seq_length - len(tokens))
     if len(tokens) > max_seq_length:
-        raise ValueError(
-            "The tokens must fit into max_seq_length; truncate them first. Received: "
-            f"{len(tokens)} tokens with the special ones, max_seq_length={max_seq_length}"
-        )
+        raise ValueError(f"{len(tokens)} tokens do not fit into max_seq_length={max_seq_length}")
     return PackedSequence(
         tokens=tokens,
         input_ids=tokenizer.convert_tokens_to_ids(tokens) + padding,
@@ -206,21 +203,17 @@ def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | flo
     """Returns the index of an example's label; if the list is empty, the label as a number."""
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
+    place = f"Label {example.label!r} of example {example.guid}"
     if len(label_list) == 0:
         try:
             return float(str(example.label))
         except ValueError:
-            raise UserError(
-                f"Label {example.label!r} of example {example.guid} is not a number"
-            ) from None
+            raise UserError(f"{place} is not a number") from None
     labels = list(label_list)
     for label in (example.label, str(example.label)):
         if label in labels:
             return labels.index(label)
-    raise UserError(
-        f"Label {example.label!r} of example {example.guid} is not one of "
-        f"{', '.join(map(str, labels))}. Correct the data, or add it to the labels of the task."
-    )
+    raise UserError(f"{place} is not one of {', '.join(map(str, labels))}")
 
 
 def log_examples(
@@ -237,14 +230,8 @@ def log_examples(
 
 def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequence[Any]) -> None:
     label, labels = example.label, list(label_list)
-    _logger.debug(
-        "Example %s\n  tokens: %s\n  input_ids: %s\n  input_mask: %s\n  segment_ids: %s\n"
-        "  label: %s%s",
-        example.guid,
-        " ".join(packed.tokens),
-        " ".join(map(str, packed.input_ids)),
-        " ".join(map(str, packed.input_mask)),
-        " ".join(map(str, packed.segment_ids)),
-        label,
-        f" (id = {labels.index(label)})" if label in labels else "",
-    )
+    shown = [f"Example {example.guid}"]
+    for name in ("tokens", "input_ids", "input_mask", "segment_ids"):
+        shown.append(f"  {name}: {' '.join(map(str, getattr(packed, name)))}")
+    number = f" (id = {labels.index(label)})" if label in labels else ""
+    _logger.debug("%s", "\n".join([*shown, f"  label: {label}{number}"]))

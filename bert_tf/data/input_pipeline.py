@@ -91,10 +91,7 @@ def read_dataset(
     processes = replicas.total // replicas.count if replicas else 1
     if shard_files and repeat and replicas and len(paths) >= processes > 1:
         if batch_size % processes:
-            raise UserError(
-                f"A batch of {batch_size} cannot be split over {processes} processes that read "
-                "their own files: choose a multiple"
-            )
+            raise UserError(f"A batch of {batch_size} cannot be split over {processes} processes")
         paths = paths[replicas.first // replicas.count :: processes]
         batch_size //= processes
         replicas = Replicas(0, replicas.count, replicas.count)

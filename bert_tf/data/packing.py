@@ -10,7 +10,7 @@ import numpy as np
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
+from bert_tf.tokenization.ragged_ids import RaggedIds, numbered
 
 CUT_TOKENS = "cut_tokens"
 """Key for the number of tokens that truncation removed from each row, int64 [B].
@@ -121,6 +121,5 @@ def put(
 
     `starts`, `lengths` and `first` are [B].
     """
-    row = np.repeat(np.arange(len(rows)), lengths)
-    offset = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row, offset = numbered(lengths)
     rows[row, first[row] + offset] = ids[starts[row] + offset]

@@ -121,8 +121,8 @@ def _do_by_pool(
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process was killed, perhaps for lack of memory (then pass a smaller "
-            "--num_workers), or could not start: your own script must call this below "
-            "if __name__ == '__main__'. The same command continues with what is missing"
+            "--num_workers), or could not start (scripts need if __name__ == '__main__'). The "
+            "same command continues with what is missing"
         ) from error
     except (KeyboardInterrupt, Terminated):
         # Otherwise shutdown waits until they have done their items.

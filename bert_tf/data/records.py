@@ -32,15 +32,8 @@ class Feature:
     per_token: bool = False
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("int64", "float32"):
-            raise ValueError(
-                f"dtype must be 'int64' or 'float32'. Received: {self.dtype!r} for {self.name!r}"
-            )
-        if any(length < 1 for length in self.shape):
-            raise ValueError(
-                f"length must be positive, or None for a single number. "
-                f"Received: {self.length} for {self.name!r}"
-            )
+        if self.dtype not in ("int64", "float32") or any(length < 1 for length in self.shape):
+            raise ValueError(f"{self} must have a positive length, and a dtype int64 or float32")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,11 +88,9 @@ def _checked(
     declared = {feature.name for feature in features}
     where = f"in the batch from row {first_row} on"
     if declared != set(batch):
-        raise ValueError(
-            f"A batch must have exactly the declared features. It lacks "
-            f"{sorted(declared - set(batch))} and has beyond them "
-            f"{sorted(set(batch) - declared)} {where}"
-        )
+        lacking, beyond = sorted(declared - set(batch)), sorted(set(batch) - declared)
+        found = f"It lacks {lacking} and has beyond them {beyond}"
+        raise ValueError(f"A batch must have exactly the declared features. {found} {where}")
     rows = len(np.atleast_1d(batch[features[0].name]))
     columns = {}
     for feature in features:
@@ -107,9 +98,9 @@ def _checked(
         shape, name = (rows, *feature.shape), repr(feature.name)
         # A single number may also come as a list of one.
         if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
+            expected = f"declared with shape {feature.shape}, which is {shape} for {rows} rows"
             raise ValueError(
-                f"Feature {name} is declared with shape {feature.shape}, which is {shape} for "
-                f"{rows} rows. Received: shape {values.shape} {where}"
+                f"Feature {name} is {expected}. Received: shape {values.shape} {where}"
             )
         if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
             raise ValueError(

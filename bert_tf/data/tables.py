@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files, text_lines
-from bert_tf.data.cell_values import excerpt
+from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
@@ -70,10 +70,10 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
         if "\0" in line:
+            place = f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1}"
+            advice = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
             raise UserError(
-                f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1} of the line. Is "
-                "it a text file? Remove the byte, or convert UTF-16, for instance with: iconv -f "
-                f"utf-16le -t utf-8 {os.path.basename(path)}"
+                f"{place} of the line. Is it a text file? Convert UTF-16 with: {advice}"
             )
         yield line.removeprefix("\ufeff") if number == 1 else line
 
@@ -118,30 +118,26 @@ def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> 
 def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
     reason = str(error)
     if "new-line" in reason:
-        name = os.path.basename(path)
-        return UserError(
-            f"{path}:{last_line}: a CR without a LF in the line. Remove it; if CRs end the lines, "
-            f"convert the file, for instance with: tr '\\r' '\\n' < {name} > new_{name}"
-        )
-    advice = "If quotes are part of the text in this file, pass --quoted=no"
+        advice = "Remove it; if CRs end the lines, convert the file with: tr '\\r' '\\n'"
+        return UserError(f"{path}:{last_line}: a CR without a LF in the line. {advice}")
     if "limit" in reason:
-        problem = f"a cell of more than {csv.field_size_limit()} characters"
-        advice = f"Is a line end, a delimiter or a closing quote missing? {advice}"
+        problem = (
+            f"a cell of more than {csv.field_size_limit()} characters: a closing quote missing?"
+        )
     elif "unexpected end" in reason:
-        problem = 'a quote (") that opens in this row is not closed'
+        problem = 'a quote (") that opens in this row is not closed.'
     else:
-        problem = f"text after a closing quote in this row ({reason})"
-        advice = f"Inside of quotes, write a quote twice. {advice}"
-    return UserError(f"{path}:{first_line}: {problem}. {advice}")
+        problem = f"text after a closing quote in this row ({reason}): inside, write a quote twice."
+    advice = "If quotes are part of the text in this file, pass --quoted=no"
+    return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
 def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
-    found = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-    shown = excerpt(delimiter.join(cells))
+    found, shown = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
         f"{place}: {found}, but {width} in the first row: {shown}. Columns are separated by "
         f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
-        "(pass --quoted=yes for a .tsv file); call a file with commas .csv, one with tabs .tsv"
+        "(pass --quoted=yes for a .tsv file); call a file with commas .csv"
     )
 
 

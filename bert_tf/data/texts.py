@@ -56,9 +56,9 @@ def _position(column: str, header: TsvRow | None, path: str) -> int:
         return int(column) - 1
     names = header.cells if header else []
     if column not in names:
+        found = ", ".join(names)
         raise UserError(
-            f"{path}:1: there is no column {column!r}. The first row has: {', '.join(names)}. Pass "
-            "one of these names, or the number of the column; columns are separated by tabs"
+            f"{path}:1: there is no column {column!r}, only {found}; tabs separate them"
         )
     return names.index(column)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bert_tf import files
-from bert_tf.data.cell_values import excerpt
+from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
 LAST = -1
@@ -38,10 +38,7 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(
-                f"{path}:{reader.line_num}: not a readable row ({error}). Is a line end or a tab "
-                "missing? Correct the line, or shorten its text."
-            ) from error
+            raise UserError(f"{path}:{reader.line_num}: not a readable row ({error})") from error
         blank.append(TsvRow(reader.line_num, cells))
         if cells:
             yield from blank
@@ -56,15 +53,11 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:
         return
-    number = "1 column" if needed == 1 else f"{needed} columns"
-    expected = f"a row of {owner} needs at least {number} ({_describe(columns)})"
+    expected = f"a row of {owner} needs at least {counted(needed, 'column')} ({_describe(columns)})"
     if not row.cells:
         raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
     text = "\t".join(row.cells)
-    hint = (
-        "Columns must be separated by tabs. For files of your own: --task_name=tsv "
-        "--text_column=... --label_column=..."
-    )
+    hint = "Columns must be separated by tabs. For files of your own: --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV? {hint}"
     found = f"found {len(row.cells)}: {excerpt(text)}"

@@ -65,8 +65,7 @@ class ConfiguredModel(keras.Model):
         """Returns the arguments of `__init__`; ValueError if `hidden_act` is a function."""
         if callable(self.config.hidden_act):
             raise ValueError(
-                "A model whose hidden_act is a function cannot be saved as a Keras file; use the "
-                f"name of an activation. Received: {self.config.hidden_act!r}"
+                f"hidden_act is a function, which cannot be saved: {self.config.hidden_act!r}"
             )
         return {
             "name": self.name,
@@ -79,10 +78,8 @@ class ConfiguredModel(keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "ConfiguredModel":
         """Creates the model that `get_config` describes."""
-        config = dict(config)
-        dtype = keras.saving.deserialize_keras_object(config.pop("dtype"))
-        bert_config = BertConfig.from_dict(config.pop("config"))
-        return cls(bert_config, dtype=dtype, **config)
+        dtype = keras.saving.deserialize_keras_object(config["dtype"])
+        return cls(**{**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype})
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
         """Exports as Keras does, by default with `input_names` as inputs.
@@ -145,10 +142,7 @@ class BertEmbeddings(keras.layers.Layer):
         """Word ids [B, S] and segment ids [B, S] -> [B, S, H]."""
         length, rows = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > rows:
-            raise ValueError(
-                "The sequence is longer than the position table. Received: "
-                f"{length} tokens, max_position_embeddings={rows}"
-            )
+            raise ValueError(f"Too long: {length} tokens, max_position_embeddings={rows}")
         if self.use_one_hot_embeddings:
             words = _one_hot_lookup(self.word_embeddings, input_ids)  # [B, S, H]
         else:
@@ -235,11 +229,9 @@ class BertModel(ConfiguredModel):
             embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
         """
         input_ids = inputs["input_ids"]
-        input_mask, segment_ids = inputs.get("input_mask"), inputs.get("segment_ids")
-        if input_mask is None:
-            input_mask = ops.ones_like(input_ids)
-        if segment_ids is None:
-            segment_ids = ops.zeros_like(input_ids)
+        given = {name: value for name, value in inputs.items() if value is not None}
+        input_mask = given.get("input_mask", ops.ones_like(input_ids))
+        segment_ids = given.get("segment_ids", ops.zeros_like(input_ids))
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)

@@ -62,13 +62,8 @@ class MaskedLMHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="predictions", **kwargs)
         self.vocab_size = config.vocab_size
-        self.dense = dense_layer(
-            config.hidden_size,
-            config,
-            name="dense",
-            dtype=self.dtype_policy,
-            activation=get_activation(config.hidden_act),
-        )
+        activation = get_activation(config.hidden_act)
+        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, activation)
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
@@ -134,9 +129,8 @@ class _LabelModel(_EncoderWithHead):
         x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
         # Keras' softmax warns of a single output, as a regression has.
-        several = self.num_labels > 1
-        probabilities = ops.softmax(logits, axis=-1) if several else ops.ones_like(logits)
-        return {"logits": logits, "probabilities": probabilities}
+        normalize = ops.softmax if self.num_labels > 1 else ops.ones_like
+        return {"logits": logits, "probabilities": normalize(logits)}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

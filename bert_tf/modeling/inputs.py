@@ -34,11 +34,10 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
         value = inputs.get(name)
         if value is None:
             continue
-        shape = getattr(value, "shape", None)
-        dtype = str(getattr(value, "dtype", ""))
-        is_other = name == "input_ids" and any(kind in dtype for kind in ("float", "str", "U"))
+        shape, kind = (getattr(value, key, None) for key in ("shape", "dtype"))
+        is_other = name == "input_ids" and any(x in str(kind) for x in ("float", "str", "U"))
         if shape is None or is_other:
-            kind = type(value).__name__ if shape is None else value.dtype
+            kind = kind or type(value).__name__
             raise ValueError(f"{name} must be an array or a tensor of integers. Received: {kind}")
         # Dimensions of symbolic tensors may be None or symbols, and so may the rank.
         if getattr(shape, "rank", 2) is not None:

@@ -64,9 +64,7 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
     }
     name = (activation or "linear").lower()
     if name not in functions:
-        raise ValueError(
-            f"Unknown activation. One of {', '.join(functions)}. Received: {activation!r}"
-        )
+        raise ValueError(f"Not one of {', '.join(functions)}: activation {activation!r}")
     return functions[name]
 
 
@@ -113,16 +111,11 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 def dense_layer(
-    units: int, config: BertConfig, *, name: str, dtype: Any, activation: Callable | None = None
+    units: int, config: BertConfig, dtype: Any, activation: Any = None, name: str = "dense"
 ) -> keras.layers.Dense:
     """Returns a dense layer with the configuration's initial distribution."""
-    return FlatDense(
-        units,
-        activation=activation,
-        kernel_initializer=create_initializer(config.initializer_range),
-        name=name,
-        dtype=dtype,
-    )
+    initializer = create_initializer(config.initializer_range)
+    return FlatDense(units, activation, kernel_initializer=initializer, name=name, dtype=dtype)
 
 
 def layer_norm_layer(dtype: Any) -> LayerNorm:
@@ -149,7 +142,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
         self.query, self.key, self.value = (
-            dense_layer(config.hidden_size, config, name=name, dtype=self.dtype_policy)
+            dense_layer(config.hidden_size, config, self.dtype_policy, name=name)
             for name in ("query", "key", "value")
         )
         self.dropout = Dropout(config.attention_probs_dropout_prob or 0.0, dtype=self.dtype_policy)
@@ -167,9 +160,8 @@ class SelfAttention(keras.layers.Layer):
         *,
         layout: PaddedLayout,
         training: bool | None = None,
-        return_attention_probs: bool = False,
-    ) -> Any:
-        """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
+    ) -> tuple[Any, Any]:
+        """[T, H] and the added mask [B, 1, 1, S] -> [T, H] and the probabilities [B, N, S, S]."""
         # Scaling queries instead of scores: the same product, S / D times less work.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
@@ -177,8 +169,7 @@ class SelfAttention(keras.layers.Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + attention_mask
         probabilities = ops.softmax(scores, axis=-1)  # [B, N, S, S]
         context = ops.matmul(self.dropout(probabilities, dropout_seed, training=training), value)
-        context = layout.merge_heads(context)
-        return (context, probabilities) if return_attention_probs else context
+        return layout.merge_heads(context), probabilities
 
 
 class ResidualOutput(keras.layers.Layer):
@@ -186,7 +177,7 @@ class ResidualOutput(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="output", **kwargs)
-        self.dense = dense_layer(config.hidden_size, config, name="dense", dtype=self.dtype_policy)
+        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy)
         self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
@@ -216,12 +207,9 @@ class TransformerLayer(keras.layers.Layer):
         self.hidden_size = config.hidden_size
         self.attention = SelfAttention(config, dtype=self.dtype_policy)
         self.attention_output = ResidualOutput(config, dtype=self.dtype_policy)
+        activation = get_activation(config.hidden_act)
         self.intermediate = dense_layer(
-            config.intermediate_size,
-            config,
-            name="dense",
-            dtype=self.dtype_policy,
-            activation=get_activation(config.hidden_act),
+            config.intermediate_size, config, self.dtype_policy, activation
         )
         self.feed_forward_output = ResidualOutput(config, dtype=self.dtype_policy)
 
@@ -246,17 +234,9 @@ class TransformerLayer(keras.layers.Layer):
     ) -> Any:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
         seeds = [fold_in(dropout_seed, index) for index in range(3)]
-        context = self.attention(
-            hidden,
-            attention_mask,
-            seeds[0],
-            layout=layout,
-            training=training,
-            return_attention_probs=return_attention_probs,
+        context, probabilities = self.attention(
+            hidden, attention_mask, seeds[0], layout=layout, training=training
         )
-        probabilities = None
-        if return_attention_probs:
-            context, probabilities = context
         attended = self.attention_output(context, hidden, seeds[1], training=training)  # [T, H]
         intermediate = self.intermediate(attended, training=training)  # [T, I]
         output = self.feed_forward_output(intermediate, attended, seeds[2], training=training)
@@ -320,14 +300,9 @@ class Pooler(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="pooler", **kwargs)
-        self.dense = dense_layer(
-            config.hidden_size,
-            config,
-            name="dense",
-            dtype=self.dtype_policy,
-            # Always tanh, whatever hidden_act is.
-            activation=keras.activations.tanh,
-        )
+        # Always tanh, whatever hidden_act is.
+        tanh = keras.activations.tanh
+        self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, tanh)
 
     def build(self, input_shape: Any) -> None:
         """Builds the dense layer for [B, S, H]."""

@@ -17,12 +17,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.tokenization.character_table import BREAKS, ODD, CharacterTable
-from bert_tf.tokenization.fast_wordpiece import (
-    MAX_WORD_CHARS,
-    UNKNOWN,
-    fast_wordpiece,
-    lines_of,
-)
+from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, fast_wordpiece, lines_of
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode

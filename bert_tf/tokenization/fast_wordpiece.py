@@ -47,11 +47,10 @@ def tensorflow_text() -> Any:
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        _logger.warning(
-            "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same "
-            "result, but more slowly. Install tensorflow-text of TensorFlow's version",
-            error,
+        message = (
+            "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same ids"
         )
+        _logger.warning(f"{message}. Install tensorflow-text of TensorFlow's version", error)
         return None
     return tensorflow_text
 

@@ -21,11 +21,7 @@ from bert_tf.tokenization.fast_wordpiece import (
     lines_of,
     tensorflow_text,
 )
-from bert_tf.tokenization.reference import (
-    FullTokenizer,
-    clean_char,
-    is_punctuation,
-)
+from bert_tf.tokenization.reference import FullTokenizer, clean_char, is_punctuation
 
 # Type checkers do not see its class methods.
 _ragged: Any = tf.RaggedTensor
@@ -131,8 +127,8 @@ def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> t
 def _wordpiece(vocab: dict[str, int]) -> Any:
     if not tensorflow_text():
         raise UserError(
-            "Tokenization inside of a model needs TensorFlow Text: pip install tensorflow-text, in "
-            "the version of TensorFlow. Or export a model that takes ids: --text_input=false"
+            "Tokenization inside of a model needs TensorFlow Text, in the version of TensorFlow. "
+            "Or export a model that takes ids: --text_input=false"
         )
     try:
         return build_wordpiece(lines_of(vocab), no_pretokenization=True)

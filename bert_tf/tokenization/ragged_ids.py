@@ -68,5 +68,11 @@ class RaggedIds:
         )
 
 
+def numbered(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeats each group as often as it counts: the group, and the number in it, of each entry."""
+    groups = np.repeat(np.arange(len(counts)), counts)
+    return groups, np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def _splits_of(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

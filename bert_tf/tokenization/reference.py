@@ -78,8 +78,7 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     kind = "a cased model" if release.cased else "an uncased model"
     raise UserError(
         f"--do_lower_case={given} does not fit --init_checkpoint={init_checkpoint}: by the name "
-        f"{folder} this is {kind}, so its texts must be prepared as in its training. Pass "
-        f"--do_lower_case={needed}; if the name misleads, rename the folder and no check is made."
+        f"{folder} this is {kind}. Pass --do_lower_case={needed}, or rename the folder"
     )
 
 

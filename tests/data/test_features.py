@@ -161,7 +161,7 @@ def test_a_full_sequence_has_no_padding():
 
 
 def test_too_many_tokens_are_not_packed():
-    with pytest.raises(ValueError, match="5 tokens with the special ones, max_seq_length=4"):
+    with pytest.raises(ValueError, match="5 tokens do not fit into max_seq_length=4"):
         pack(["a"], ["b"], 4, Words())
 
 

@@ -128,7 +128,7 @@ LONG = csv.field_size_limit() + 1
         ("a.csv", "a,b\n\n\nc,d,e\n", "auto", ":2: the line is empty"),
         ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separated by ','.*in quotes"),
         ("a.tsv", "\na\tb\n", "auto", ":1: the line is empty"),
-        ("a.tsv", "a\tb\rc\td\r", "auto", r":1: a CR without a LF .* tr '\\r' '\\n' < a.tsv >"),
+        ("a.tsv", "a\tb\rc\td\r", "auto", r":1: a CR without a LF .* tr '\\r' '\\n'"),
         ("a.tsv", "a\tb\nc\rd\te\n", "auto", ":2: a CR without a LF.* Remove it"),
         ("a.csv", 'a,b\n"c\nd",e\rf\n', "auto", ":3: a CR without a LF"),
         ("a.jsonl", '{"a": 1}\r{"a": 2}\r', "auto", ":1: not JSON"),

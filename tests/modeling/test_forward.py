@@ -83,7 +83,7 @@ def test_intermediate_layer_equals_the_original():
     mask = create_attention_mask(case["input_mask"], "float32")
     layout = PaddedLayout(case["input_mask"], 4)
     hidden = layout.unpad(case["embedding_output"])
-    context = layer.attention(hidden, mask, layout=layout)
+    context, _ = layer.attention(hidden, mask, layout=layout)
     attended = layer.attention_output(context, hidden)
     intermediate = np.asarray(layer.intermediate(attended)).reshape(-1, 128)
     np.testing.assert_allclose(intermediate, case["intermediate_layer_0"], atol=TOLERANCE, rtol=0)

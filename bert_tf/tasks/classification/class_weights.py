@@ -34,10 +34,8 @@ def _parse(part: str, labels: Sequence[str]) -> tuple[str, float]:
     # A label may contain a colon.
     label, _, number = part.strip().rpartition(":")
     if label not in labels:
-        raise UserError(
-            f"--class_weights must be {BALANCED}, or label:weight,label:weight with labels of "
-            f"{', '.join(labels)}. Received: {part.strip()}"
-        )
+        form = f"{BALANCED}, or label:weight,label:weight with labels of {', '.join(labels)}"
+        raise UserError(f"--class_weights must be {form}. Received: {part.strip()}")
     weight = parse_number(number.strip()) or 0.0
     if weight <= 0:
         raise UserError(f"--class_weights: the weight of {label} must be a number above 0: {part}")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import COLUMN_NAME, excerpt, parse_number
+from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, parse_number, some
 from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
@@ -49,12 +49,9 @@ def find_header(
     header = [name.strip() for name in rows[0].cells]
     columns = _columns(options).items()
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
-    if named and options.has_header == "no":
-        raise UserError(
-            f"{named[0]} is a name, but --has_header=no says that {path} has no column names. Pass "
-            "the number of the column, from 1 on"
-        )
     if options.has_header == "no":
+        for name in named:
+            raise UserError(f"{name} is a name, but --has_header=no: pass a number, from 1 on")
         return []
     if named or options.has_header == "yes":
         return header
@@ -70,18 +67,16 @@ def find_positions(
     path: str, first: Row, columns: Mapping[str, str], header: Sequence[str]
 ) -> dict[str, Any]:
     """Maps purposes to indices of cells, or to keys of JSON, by the first row of a table."""
-    positions: dict[str, Any] = {}
+    purposes: dict[Any, str] = {}
     for purpose, column in columns.items():
         is_json = isinstance(first.cells, dict)
         position = column if is_json else _position(first, purpose, column, header)
-        if position in positions.values():
-            other = next(key for key, taken in positions.items() if taken == position)
+        other = purposes.setdefault(position, purpose)
+        if other != purpose:
             raise UserError(
-                f"{path}: --{other}_column={columns[other]} and --{purpose}_column={column} "
-                "are the same column. Pass two different ones"
+                f"{path}: --{other}_column and --{purpose}_column={column} are the same column"
             )
-        positions[purpose] = position
-    return positions
+    return {purpose: position for position, purpose in purposes.items()}
 
 
 def cell(row: Row, purpose: str, position: Any) -> Any:
@@ -98,20 +93,16 @@ def _is_name(column: str) -> bool:
 def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
     found = [position for position, name in enumerate(header) if name == column.strip()]
     if len(found) > 1:
-        raise UserError(
-            f"{first.place}: columns {found[0] + 1} and {found[1] + 1} are both called "
-            f"{excerpt(column)}. Rename one, or pass all columns by number"
-        )
+        columns = f"columns {found[0] + 1} and {found[1] + 1}"
+        raise UserError(f"{first.place}: {columns} are both called {excerpt(column)}. Rename one")
     if found:
         return found[0]
     if _is_name(column):
         raise _no_such_column(first.place, purpose, column, header, "column")
-    width = len(first.cells)
-    if not 1 <= int(column) <= width:
-        existing = "column 1 only" if width == 1 else f"columns 1 to {width}"
+    if not 1 <= int(column) <= len(first.cells):
         raise UserError(
-            f"{first.place}: --{purpose}_column={column}, but the row has {existing}: "
-            f"{excerpt(', '.join(first.cells))}.{_csv_hint(first.cells)}"
+            f"{first.place}: --{purpose}_column={column}, but the row has "
+            f"{counted(len(first.cells), 'column')}.{_csv_hint(first.cells)}"
         )
     return int(column) - 1
 
@@ -119,8 +110,7 @@ def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> i
 def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
-    shown = ", ".join(excerpt(name) for name in names[:_SHOWN_NAMES]) or "nothing"
-    shown += ", ..." if len(names) > _SHOWN_NAMES else ""
+    shown = some(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), folded, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
@@ -128,7 +118,7 @@ def _no_such_column(
     elif close:
         advice = f" Did you mean --{purpose}_column={folded[close[0]]}?"
     elif kind == "key":
-        advice = f" Pass one of these as --{purpose}_column, or correct the line"
+        advice = " Pass one of these, or correct the line"
     else:
         advice = _csv_hint(names) or " If this row is data, pass column numbers, from 1 on"
     return UserError(

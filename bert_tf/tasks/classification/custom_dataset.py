@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import count_rows, excerpt, to_text
+from bert_tf.data.cell_values import counted, excerpt, to_text
 from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import FLAGS, NAMES
 from bert_tf.data.tables import read_table
@@ -63,19 +63,14 @@ class CustomDataset(TextDataset):
         problem_type = options.problem_type
         _check_labels(problem_type, given)
         if options.label_column is None and not paths.keys() <= {"predict"}:
-            raise UserError(
-                "--do_train and --do_eval need --label_column, the name of a column or its number"
-            )
+            raise UserError("--do_train and --do_eval need --label_column")
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
         self._parser = LabelParser(problem_type, given, options.label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
         elif not given and problem_type != REGRESSION:
-            raise UserError(
-                "There is no training file to take the labels from: call it train.tsv in "
-                "--data_dir, or pass --train_file, or --labels"
-            )
+            raise UserError("There is no training file to take the labels from: pass --labels")
         elif problem_type == AUTO:
             self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
@@ -87,7 +82,7 @@ class CustomDataset(TextDataset):
         if split not in self._examples:
             path = self._path(split)
             self._examples[split] = self._load(split)
-            _logger.info("%s: %s", path, count_rows(len(self._examples[split])))
+            _logger.info("%s: %s", path, counted(len(self._examples[split]), "row"))
         return list(self._examples[split])
 
     def describe(self, split: str) -> str:
@@ -99,8 +94,9 @@ class CustomDataset(TextDataset):
         if split in self._paths:
             return self._paths[split]
         if split == "eval" and "train" in self._paths:
-            held_out = f"--dev_fraction=0.2 to hold out rows of {self._paths['train']}"
-            raise UserError(f"There is no file to evaluate on: pass --eval_file, or {held_out}")
+            raise UserError(
+                "There is no file to evaluate on: pass --eval_file, or --dev_fraction=0.2"
+            )
         name = NAMES[split][0]
         raise UserError(f"There is no {name} set: pass {FLAGS[split]}, or name a file {name}.tsv")
 
@@ -147,7 +143,7 @@ class CustomDataset(TextDataset):
             examples.append(InputExample(guids[row], *texts, label=label))
         if empty:
             message = "%s: %s with an empty text, the first one is %s"
-            _logger.warning(message, self._paths[split], count_rows(len(empty)), empty[0])
+            _logger.warning(message, self._paths[split], counted(len(empty), "row"), empty[0])
         return examples
 
     def _hold_out_dev_set(self) -> None:
@@ -155,23 +151,17 @@ class CustomDataset(TextDataset):
             return
         path, examples = self._paths["train"], self._examples["train"]
         size = max(1, round(self._options.dev_fraction * len(examples)))
+        rows = counted(len(examples), "row")
         if size >= len(examples):
             raise UserError(
-                f"{path}: {count_rows(len(examples))}, too few to hold out some for evaluation. "
-                "Pass --eval_file, or --dev_fraction=0 to train on all"
+                f"{path}: {rows}, too few to hold out some. Pass --eval_file or --dev_fraction=0"
             )
         train, dev = _split_rows([example.label for example in examples], size, self.problem_type)
         self._examples["train"] = [examples[row] for row in train]
         self._examples["eval"] = [examples[row] for row in dev]
-        _logger.info(
-            "no dev set: %s of the %s of %s are kept for evaluation (--dev_fraction=%g), %s to "
-            "train on",
-            f"{len(dev):,}",
-            count_rows(len(examples)),
-            path,
-            self._options.dev_fraction,
-            f"{len(train):,}",
-        )
+        found = f"{len(dev):,} of the {rows} of {path} are kept for evaluation"
+        message = "no dev set: %s (--dev_fraction=%g), %s to train on"
+        _logger.info(message, found, self._options.dev_fraction, f"{len(train):,}")
 
 
 def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
@@ -199,10 +189,7 @@ def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
         if not name.strip():
             raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
         if name in ids:
-            raise UserError(
-                f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct one of them, "
-                "or leave out --id_column"
-            )
+            raise UserError(f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct it")
         ids[name] = place
     return list(ids)
 
@@ -214,12 +201,9 @@ def _split_rows(
     # Importing it takes a second; most runs have a file to evaluate on.
     from sklearn.model_selection import train_test_split
 
-    stratify = None
-    if problem_type == CLASSIFICATION:
-        counts = Counter(labels)
-        if min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size):
-            stratify = labels
-    train, dev = train_test_split(
-        range(len(labels)), test_size=dev_size, random_state=0, stratify=stratify
-    )
+    # Only classes have enough rows with the same value.
+    counts = Counter(labels if problem_type == CLASSIFICATION else range(len(labels)))
+    enough = min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size)
+    how = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
+    train, dev = train_test_split(range(len(labels)), **how)
     return sorted(train), sorted(dev)

@@ -68,11 +68,8 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
     for split in splits:
         if split not in found and split != "eval":
             there = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
-            expected = f"{NAMES[split][0]}.tsv (or .csv, .jsonl)"
-            raise UserError(
-                f"There is no file to {split} on: pass --{split}_file, or put {expected} into "
-                f"--data_dir ({there})"
-            )
+            needed = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
+            raise UserError(f"There is no file to {split} on: {needed} ({there})")
     return found
 
 
@@ -91,10 +88,8 @@ def _trained_type(options: ClassifierOptions) -> str:
     folder, asked = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.hint(folder, "flags", "problem_type")
     if "auto" not in (asked, trained or "auto") and asked != trained:
-        raise UserError(
-            f"--problem_type={asked}, but the model in {folder} was trained with "
-            f"--problem_type={trained}: leave the flag out"
-        )
+        given = f"--problem_type={asked}, but the model in {folder} was trained with {trained}"
+        raise UserError(f"{given}: leave the flag out")
     # The default for models that something else trained.
     return (trained or CLASSIFICATION) if asked == AUTO else asked
 

@@ -117,15 +117,9 @@ def check_split(
         if shared > _MAX_SHARED * count:
             # The user cannot change a published dataset; rows held out come from the same file.
             is_given = data.is_published or path == data.describe("train")
-            _logger.log(
-                logging.INFO if is_given else logging.WARNING,
-                "%s: %d of %d rows to evaluate on (%.1f %%) have the text of a training row: the "
-                "metrics are too optimistic for new texts",
-                path,
-                shared,
-                count,
-                100 * shared / count,
-            )
+            level = logging.INFO if is_given else logging.WARNING
+            message = "%s: %d of %d rows to evaluate on (%.1f %%) have the text of a training row"
+            _logger.log(level, message, path, shared, count, 100 * shared / count)
 
 
 def _odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:

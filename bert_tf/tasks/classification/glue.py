@@ -168,21 +168,15 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
             few columns; a label is not one of the task's.
     """
     if split not in task.splits:
-        raise UserError(
-            f"Task {task.name} has no {split} set, only {', '.join(task.splits)}. "
-            f"Leave out the step that needs it{' (--do_predict)' if split == 'test' else ''}."
-        )
+        existing = ", ".join(task.splits)
+        raise UserError(f"Task {task.name} has no {split} set, only {existing}")
     columns = task.splits[split]
     if files.exists(data_dir) and not files.is_dir(data_dir):
-        raise UserError(
-            f"{data_dir} is a file; the folder with the files of task {task.name} is needed"
-        )
+        raise UserError(f"{data_dir} is a file; the folder of task {task.name} is needed")
     path = os.path.join(data_dir, columns.file)
     if not files.exists(path):
-        raise UserError(
-            f"No such file: {path}, the {split} set of task {task.name} "
-            f"({files.describe_absence(path)})"
-        )
+        where = f"the {split} set of task {task.name} ({files.describe_absence(path)})"
+        raise UserError(f"No such file: {path}, {where}")
     return list(examples(task, columns, read_tsv(path), path))
 
 
@@ -224,13 +218,9 @@ def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str)
         cell for cell in row.cells if parse_number(cell) is not None
     ]
     if data:
-        _logger.warning(
-            "%s:1: the first line is skipped, since task %s has a header there; but %r in it is "
-            "not a column name. Does the file lack its header?",
-            path,
-            task.name,
-            data[0],
-        )
+        skipped = f"the first line is skipped, since task {task.name} has a header there"
+        message = "%s:1: %s; but %r in it is not a column name. Does the file lack its header?"
+        _logger.warning(message, path, skipped, data[0])
 
 
 def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
@@ -244,15 +234,9 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     if label.strip() in task.labels:
         advice = "Remove the spaces around it."
     elif row.line == 1 and not split.has_header:
-        advice = (
-            f"Is line 1 a header? {split.file} of task {task.name} has none: is --data_dir the "
-            "folder of another task? If not, remove the line."
-        )
+        expected = f"{split.file} of task {task.name} has none"
+        advice = f"Is line 1 a header? {expected}: is --data_dir the folder of another task?"
     else:
-        advice = (
-            "Correct or remove the line; for labels of your own: --task_name=tsv "
-            "--text_column=... --label_column=..."
-        )
-    raise UserError(
-        f"{path}:{row.line}: label {written!r} of task {task.name} is not {allowed}. {advice}"
-    )
+        advice = "Correct or remove the line; for labels of your own: --task_name=tsv"
+    found = f"label {written!r} of task {task.name}"
+    raise UserError(f"{path}:{row.line}: {found} is not {allowed}. {advice}")

@@ -21,15 +21,11 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     """Converts to options of `run_classifier.py`: weights, vocabulary and casing of the module."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
-        raise UserError(
-            f"--bert_hub_module_handle={folder} is not a folder ({files.describe_absence(folder)})"
-        )
+        reason = files.describe_absence(folder)
+        raise UserError(f"--bert_hub_module_handle={folder} is not a folder ({reason})")
     module = SavedModelSource(folder)
     if not module.is_encoder:
-        raise UserError(
-            f"{folder} is a SavedModel, but not of an encoder. export_model.py writes one with "
-            "--form=encoder"
-        )
+        raise UserError(f"{folder} is not of an encoder: export one with --form=encoder")
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
         raise UserError(f"{folder} has no vocabulary: pass --vocab_file with that of its model")

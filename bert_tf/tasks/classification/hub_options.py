@@ -35,7 +35,4 @@ class HubClassifierOptions(ClassifierOptions):
                 "download the model for TensorFlow 2, unpack it, and pass its folder"
             )
         if handle.endswith((".tar.gz", ".tgz", ".tar")):
-            raise UserError(
-                f"--bert_hub_module_handle={handle} is an archive: unpack it into a folder "
-                f"(mkdir module; tar -xf {handle} -C module) and pass that"
-            )
+            raise UserError(f"--bert_hub_module_handle={handle} is an archive: unpack it")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import count_rows, excerpt, parse_number, to_text
+from bert_tf.data.cell_values import counted, excerpt, parse_number, some, to_text
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -17,7 +17,6 @@ _logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-_SHOWN_LABELS = 10
 # More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
 _MANY_LABELS, _FEW_LABELS = 50, 8
 # How programs and people write a missing number.
@@ -50,17 +49,13 @@ class LabelParser:
 
     def names(self, value: Any, place: str) -> list[str]:
         """Lists the labels of a cell: exactly one unless this is multi-label classification."""
-        has_several = self.problem_type == MULTILABEL
         if not isinstance(value, list):
             names = self.split(to_text(value, "label", place))
-        elif has_several:
+        elif self.problem_type == MULTILABEL:
             names = [to_text(part, "label", place).strip() for part in value]
         else:
-            raise UserError(
-                f"{place}: a list of labels, but one is needed. Pass --problem_type=multilabel if "
-                "a text can have several"
-            )
-        if "" in names or not (names or has_several):
+            raise UserError(f"{place}: a list of labels needs --problem_type=multilabel")
+        if "" in names or not (names or self.problem_type == MULTILABEL):
             raise UserError(f"{place}: the label is empty. Correct or remove the line")
         for name in names:
             self._check(name, place)
@@ -76,17 +71,12 @@ class LabelParser:
             raise _not_a_number(name, place)
         # labels.txt has one label per line.
         if len(name.splitlines()) != 1:
-            raise UserError(
-                f"{place}: label {excerpt(name)} contains a line end. Correct the line, or the "
-                "quotes that open there"
-            )
+            raise UserError(f"{place}: label {excerpt(name)} contains a line end. Correct the line")
         if self.labels and name not in self.labels:
             close = difflib.get_close_matches(name, self.labels, n=1)
-            guess = f" Did you mean {close[0]}?" if close else ""
-            raise UserError(
-                f"{place}: label {excerpt(name)} is not one of {_some(self.labels)}.{guess} "
-                f"{_advice(place)}"
-            )
+            advice = f"Did you mean {close[0]}?" if close else _advice(place)
+            found = f"{place}: label {excerpt(name)}"
+            raise UserError(f"{found} is not one of {some(self.labels)}. {advice}")
 
 
 def infer_labels(
@@ -113,8 +103,8 @@ def infer_labels(
         parser = dataclasses.replace(parser, labels=parser.labels or _sorted(counts))
         _check_labels(path, parser, counts, len(values))
         kinds = [f"{label} ({counts[label]:,})" for label in parser.labels]
-        found = f"{'1 label' if len(kinds) == 1 else f'{len(kinds)} labels'}: {_some(kinds)}"
-    _logger.info("%s: %s; %s with %s", path, count_rows(len(values)), problem_type, found)
+        found = f"{counted(len(kinds), 'label')}: {some(kinds)}"
+    _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, found)
     return parser
 
 
@@ -128,19 +118,16 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
         return MULTILABEL
     if given.labels:
         return CLASSIFICATION
-    texts = [
-        to_text(value, "label", place).strip() for value, place in zip(values, places, strict=True)
-    ]
+    texts = [to_text(*cell).strip() for cell in zip(values, itertools.repeat("label"), places)]
     numbers = [parse_number(text.replace(",", ".")) for text in texts]
     known = [number for number in numbers if number is not None]
     if len(known) <= len(texts) / 2:
         return CLASSIFICATION
     are_whole = all(number.is_integer() for number in known)
     for place, text, number in zip(places, texts, numbers, strict=True):
-        if parse_number(text) is not None:
-            continue
-        has_decimal_comma = number is not None
-        if has_decimal_comma or is_missing_number(text) or not are_whole:
+        # The others have a decimal comma, too.
+        is_wrong = number is not None or is_missing_number(text) or not are_whole
+        if is_wrong and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
     return CLASSIFICATION if are_whole else REGRESSION
 
@@ -162,31 +149,19 @@ def _sorted(labels: Counter[str]) -> tuple[str, ...]:
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: int) -> None:
     labels = parser.labels
-    if parser.problem_type == MULTILABEL:
-        is_useless = all(counts[label] == rows for label in labels)
-    else:
-        is_useless = len(labels) < 2
-    if is_useless:
-        found = f"every row has the label {_some(labels)}" if labels else "no row has a label"
+    # Of one label only multilabel data may lack it.
+    if all(counts[label] == rows for label in labels) or (
+        len(labels) < 2 and parser.problem_type != MULTILABEL
+    ):
+        found = f"every row has the label {some(labels)}" if labels else "no row has a label"
         raise UserError(f"{path}: {found}, so there is nothing to learn. Is --label_column right?")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))
     if many and once > len(labels) / 2:
-        _logger.warning(
-            "%s: %s of %s labels occur only once. Is --label_column right, or are they numbers "
-            "(--problem_type=regression)?",
-            path,
-            f"{once:,}",
-            f"{len(labels):,}",
-        )
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = len(labels) - _SHOWN_LABELS
-    return ", ".join(labels[:_SHOWN_LABELS]) + (f" and {more:,} more" if more > 0 else "")
+        message = "%s: %d of %d labels occur only once. Is --label_column right, are they numbers?"
+        _logger.warning(message, path, once, len(labels))
 
 
 def _advice(place: str) -> str:
-    if place.endswith(":1"):
-        return "If line 1 has the column names, pass --has_header=yes"
-    return "Correct or remove the line"
+    of_header = "If line 1 has the column names, pass --has_header=yes"
+    return of_header if place.endswith(":1") else "Correct or remove the line"

@@ -37,26 +37,15 @@ def classification_metrics(
     """
     true, predicted = _true_and_predicted(probabilities, label_ids)
     report = _report(true, predicted, probabilities.shape[-1])
-    of_second, macro = report.get("1", {}), report["macro avg"]
-    names = ("f1", "precision", "recall") if probabilities.shape[-1] == 2 else ()
+    of_second = _scores(report["1"]) if probabilities.shape[-1] == 2 else {}
     accuracy = np.mean(true == predicted)
     with _warnings_ignored():
         from sklearn.metrics import matthews_corrcoef
 
         matthews = matthews_corrcoef(true, predicted)
-    return _to_float32(
-        {
-            "eval_accuracy": accuracy,
-            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
-            **{f"eval_{name}": of_second[_SCORES[name]] for name in names},
-            "eval_f1_macro": macro["f1-score"],
-            # With one true and one predicted label per row, micro averages are the accuracy.
-            "eval_f1_micro": accuracy,
-            "eval_precision_macro": macro["precision"],
-            "eval_recall_macro": macro["recall"],
-            "eval_matthews": matthews,
-        }
-    )
+    # With one true and one predicted label per row, micro averages are the accuracy.
+    values = {"accuracy": accuracy, "f1_micro": accuracy, "matthews": matthews}
+    return _results(per_example_loss, values | of_second | _scores(report["macro avg"], "_macro"))
 
 
 def multilabel_metrics(
@@ -71,16 +60,9 @@ def multilabel_metrics(
     """
     true, predicted = _true_and_predicted(probabilities, label_ids)
     report = _report(true, predicted, probabilities.shape[-1])
-    return _to_float32(
-        {
-            "eval_accuracy": np.mean((true == predicted).all(axis=-1)),
-            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
-            "eval_f1_micro": report["micro avg"]["f1-score"],
-            "eval_f1_macro": report["macro avg"]["f1-score"],
-            "eval_precision_micro": report["micro avg"]["precision"],
-            "eval_recall_micro": report["micro avg"]["recall"],
-        }
-    )
+    accuracy = np.mean((true == predicted).all(axis=-1))
+    values = {"accuracy": accuracy, "f1_macro": report["macro avg"]["f1-score"]}
+    return _results(per_example_loss, values | _scores(report["micro avg"], "_micro"))
 
 
 def regression_metrics(
@@ -101,15 +83,10 @@ def regression_metrics(
 
             pearson = stats.pearsonr(values, label_ids).statistic
             spearman = stats.spearmanr(values, label_ids).statistic
-    return _to_float32(
-        {
-            "eval_pearson": pearson,
-            "eval_spearman": spearman,
-            "eval_loss": np.mean(per_example_loss, dtype=np.float64),
-            # Not by scikit-learn, which rejects values that are not finite.
-            "eval_mean_absolute_error": np.abs(values - label_ids).mean(),
-        }
-    )
+    # Not by scikit-learn, which rejects values that are not finite.
+    error = np.abs(values - label_ids).mean()
+    found = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
+    return _results(per_example_loss, found)
 
 
 def classification_report(
@@ -124,11 +101,10 @@ def classification_report(
     """
     true, predicted = _true_and_predicted(probabilities, label_ids)
     report = _report(true, predicted, len(labels))
-    scores = {}
-    for number, label in enumerate(labels):
-        values = report[str(number)]
-        scores[label] = {name: values[theirs] for name, theirs in _SCORES.items()}
-        scores[label]["support"] = int(values["support"])
+    scores = {
+        label: _scores(report[str(number)]) | {"support": int(report[str(number)]["support"])}
+        for number, label in enumerate(labels)
+    }
     if label_ids.ndim == 2:
         return {"labels": scores}
     with _warnings_ignored():
@@ -186,10 +162,8 @@ def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[st
     with _warnings_ignored():
         from sklearn import metrics
 
-        labels = range(num_labels)
-        return metrics.classification_report(
-            true, predicted, labels=labels, output_dict=True, zero_division=0
-        )
+        how = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
+        return metrics.classification_report(true, predicted, **how)
 
 
 @contextlib.contextmanager
@@ -200,8 +174,14 @@ def _warnings_ignored() -> Iterator[None]:
         yield
 
 
-def _to_float32(metrics: Mapping[str, Any]) -> dict[str, np.float32]:
-    """Converts the values: `str` of a float32 has the shortest digits, which result files need."""
+def _scores(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    """Selects the metrics in an entry of scikit-learn's report, by our names."""
+    return {f"{ours}{suffix}": entry[theirs] for ours, theirs in _SCORES.items()}
+
+
+def _results(losses: np.ndarray, metrics: Mapping[str, Any]) -> dict[str, np.float32]:
+    """Adds the loss; `str` of a float32 has the shortest digits, which result files need."""
+    metrics = {**metrics, "loss": np.mean(losses, dtype=np.float64)}
     # An absolute error may exceed the range of float32.
     with np.errstate(over="ignore"):
-        return {name: np.float32(value) for name, value in metrics.items()}
+        return {f"eval_{name}": np.float32(value) for name, value in metrics.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import parse_number
+from bert_tf.data.cell_values import parse_number, some
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
@@ -27,7 +27,6 @@ from bert_tf.tasks.classification.datasets import (
 
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200
-_SHOWN_LABELS = 10
 
 
 class ModuleDataset(TextDataset):
@@ -42,27 +41,20 @@ class ModuleDataset(TextDataset):
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
-            given = f"{len(self.labels)} labels" if self.labels else "no labels"
-            raise UserError(
-                f"{path}: problem_type is {self.problem_type!r}, but get_labels() returns {given}. "
-                f"With these it is {' or '.join(allowed)}"
-            )
+            given = f"problem_type is {self.problem_type!r}, but get_labels() returns"
+            count = f"{len(self.labels)} labels" if self.labels else "no labels"
+            raise UserError(f"{path}: {given} {count}. With these it is {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for the split and checks its examples; those to predict get no label."""
         method = _METHODS[split]
         if not hasattr(self._task, method):
-            raise UserError(
-                f"{self._path}: class {type(self._task).__name__} has no {method}(data_dir). Write "
-                "it, or leave out the step that needs it"
-            )
+            raise UserError(f"{self._path}: {self.name} has no {method}(data_dir). Write it")
         with _user_code(self._path):
             found = getattr(self._task, method)(self._data_dir)
             found = None if found is None else list(found)
         if found is None:
-            raise UserError(
-                f"{self._path}: {method}(data_dir) returns None. Return a list of examples"
-            )
+            raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
         return [self._example(given, split, number) for number, given in enumerate(found)]
 
     def describe(self, split: str) -> str:
@@ -80,9 +72,8 @@ class ModuleDataset(TextDataset):
         if not isinstance(text_b, str | None):
             raise UserError(f"{place}: its text_b is {_short(text_b)}, and neither a text nor None")
         label = getattr(given, "label", None)
-        return InputExample(
-            guid, text_a, text_b, None if split == "predict" else self._label(label, place)
-        )
+        label = None if split == "predict" else self._label(label, place)
+        return InputExample(guid, text_a, text_b, label)
 
     def _label(self, label: Any, place: str) -> Any:
         if label is None:
@@ -98,13 +89,8 @@ class ModuleDataset(TextDataset):
         labels = list(label) if several else [label]
         for each in labels:
             if not isinstance(each, str) or each not in self.labels:
-                shown = ", ".join(self.labels[:_SHOWN_LABELS])
-                more = ", ..." if len(self.labels) > _SHOWN_LABELS else ""
-                kind = "" if isinstance(each, str) else ". Labels are strings: return one of these"
-                raise UserError(
-                    f"{place}: its label {_typed(each)} is not one of get_labels(): "
-                    f"{shown}{more}{kind}"
-                )
+                allowed = f"one of get_labels(): {some(self.labels)}"
+                raise UserError(f"{place}: its label {_typed(each)} is not {allowed}")
         return tuple(each for each in self.labels if each in labels) if several else label
 
 
@@ -152,14 +138,9 @@ def _class_of(module: types.ModuleType, path: str) -> type:
     if len(last) != 1:
         names = ", ".join(cls.__name__ for cls in last)
         shown = f"{len(last)} classes ({names}) have" if last else "no class has"
-        raise UserError(
-            f"{path}: {shown} one of {', '.join(methods)}. There must be exactly one such class"
-        )
+        raise UserError(f"{path}: {shown} one of {', '.join(methods)}. Exactly one must")
     if not hasattr(last[0], "get_labels"):
-        raise UserError(
-            f"{path}: class {last[0].__name__} has no get_labels(). Write it: it returns a list of "
-            "strings, or None if labels are numbers"
-        )
+        raise UserError(f"{path}: class {last[0].__name__} has no get_labels(). Write it")
     return last[0]
 
 
@@ -205,7 +186,5 @@ def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
                 f"{path}: get_labels() returns the label {_typed(label)}, not a string of one line"
             )
         if label in labels[:number]:
-            raise UserError(
-                f"{path}: get_labels() returns the duplicate label {label!r}. Remove one"
-            )
+            raise UserError(f"{path}: get_labels() returns the duplicate label {label!r}")
     return tuple(labels)

@@ -165,15 +165,11 @@ def probabilities(answers: Sequence[Answer]) -> list[float]:
 
 def n_best_json(lists: Mapping[str, Sequence[Answer]]) -> str:
     """Formats n-best lists by question id as the original's `nbest_predictions.json`."""
+    keys = "text", "probability", "start_logit", "end_logit"
     entries = {
         name: [
-            {
-                "text": answer.text,
-                "probability": probability,
-                "start_logit": answer.start_logit,
-                "end_logit": answer.end_logit,
-            }
-            for answer, probability in zip(answers, probabilities(answers), strict=True)
+            dict(zip(keys, (text, probability, *logits), strict=True))
+            for (text, *logits), probability in zip(answers, probabilities(answers), strict=True)
         ]
         for name, answers in lists.items()
     }

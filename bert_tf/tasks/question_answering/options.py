@@ -8,6 +8,7 @@ from bert_tf.options.fine_tuning import FineTuningOptions
 
 # [CLS] question [SEP] window [SEP]
 SPECIAL_TOKENS = 3
+_COUNT = (1, 2**31 - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,20 +27,16 @@ class SquadOptions(FineTuningOptions):
         384, "Longest input in word pieces: a question and a window of its text."
     )
     doc_stride: int = option(
-        128,
-        "Word pieces from the begin of one window of a long text to the next.",
-        limits=(1, 2**31 - 1),
+        128, "Word pieces from the begin of one window of a long text to the next.", limits=_COUNT
     )
-    max_query_length: int = option(
-        64, "Word pieces of a question; the rest is cut.", limits=(1, 2**31 - 1)
-    )
+    max_query_length: int = option(64, "Word pieces of a question; the rest is cut.", limits=_COUNT)
     n_best_size: int = option(
         20,
         "Answers of a question in nbest_predictions.json, and begins and ends of answers that are "
         "looked at in each window.",
-        limits=(1, 2**31 - 1),
+        limits=_COUNT,
     )
-    max_answer_length: int = option(30, "Longest answer in word pieces.", limits=(1, 2**31 - 1))
+    max_answer_length: int = option(30, "Longest answer in word pieces.", limits=_COUNT)
     version_2_with_negative: bool = option(
         False, "Whether there are questions without an answer, as in SQuAD 2.0."
     )
@@ -100,6 +97,5 @@ class SquadOptions(FineTuningOptions):
         if self.max_seq_length <= self.max_query_length + SPECIAL_TOKENS:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
-                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens, to "
-                "have room for the text"
+                f"{self.max_query_length} and {SPECIAL_TOKENS} special tokens"
             )

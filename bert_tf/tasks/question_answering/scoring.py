@@ -152,12 +152,13 @@ def _scores(
     predictions: Mapping[str, str],
     metric: Callable[[str, str], float],
 ) -> dict[str, float]:
-    scores = {}
-    for example in examples:
-        answers = [answer for answer in example.answers or () if normalize_answer(answer)] or [""]
-        prediction = predictions[example.qas_id]
-        scores[example.qas_id] = max(metric(prediction, answer) for answer in answers)
-    return scores
+    return {
+        example.qas_id: max(
+            metric(predictions[example.qas_id], answer)
+            for answer in list(filter(normalize_answer, example.answers or ())) or [""]
+        )
+        for example in examples
+    }
 
 
 def _best_threshold(

@@ -9,11 +9,12 @@ import collections
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files
+from bert_tf.data.cell_values import some
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -104,30 +105,16 @@ def read_squad_examples(
         reason = f" left: {len(left_out)} have answers that are not in the text" if left_out else ""
         raise UserError(f"{path} has no question{reason}")
     if left_out:
-        _logger.warning(
-            "%s: %d of %d questions are left out, because their answers are not in the text where "
-            "answer_start says (--verbose_logging names all): %s",
-            path,
-            len(left_out),
-            len(left_out) + len(examples),
-            _first_names(left_out),
-        )
+        total, names = len(left_out) + len(examples), some(left_out, _MAX_NAMES)
+        message = "%s: %d of %d questions are left out, as answer_start is wrong for them: %s"
+        _logger.warning(message, path, len(left_out), total, names)
         _logger.debug("Left out: %s", ", ".join(left_out))
     counts = collections.Counter(example.qas_id for example in examples)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
-        _logger.warning(
-            "%s: %d ids belong to more than one question; of these only the last one's answer is "
-            "kept: %s",
-            path,
-            len(repeated),
-            _first_names(repeated),
-        )
+        message = "%s: %d ids belong to more than one question, of which the last one counts: %s"
+        _logger.warning(message, path, len(repeated), some(repeated, _MAX_NAMES))
     return examples
-
-
-def _first_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + " ..." * (len(names) > _MAX_NAMES)
 
 
 def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
@@ -136,10 +123,9 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{error.lineno}: not JSON ({error.msg} at position {error.colno}): a file in "
-            "the format of SQuAD was expected. It may also be damaged, or downloaded in part"
-        ) from error
+        reason = f"not JSON ({error.msg} at position {error.colno})"
+        expected = "a file in the format of SQuAD was expected"
+        raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
     # Numbers of thousands of digits, thousands of brackets.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON that can be read ({error})") from error
@@ -175,32 +161,25 @@ def _answer(
     """Returns text, first word, last word, `is_impossible`; () if the text lacks the answer."""
     if version_2_with_negative:
         if "is_impossible" not in entry:
-            raise UserError(
-                f'{place} has no "is_impossible", which --version_2_with_negative=true needs to '
-                "train on: files of SQuAD 1.1 have none, leave the flag out for them"
-            )
+            advice = "files of SQuAD 1.1 have none, leave the flag out"
+            raise UserError(f'{place} has no "is_impossible" (--version_2_with_negative): {advice}')
         if _value(entry, "is_impossible", bool, place):
             return "", -1, -1, True
     answers = _value(entry, "answers", list, place)
     if len(answers) != 1:
-        advice = ""
-        if len(answers) > 1:
-            advice = ". Sets to evaluate on have several, such as dev-v1.1.json"
-        elif not version_2_with_negative:
+        advice = ". Sets to evaluate on have several" if answers else ""
+        if not answers and not version_2_with_negative:
             advice = ". For those without an answer pass --version_2_with_negative=true"
-        raise UserError(
-            f"{place} has {len(answers)} answers: to train on, a question needs exactly one{advice}"
-        )
+        needed = "to train on, a question needs exactly one"
+        raise UserError(f"{place} has {len(answers)} answers: {needed}{advice}")
     inside = f"{place}.answers[0]"
     text = _value(answers[0], "text", str, inside)
     index = _value(answers[0], "answer_start", int, inside)
     try:
         start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
     except IndexError:
-        raise UserError(
-            f"{place}: the answer {text[:40]!r} begins at {index}, and the text has "
-            f"{paragraph.length} characters"
-        ) from None
+        end = f"and the text has {paragraph.length} characters"
+        raise UserError(f"{place}: the answer {text[:40]!r} begins at {index}, {end}") from None
     # Compares words: a wrong index inside the right word is good enough.
     has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

@@ -66,11 +66,8 @@ class QuestionAnswering(Task):
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.uses_characters(examples):
-                log.info(
-                    "%s: most characters of the answers are Han, kana or Thai: exact match and F1 "
-                    "are computed by characters, too (--answer_scoring=words: by words only)",
-                    path,
-                )
+                message = "%s: most characters of the answers are Han, kana or Thai: these count"
+                log.info(f"{message}, too (--answer_scoring=words: words only)", path)
         texts = [(e.question_text, *e.doc_tokens) for e in examples[:_SAMPLE]]
         self.tokenizer.warn_of_unknown(path, texts)
         windows = self._windows(examples)
@@ -79,12 +76,8 @@ class QuestionAnswering(Task):
             raise UserError(f"{path}: all texts are empty, there is nothing to train on")
         ratio = len(windows) / len(examples)
         if is_training and ratio > _MANY_WINDOWS:
-            log.warning(
-                "There are %.1f windows for each question, but steps are counted in questions, as "
-                "in the original: --num_train_epochs=%.3g shows all windows once",
-                ratio,
-                ratio,
-            )
+            message = "There are %.1f windows for each question, but steps are counted in questions"
+            log.warning(f"{message}: --num_train_epochs=%.3g shows all windows once", ratio, ratio)
         self._log_examples(windows)
         return windows
 
@@ -98,14 +91,10 @@ class QuestionAnswering(Task):
         for row in np.flatnonzero(windows.number == 0)[:_LOGGED_EXAMPLES].tolist():
             example = windows.questions[windows.question_index[row]]
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
-            log.debug(
-                "%s: %s\n  answer: %s\n  tokens: %s\n  input_ids: %s",
-                example.qas_id,
-                example.question_text,
-                example.orig_answer_text if example.answers is None else example.answers,
-                " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids)),
-                " ".join(map(str, ids)),
-            )
+            tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
+            answers = example.orig_answer_text if example.answers is None else example.answers
+            shown = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
+            log.debug("%s\n  tokens: %s\n  input_ids: %s", shown, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's records, with targets to train on only."""
@@ -190,17 +179,12 @@ def _require_answers(
 ) -> None:
     without = [example.qas_id for example in examples if example.answers is None]
     if without:
-        raise UserError(
-            f"{path} does not say the answers of {len(without)} questions, {without[0]} among "
-            "them, and --do_eval needs them to score. Pass a file that has them as "
-            "--predict_file, or leave --do_eval out"
-        )
+        found = f"the answers of {len(without)} questions, {without[0]} among them"
+        raise UserError(f"{path} does not say {found}, which --do_eval needs to score")
     impossible = [example.qas_id for example in examples if not example.answers]
     if impossible and not version_2_with_negative:
-        raise UserError(
-            f"{path} has {len(impossible)} questions that have no answer, {impossible[0]} among "
-            "them: pass --version_2_with_negative=true"
-        )
+        found = f"{len(impossible)} questions that have no answer, {impossible[0]} among them"
+        raise UserError(f"{path} has {found}: pass --version_2_with_negative=true")
 
 
 def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:

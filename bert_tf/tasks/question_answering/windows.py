@@ -14,6 +14,7 @@ from bert_tf.data.packing import pack_batch
 from bert_tf.tasks.question_answering.options import SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tokenization.fast import BatchTokenizer, encode_words
+from bert_tf.tokenization.ragged_ids import numbered
 
 # `unique_ids` count from here, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -63,8 +64,7 @@ class Windows(Sequence[Any]):
         step = np.minimum(room, doc_stride)
         rest = np.maximum(lengths - room, 0)
         counts = np.where(lengths > 0, 1 + -(-rest // step), 0)
-        owner = self.question_index = np.repeat(np.arange(len(questions)), counts)
-        self.number = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.question_index, self.number = owner, _ = numbered(counts)
         self.start = self.number * step[owner]
         self.length = np.minimum(lengths[owner] - self.start, room[owner])
         self.offset = kept[owner] + 2

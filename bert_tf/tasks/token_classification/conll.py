@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bert_tf import files
+from bert_tf.data.cell_values import counted
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
@@ -102,15 +103,14 @@ def read_conll(
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
             token, label, width = 0, 1, 2
             if not file.has_spans:
-                width, wanted = len(columns), (token_column, label_column)
-                token, label = _find_columns(columns, *wanted, need_labels, where)
+                wanted, width = (token_column, label_column, need_labels), len(columns)
+                token, label = _find_columns(columns, *wanted, where)
         for row in _characters(columns, where) if file.has_spans else [columns]:
             if len(row) != width:
                 missing = " and no label" if label is not None and len(row) <= label else ""
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{missing}, but "
-                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row)}. All "
-                    "rows need the same columns, and sentences are separated by blank lines"
+                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row)}"
                 )
             file.words.append(row[token])
             file.lines.append(number)
@@ -154,10 +154,8 @@ def _find_columns(
     label = len(columns) if label_column == LAST else label_column
     has_label = label <= len(columns) and label != token_column
     if need_labels and not has_label:
-        wanted = "last" if label_column == LAST else label_column
         raise UserError(
-            f"{where}: {row} and no label (--label_column={wanted}): {_shown(columns)}. A row has "
-            "a word, its label and any other columns, separated by spaces or tabs"
+            f"{where}: {row} and no label (--label_column={label_column}): {_shown(columns)}"
         )
     return token_column - 1, label - 1 if has_label else None
 
@@ -171,27 +169,19 @@ def _check(file: ConllFile, column: int) -> None:
     labels = file.labels or []
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:
-        raise UserError(
-            f"{file.path}: column {column} has {len(distinct):,} different values; at most "
-            f"{_MAX_LABELS:,} can be labels. Pass the column of the labels as --label_column"
-        )
+        found = f"column {column} has {len(distinct):,} different values"
+        raise UserError(f"{file.path}: {found}: these are no labels. Check --label_column")
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         word = next(word for word, label in enumerate(labels) if label in invalid)
         raise UserError(
             f"{file.path}:{file.lines[word]}: {_shown([labels[word]])} in column {column} is not a "
-            "label. Expected O, or B-, I-, E- or S- with the type of an entity, such as B-PER. "
-            "Pass the column of labels as --label_column; a file without labels has no such column"
+            "label such as O and B-PER. Check --label_column"
         )
 
 
 def _shown(columns: list[str]) -> str:
     return repr(" ".join(columns)[:_SHOWN_CHARACTERS])
-
-
-def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """Returns a number with its noun: `1 word`, `2 words`."""
-    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def to_bio(labels: Sequence[str], sentences: Sequence[int]) -> list[str]:

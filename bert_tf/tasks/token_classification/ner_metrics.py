@@ -11,6 +11,8 @@ from bert_tf.errors import UserError
 # Averages in seqeval's report; the first one is over all entities.
 _ALL = "micro avg"
 _AVERAGES = (_ALL, "macro avg", "weighted avg")
+# Our names of metrics, and seqeval's.
+_SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def require_seqeval() -> Any:
@@ -35,19 +37,13 @@ def entity_scores(
     """
     seqeval = require_seqeval()
     labels = [[list(row) for row in rows] for rows in (gold, predicted)]
-    report: dict[str, Any] = {
-        _ALL: dict.fromkeys(("precision", "recall", "f1-score", "support"), 0)
-    }
+    report: dict[str, Any] = {_ALL: dict.fromkeys(_SCORES.values(), 0) | {"support": 0}}
     # Without any entity seqeval divides by zero.
     if any(label != "O" for rows in labels for row in rows for label in row):
         report = seqeval.classification_report(*labels, output_dict=True, zero_division=0)
     return {
-        name: {
-            "precision": float(values["precision"]),
-            "recall": float(values["recall"]),
-            "f1": float(values["f1-score"]),
-            "support": int(values["support"]),
-        }
+        name: {ours: float(values[theirs]) for ours, theirs in _SCORES.items()}
+        | {"support": int(values["support"])}
         for name in ["", *sorted(report.keys() - set(_AVERAGES))]
         for values in [report[name or _ALL]]
     }

@@ -47,7 +47,4 @@ class NerOptions(FineTuningOptions):
         if self.label_column == 0:
             raise UserError("--label_column counts from 1 on, or is -1 for the last. Received: 0")
         if self.label_column == self.token_column:
-            raise UserError(
-                f"--token_column and --label_column are both {self.token_column}: words and labels "
-                "must be in different columns"
-            )
+            raise UserError(f"--token_column and --label_column are both {self.token_column}")

@@ -16,6 +16,7 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data.cell_values import counted
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
@@ -77,21 +78,13 @@ class TokenClassification(Task):
         self.tokenizer.warn_of_unknown(file.path, file.by_sentence(file.words))
         examples = self._make_sentences(file)
         count, num_windows = len(examples), len(examples.windows)
-        log.info(
-            "%s: %s, %s%s",
-            file.path,
-            conll.counted(count, "sentence"),
-            conll.counted(len(file.words), "word"),
-            f", {num_windows} windows" if num_windows > count else "",
-        )
+        sizes = counted(count, "sentence"), counted(len(file.words), "word")
+        log.info("%s: %s, %s, %s", file.path, *sizes, counted(num_windows, "window"))
         if count == 1 and num_windows > 1:
             log.warning("%s: no blank lines; reading all words as one sentence", file.path)
         if self.options.doc_context and not file.marks:
-            log.warning(
-                "--doc_context: %s has no %s line; reading it as one document",
-                file.path,
-                conll.DOCUMENT,
-            )
+            message = "--doc_context: %s has no %s line; reading it as one document"
+            log.warning(message, file.path, conll.DOCUMENT)
         self._log_windows(examples)
         return examples
 
@@ -100,36 +93,24 @@ class TokenClassification(Task):
         paths = [os.path.join(options.data_dir or "", name) for name in _FILES[split]]
         path = next(filter(files.exists, paths), None)
         if path is None:
-            raise UserError(
-                f"No such file: {paths[0]} ({files.describe_absence(paths[0])}). --data_dir "
-                "must have CoNLL files, with a word and its label on each line and a blank line "
-                f"after each sentence: {', '.join(_FILES[split])}"
-            )
+            reason = files.describe_absence(paths[0])
+            raise UserError(f"No such file: {paths[0]}, nor {_FILES[split][-1]} ({reason})")
         columns = options.token_column, options.label_column
         return conll.read_conll(path, *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
-        windows = WordWindows(
-            file.words,
-            file.sentences,
-            self.tokenizer,
-            self.options.max_seq_length,
-            file.documents if self.options.doc_context else None,
-        )
+        documents = file.documents if self.options.doc_context else None
+        how = self.tokenizer, self.options.max_seq_length, documents
+        windows = WordWindows(file.words, file.sentences, *how)
         labels = conll.to_bio(file.labels or [], file.sentences)
         ids = {label: number for number, label in enumerate(self.labels)}
         label_ids = np.array([ids.get(label, NO_LABEL) for label in labels], np.int32)
         unknown = np.flatnonzero(label_ids == NO_LABEL)
         if len(unknown):
-            log.warning(
-                "%s:%d: the training had no label %s. Words with unknown labels count as wrong "
-                "and are not in the loss (%s: %s)",
-                file.path,
-                file.lines[unknown[0]],
-                labels[unknown[0]],
-                conll.counted(len(unknown), "word"),
-                ", ".join(sorted({labels[word] for word in unknown})),
-            )
+            place = f"{file.path}:{file.lines[unknown[0]]}"
+            names = ", ".join(sorted({labels[word] for word in unknown}))
+            message = "%s: the training had no label %s. Unknown labels count as wrong (%s: %s)"
+            log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
 
     def _log_windows(self, examples: Sentences) -> None:
@@ -137,14 +118,10 @@ class TokenClassification(Task):
         for row in range(min(_LOGGED_WINDOWS, len(windows))):
             length = int(windows.length[row]) + 2
             ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
-            first, last = windows.first_word[row : row + 2]
-            log.debug(
-                "Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s",
-                row,
-                " ".join(reference.convert_ids_to_tokens(ids)),
-                " ".join(map(str, ids)),
-                " ".join(examples.file.labels[first:last]) if examples.file.labels else "-",
-            )
+            labels = (examples.file.labels or [])[slice(*windows.first_word[row : row + 2])]
+            tokens = reference.convert_ids_to_tokens(ids)
+            shown = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
+            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *shown)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
         """Returns a row for each window."""
@@ -156,11 +133,7 @@ class TokenClassification(Task):
         words = slice(windows.first_word[first], windows.first_word[last])
         label_ids[windows.word_positions(first, last)] = examples.label_ids[words]
         mask = label_ids != NO_LABEL
-        return {
-            **inputs,
-            "label_ids": np.where(mask, label_ids, 0),
-            "label_mask": mask.astype(np.int32),
-        }
+        return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
     def identity(self, examples: Sentences) -> Sequence[Any]:
         """Adds the borders of documents, which decide the context of sentences."""
@@ -236,12 +209,9 @@ class TokenClassification(Task):
         file = conll.ConllFile("")
         for number, given in enumerate(inputs):
             words = split_words(given) if isinstance(given, str) else given
-            is_tuple = isinstance(words, list | tuple)
-            if not is_tuple or not all(isinstance(word, str) for word in words):
-                raise UserError(
-                    f"Input {number}: expected a text, or a tuple of words. Received: "
-                    f"{repr(given)[:100]}"
-                )
+            if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
+                expected = f"Input {number}: expected a text, or a tuple of words"
+                raise UserError(f"{expected}. Received: {repr(given)[:100]}")
             file.words += words
             # An input without words is an empty sentence.
             file.sentences.append(len(file.words))
@@ -253,10 +223,7 @@ def _labels_to_train(file: conll.ConllFile, options: NerOptions) -> list[str]:
     """Returns the labels of the training file; requires the same of a resumed training."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
-        raise UserError(
-            f"{file.path}: all labels are {conll.OUTSIDE}; nothing to learn. Pass the column of "
-            "the labels as --label_column"
-        )
+        raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")
     label_map.require_same(labels, file.path, options, conll.is_label)
     return labels
 
@@ -269,7 +236,7 @@ def _score(examples: Sentences, predictions: Sequence[LabeledWords]) -> Scores:
 def _log_scores(scores: Scores, path: str) -> None:
     parts = (
         f"{name or 'all'} {values['f1']:.4f} (precision {values['precision']:.4f}, recall "
-        f"{values['recall']:.4f}, {conll.counted(int(values['support']), 'entity', 'entities')})"
+        f"{values['recall']:.4f}, {counted(int(values['support']), 'entity', 'entities')})"
         for name, values in scores.items()
     )
     log.info("F1 on %s: %s", path, "; ".join(parts))

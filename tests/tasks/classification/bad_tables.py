@@ -191,25 +191,25 @@ _COLUMNS = [
     _train(
         "column 0",
         TRAIN,
-        r"train\.tsv:1: --text_column=0, but the row has columns 1 to 2",
+        r"train\.tsv:1: --text_column=0, but the row has 2 columns",
         {"text_column": "0", "label_column": "1"},
     ),
     _train(
         "column 3 of 2",
         TRAIN,
-        r"train\.tsv:1: --text_pair_column=3, but the row has columns 1 to 2",
+        r"train\.tsv:1: --text_pair_column=3, but the row has 2 columns",
         BY_NUMBER | {"text_pair_column": "3"},
     ),
     _train(
         "one column twice",
         TRAIN,
-        r"train\.tsv: --text_column=2 and --text_pair_column=2 are the same",
+        r"train\.tsv: --text_column and --text_pair_column=2 are the same",
         BY_NUMBER | {"text_pair_column": "2"},
     ),
     _train(
         "one column by name and number",
         NAMED,
-        r"--text_column=text and --label_column=2 are the same",
+        r"--text_column and --label_column=2 are the same",
         {"text_column": "text", "label_column": "2"},
     ),
     _train(
@@ -221,7 +221,7 @@ _COLUMNS = [
     _train(
         "semicolons in a TSV",
         b"ham;a\nspam;b\n",
-        r"train\.tsv:1: --text_column=2, but the row has column 1 only.*Is this a CSV\?",
+        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV\?",
     ),
     _train("no label column", TRAIN, r"--label_column", {"text_column": "2"}),
     _other(
@@ -391,7 +391,7 @@ _JSON = [
     _json(
         "lists for one label",
         JSON + b'{"label": ["ham"], "text": "a"}\n',
-        r"train\.jsonl:3: a list of labels, but one is needed",
+        r"train\.jsonl:3: a list of labels needs --problem_type=multilabel",
         problem_type="classification",
     ),
     BadFile(
@@ -451,7 +451,7 @@ _FILES = [
         "text to predict in another column",
         "test.tsv",
         b"just a text\n",
-        r"test\.tsv:1: --text_column=2, but the row has column 1 only",
+        r"test\.tsv:1: --text_column=2, but the row has 1 column",
     ),
     BadFile(
         "nothing to predict",

@@ -339,7 +339,7 @@ def test_labels_may_come_from_elsewhere(make):
 def test_what_is_found_is_logged(make, caplog):
     rows = "".join(f"{n}\ta\n" for n in range(1200)) * 2
     make(BY_NUMBER, train_tsv=rows)
-    assert "2,400 rows; classification with 1200 labels: 0 (2), 1 (2), " in caplog.text
+    assert "2,400 rows; classification with 1,200 labels: 0 (2), 1 (2), " in caplog.text
     assert "9 (2) and 1,190 more" in caplog.text
     assert "occur only once" not in caplog.text
     make(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")

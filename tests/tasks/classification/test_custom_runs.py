@@ -245,7 +245,7 @@ def test_numbers(tiny, tmp_path):
         values, abs=1e-5
     )
     weights = own(tiny, tmp_path, do_train=True, class_weights="balanced", resume="auto")
-    with pytest.raises(UserError, match="--class_weights: the labels are numbers here"):
+    with pytest.raises(UserError, match="--class_weights: the labels are numbers, not classes"):
         classification.run(weights)
 
 
@@ -536,7 +536,7 @@ def model_of(folder):
     [
         ({"labels": "yes,no"}, "--labels has the labels yes, no, but the training"),
         ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* leave"),
-        ({"problem_type": "regression"}, "was trained with --problem_type=classification: leave"),
+        ({"problem_type": "regression"}, "was trained with classification: leave"),
     ],
 )
 def test_a_program_and_a_script_must_ask_what_was_trained(tiny, model, flags, message):

@@ -73,7 +73,7 @@ def test_a_task(write):
     ]
     assert made.read("predict") == [InputExample("c", "text", None, None)]
     assert made.describe("train") == f"get_train_examples() of {path}"
-    with pytest.raises(UserError, match=r"my_task.py: class Mine has no get_dev_examples\(data_d"):
+    with pytest.raises(UserError, match=r"my_task.py: task Mine has no get_dev_examples\(data_d"):
         made.read("eval")
 
 
@@ -169,7 +169,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task('[Example("a", "b", "", 0)]', '["0", "1"]'),
-            r"0 \(int\) is not one of get_labels\(\): 0, 1\. Labels are strings",
+            r"0 \(int\) is not one of get_labels\(\): 0, 1",
         ),
         (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
         (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),

@@ -401,7 +401,7 @@ def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content
 
 def test_columns_that_no_tab_separates(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
-    with pytest.raises(UserError, match="columns are separated by tabs"):
+    with pytest.raises(UserError, match="tabs separate them"):
         run(tiny, folder, text_column="text")
 
 

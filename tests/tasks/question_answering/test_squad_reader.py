@@ -141,7 +141,7 @@ def test_answers_elsewhere_are_left_out_and_counted(tmp_path, caplog):
     with caplog.at_level("DEBUG"):
         assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
     assert "8 of 9 questions are left out" in caplog.text
-    assert "2, 3, 4, 5, 6 ..." in caplog.text
+    assert "2, 3, 4, 5, 6 and 3 more" in caplog.text
     assert "Left out: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
     # For predictions they are like any other.
     assert len(read_squad_examples(path, False, False)) == 9
