@@ -159,7 +159,7 @@ def test_one_text_after_the_other(classifier):
     for text in texts:
         classifier(text)
     # What was traced once cannot be traced again.
-    assert isinstance(classifier._answer._runner._step, tf.types.experimental.ConcreteFunction)
+    assert isinstance(classifier._answer._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
 

@@ -34,8 +34,6 @@ def test_training():
 @pytest.mark.parametrize(
     ("steps", "losses", "evaluations"),
     [
-        ([], [], {}),
-        ([], [], {"accuracy": [(5, 0.5)]}),
         ([1], [0.7], {}),
         ([1], [0.7], {"accuracy": [(1, 0.5)]}),
         ([1], [float("nan")], {"accuracy": [(1, float("inf"))]}),
