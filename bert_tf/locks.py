@@ -55,7 +55,10 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         attempts += 1
         holder = found or "another process"
         if flag and (found or attempts > _ATTEMPTS):
-            raise UserError(f"{flag} is in use, {holder} writes to it: wait until that has ended")
+            raise UserError(
+                f"{flag} is in use, {holder} writes to it: wait until that has ended, or pass "
+                f"another {flag.partition('=')[0]}"
+            )
         if attempts == _ATTEMPTS:
             _logger.info("Waiting for %s, which holds %s", holder, path)
         time.sleep(0.05)

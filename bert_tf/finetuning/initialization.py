@@ -109,7 +109,8 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     if missing:
         lacks = ", ".join(missing)
         raise UserError(
-            f"The vocabulary {options.vocab_file} lacks {lacks}: it is not one of BERT's"
+            f"The vocabulary {options.vocab_file} lacks {lacks}: it is not one of BERT's, "
+            "with one piece on each line"
         )
     folders = _folders_of_runs(options)
     paths = [*filter(None, map(checkpoints.latest, folders))]
@@ -127,7 +128,7 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={options.max_seq_length} is more than the model's "
-            f"{config.max_position_embeddings} positions"
+            f"{config.max_position_embeddings} positions: pass a smaller one"
         )
 
 
@@ -170,13 +171,19 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint: choose another", output_dir
+            "--output_dir=%s has the model of --init_checkpoint, which this training would hide from "
+            "later runs: choose another --output_dir",
+            output_dir,
         )
     log.info("%s", restored.describe())
     run_metadata.warn_if_untrained(restored.prefix, options.do_train)
     if restored.new and not options.do_train:
-        message = "Random, because not in %s: %s. Without --do_train=true the results are random"
-        log.warning(message, restored.prefix, checkpoints.summarize(restored.new))
+        log.warning(
+            "Random, because not in %s: %s. Without --do_train=true the results are random: pass a "
+            "fine-tuned model.ckpt-N as --init_checkpoint",
+            restored.prefix,
+            checkpoints.summarize(restored.new),
+        )
     return None
 
 
@@ -187,7 +194,8 @@ def _resume(model: keras.Model, newest: str, options: Any) -> None:
         cannot = (
             f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from"
         )
-        raise UserError(f"{cannot}. {error}. Choose another --output_dir") from error
+        advice = "Choose another --output_dir, or empty this one to start anew"
+        raise UserError(f"{cannot}. {error}. {advice}") from error
     log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
     run_metadata.warn_if_untrained(newest, options.do_train)
     init_checkpoint = options.init_checkpoint
@@ -221,7 +229,10 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
     for prefix in damaged:
         log.warning("%s is damaged; skipping it", prefix)
     if newest and resume == "never":
-        raise UserError(f"--resume=never, but --output_dir={output_dir} has checkpoints: {newest}")
+        raise UserError(
+            f"--resume=never, but --output_dir={output_dir} has checkpoints: {newest}. Choose "
+            "another --output_dir, or empty this one"
+        )
     if not newest and resume == "must":
         found = files.describe_absence(os.path.join(output_dir, "*"))
         raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")

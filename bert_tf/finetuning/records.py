@@ -59,7 +59,8 @@ class Splits:
         count = self._devices.from_chief(count)
         if not files.exists(path):
             raise UserError(
-                f"Worker 0 wrote {path}, and this one does not see it: share the folder"
+                f"Worker 0 wrote {path}, and this one does not see it: --output_dir must be in a "
+                "file system that all workers share"
             )
         self._records[split] = path, count
         return path, count

@@ -217,10 +217,11 @@ class FineTuningRun:
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
             found = f"{self.restored} is at step {self.step} of {self.num_train_steps} already"
-            log.warning("Skipping training: %s", found)
+            log.warning("Skipping training: %s. Raise --num_train_epochs to go on", found)
             return False
         if self.evaluation and self.evaluation.should_stop:
-            log.warning("Skipping training: it ended early at step %d", self.step)
+            message = "Skipping training: it ended early at step %d, as evaluations got no better"
+            log.warning(message, self.step)
             return False
         return True
 

@@ -47,7 +47,8 @@ def check_resumed(options: Any, training_data: str) -> bool:
         if before.get(name, "auto") not in ("auto", now.get(name)):
             raise UserError(
                 f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
-                f"has {name}={now[name]}. Choose another --output_dir, --init_checkpoint={folder}"
+                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
+                "starts a new training from those weights"
             )
     names = [name for name in _COMPARED if options.do_train and name in before]
     changed = [name for name in names if before[name] != now[name]]
@@ -70,7 +71,7 @@ def check_evaluated(options: Any) -> str:
     before = read_run(folder, damaged=(None, {}))[1]
     has_negative = before.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:
-        log.warning("%s was trained without --version_2_with_negative: leave that out", folder)
+        log.warning("%s was trained without --version_2_with_negative: leave it out", folder)
     name = os.path.splitext(os.path.basename(asked))[0].lower()
     return f"_{name}" if other_task(options.output_dir or "", asked) else ""
 

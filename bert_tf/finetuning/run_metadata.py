@@ -178,7 +178,10 @@ def _saved_threshold(folder: str) -> float:
     try:
         return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"Not in {path}: pass null_score_diff_threshold=") from error
+        raise UserError(
+            "The training had null_score_diff_threshold=auto, and what that found is not in "
+            f"{path}: pass null_score_diff_threshold= with a number"
+        ) from error
 
 
 def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:

@@ -119,7 +119,11 @@ def create_train_state(
         optimizer.build(model.trainable_variables)
         loss_scale = LossScale() if devices.precision == "float16" else None
     if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from):
-        log.warning("%s lacks Adam slots: their moments start from zero", restore_from)
+        log.warning(
+            "%s lacks Adam slots: their moments start from zero. For a new training pass it as "
+            "--init_checkpoint, with an empty --output_dir",
+            restore_from,
+        )
     state = TrainState(model, optimizer, loss_scale)
     if restore_from and loss_scale:
         checkpoints.restore_extra(state.extra_variables, restore_from)

@@ -41,7 +41,7 @@ class Profiler(Callback):
         self._num_train_steps = num_train_steps
         self._recorded_from: int | None = None
         if self._first > num_train_steps:
-            message = "--profile_steps begins too late, there are only %d: nothing is recorded"
+            message = "--profile_steps begins after the last step, %d: nothing is recorded"
             log.warning(message, num_train_steps)
 
     def before_step(self, step: int) -> None:
