@@ -171,8 +171,8 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint, which this training would hide from "
-            "later runs: choose another --output_dir",
+            "--output_dir=%s has the model of --init_checkpoint, which this training would hide: "
+            "choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
