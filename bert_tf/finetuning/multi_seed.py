@@ -42,10 +42,11 @@ def write_summary(
     """Writes and logs the summary of the runs; returns the means and the file."""
     summary = summarize_runs(runs, seeds, best_run)
     if not any(run.get("eval_matthews", 1) for run in summary["runs"]):
-        message = (
-            "eval_matthews is 0: all %d runs predict one label only. Check the labels, and try "
+        log.warning(
+            "eval_matthews is 0: all %d runs predict one label only. Check the labels, and try a "
+            "lower --learning_rate",
+            len(runs),
         )
-        log.warning(message + "a lower --learning_rate or more steps", len(runs))
     path = os.path.join(output_dir, RUNS)
     files.write_text(path, json.dumps(summary, indent=1) + "\n")
     for name, mean in summary["mean"].items():
