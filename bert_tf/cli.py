@@ -38,7 +38,8 @@ def explained_exit() -> Iterator[None]:
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, Terminated) as end:
-        print("Terminated." if isinstance(end, Terminated) else "Interrupted.", file=sys.stderr)
+        kind = "Terminated" if isinstance(end, Terminated) else "Interrupted"
+        print(f"{kind}. {end}".strip(), file=sys.stderr)
         sys.exit(getattr(end, "exit_code", 130))
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):

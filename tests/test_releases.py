@@ -164,7 +164,7 @@ def test_the_casing_of_each_release_is_checked(release):
     validate_case_matches_checkpoint(not release.cased, path)
     needed = "false" if release.cased else "true"
     kind = "a cased model" if release.cased else "an uncased model"
-    with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed};"):
+    with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed},"):
         validate_case_matches_checkpoint(release.cased, path)
 
 
