@@ -103,7 +103,8 @@ def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
     """Restores the `extra` variables of `save`; returns whether the checkpoint has them all."""
     stored = shapes(prefix)
     present = [name for name in variables if name in stored]
-    _assign(variables, prefix, present)
+    for name, value in read(prefix, present):
+        variables[name].assign(value)
     return len(present) == len(variables)
 
 
@@ -217,9 +218,9 @@ def _assign(
     tensors: "Source | None" = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
-        # The kind of bfloat16 is V; the state of a loss scale has integers.
-        is_number = value.dtype.kind in "fiV"
-        if not is_number or not np.isfinite(value.astype(np.float32, copy=False)).all():
+        # The kind of bfloat16 is V.
+        is_float = value.dtype.kind in "fV"
+        if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
             problem = f"has values that are not finite numbers ({value.dtype})"
             raise UserError(f"{name} in the checkpoint {prefix} {problem}")
         variables[name].assign(value)
