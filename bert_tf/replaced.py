@@ -1,4 +1,4 @@
-"""Names of the original that make no sense in TensorFlow 2, and their replacements."""
+"""Names in the original code that have no counterpart in TensorFlow 2, and what to use instead."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn

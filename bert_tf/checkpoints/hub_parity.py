@@ -1,7 +1,7 @@
 """Checks that an encoder read from a SavedModel computes what the SavedModel computes.
 
-A model with another activation or order of layers can have weights of the same names and shapes.
-Fine-tuned as a BERT it would silently get worse.
+A model with a different activation or layer order can have weights of the same names and shapes.
+Fine-tuning it as a BERT would silently give worse results.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
         float(np.max(np.abs(ours[0] - theirs[0])[input_mask])),
         float(np.max(np.abs(ours[1] - theirs[1]))),
     )
-    # NaN is a difference, too.
+    # NaN must count as a difference, too.
     if not difference <= _TOLERANCE:
         problem = f"computes something else with them (outputs differ by up to {difference:.2g})"
         raise UserError(f"{module.path} has the weights of a BERT, but {problem}. Do not train it")
@@ -56,7 +56,7 @@ def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         try:
             outputs = module(dict(zip(ENCODER_INPUTS, values, strict=True)), training=False)
         except (ValueError, TypeError):
-            # Up to version 2, inputs and outputs were lists.
+            # Hub modules up to version 2 took and returned lists.
             outputs = module(values, training=False)
         if not isinstance(outputs, dict):
             outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))

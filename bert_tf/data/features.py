@@ -1,4 +1,4 @@
-"""Examples and their features, one by one, as in the original; needs no TensorFlow."""
+"""Converts examples to features one at a time, as in the original; does not import TensorFlow."""
 
 import logging
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class InputExample:
         guid: id of the example, unique in its split.
         text_a: the text, not tokenized.
         text_b: the second text of a pair; None or empty for single texts.
-        label: the label as in the data, mostly a string; a tuple of labels for multi-label data;
+        label: the label as read, usually a string; a tuple of labels for multi-label data;
             None if there is none.
     """
 
@@ -49,7 +49,7 @@ class InputFeatures:
         input_ids: vocabulary ids, 0 for padding.
         input_mask: 1 for a token, 0 for padding.
         segment_ids: 0 for the first text with its special tokens, 1 for the second, 0 for padding.
-        label_id: index of the label in the label list; the number itself for a regression.
+        label_id: index of the label in the label list; the number itself for regression.
         is_real_example: False for a `PaddingInputExample`.
     """
 

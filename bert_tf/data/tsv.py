@@ -1,4 +1,4 @@
-"""Tab-separated files such as GLUE's: rows with their line numbers, for error messages."""
+"""Reads tab-separated files such as GLUE's, keeping line numbers for error messages."""
 
 import csv
 import itertools

@@ -64,7 +64,7 @@ def require_text_input(options: FineTuningOptions) -> None:
 def new_version(
     export_dir: str, contents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields a folder to write to, which becomes the next version, and the paths of its assets.
+    """Yields a folder, renamed to the next version on exit, and the paths of its assets.
 
     `contents` are files of the model by name. `.txt` files become assets of the SavedModel, the
     others are written beside it.

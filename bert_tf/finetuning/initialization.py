@@ -1,4 +1,4 @@
-"""Resolves configuration, vocabulary and initial weights of every script."""
+"""Finds the configuration, vocabulary and initial weights for all scripts."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ def find_model_files(options: Any) -> Any:
     resumes = folders and len(own) == len(folders)
     flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
     path = getattr(options, flag, None)
-    # A checkpoint that is not read need not exist any more.
+    # When resuming, `init_checkpoint` is not read and may have been deleted.
     if not path or (resumes and not missing):
         return options
     source = find_source(path)
@@ -59,7 +59,7 @@ def find_model_files(options: Any) -> Any:
 
 
 def _folders_of_runs(options: Any) -> list[str]:
-    """Returns the folders whose checkpoints win over `init_checkpoint`, one for each run."""
+    """Returns the folders whose checkpoints take precedence over `init_checkpoint`, one per run."""
     if getattr(options, "resume", "never") == "never":
         return []
     folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
@@ -71,7 +71,7 @@ def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     # Pre-training reads no texts and has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
-    # `options.check` compares it with the names of the original's models.
+    # For the original's releases, `options.check` already checks casing by the name of the release.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(

@@ -78,7 +78,7 @@ def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
     if not start or _resumes(options):
         return None
     labels = find_source(start).labels
-    # The default names of transformers.
+    # The default label names in Hugging Face Transformers.
     nameless = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
     return None if nameless else labels
 
@@ -87,7 +87,7 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     """Raises a UserError if a model has the labels of a published task in another order.
 
     That would only show as bad metrics: models of transformers, for example, have MNLI's in another
-    order. Warns of other names, which may have the same meaning.
+    order. Warns about different names, which may mean the same labels.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS)
     outputs = files.read_small_lines(path) if files.exists(path) else _labels_of_source(options)
@@ -97,7 +97,7 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
             f"The outputs of the model are {', '.join(outputs or [])}, in this order, those of the "
             f"task {', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
         )
-    # Another number of outputs raises an error when the weights are loaded.
+    # A different number of outputs raises an error when the weights are loaded.
     if outputs and ours != theirs and len(ours) == len(theirs):
         message = "The outputs of the model are %s, and are taken for %s of the task, in this order"
         log.warning(message, ", ".join(outputs), ", ".join(labels))

@@ -15,7 +15,7 @@ _FORMAT = 2
 
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
-    """Returns a digest of settings and examples, by their `repr`."""
+    """Returns a digest of the `repr` of settings and examples."""
     digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))

@@ -43,7 +43,7 @@ class Splits:
         return self._read(split)
 
     def digest(self, split: str) -> tuple[str, str]:
-        """Returns a digest of what `Task.identity` returns, and its description."""
+        """Returns a digest of `Task.identity` of a split, and a description of the data."""
         if split not in self._digests:
             rows = list(self._task.identity(self[split]))
             digest = fingerprint(examples=rows)

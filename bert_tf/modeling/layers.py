@@ -1,6 +1,6 @@
 """The layers of the encoder.
 
-Letters of shapes, here and in the other files of the model:
+Dimension letters used in shapes, here and in the other model files:
 
     B  batch        rows of a batch
     S  sequence     tokens in a row, padding included
@@ -45,7 +45,7 @@ def gelu(x: Any) -> Any:
 
 
 def get_activation(activation: str | Callable | None) -> Callable | None:
-    """Returns the function of a `hidden_act`; None for `linear`, None and "".
+    """Returns the activation function for a `hidden_act`; None for `linear`, None and "".
 
     Args:
         activation: one of `config.ACTIVATIONS` in any case, or a callable, returned as it is.
@@ -90,7 +90,7 @@ class FlatDense(keras.layers.Dense):
         # in float32, fusing gained 3 % with AVX-512, but lost 2 % with AVX2.
         apart = training or (self.activation is gelu and self.compute_dtype == "float32")
         total = product + self.bias if apart else ops.add(product, self.bias)
-        # Without a gradient, Keras' gelu is faster.
+        # In inference, where no gradient is needed, Keras' gelu is faster.
         activation = gradients.gelu if training and self.activation is gelu else self.activation
         outputs = activation(total)
         return outputs if is_flat else ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
@@ -113,7 +113,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 def dense_layer(
     units: int, config: BertConfig, dtype: Any, activation: Any = None, name: str = "dense"
 ) -> keras.layers.Dense:
-    """Returns a dense layer with the configuration's initial distribution."""
+    """Returns a dense layer with the configuration's kernel initializer."""
     initializer = create_initializer(config.initializer_range)
     return FlatDense(units, activation, kernel_initializer=initializer, name=name, dtype=dtype)
 
@@ -127,7 +127,7 @@ def layer_norm_layer(dtype: Any) -> LayerNorm:
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:
-    """Returns what to add to attention scores, [B, 1, 1, S]: 0 at tokens, -10000 at padding.
+    """Returns what to add to attention scores, [B, 1, 1, S]: 0 for tokens, -10000 for padding.
 
     `input_mask` [B, S] is 1 for tokens. As in the original, padding positions are queries, too.
     """

@@ -25,7 +25,7 @@ def option(
     """Declares a field of an options class.
 
     Args:
-        default: as in the original.
+        default: default value; the original's if it has the flag.
         help_text: one sentence.
         new: whether the original has no such flag.
         required: whether the flag must be given.

@@ -21,7 +21,7 @@ Compute = Callable[[Inputs], dict[str, Any]]
 
 
 class TextInputs(tf.Module):
-    """Converts texts to the inputs of a model; truncates those longer than `max_seq_length`."""
+    """Converts texts to model inputs, truncating them to `max_seq_length`."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class TaskModule(tf.Module):
 
     Args:
         model: takes rows.
-        serve: (outputs of the model, inputs) -> outputs of the signatures, which may be strings.
+        serve: function `(model_outputs, inputs) -> signature outputs`, which may be strings.
         text_inputs: converts texts; None for a model that takes ids only.
         row_shape: shape of a row in `tf.train.Example`s, (S,) or (C, S).
-        assets: paths of files by names of attributes.
+        assets: attribute name -> path of the asset file.
         text_pairs: whether `serving_default` takes two texts.
-        jit_compile: whether XLA compiles the model for each length of a batch.
+        jit_compile: whether to compile the model with XLA, once per batch shape.
     """
 
     def __init__(

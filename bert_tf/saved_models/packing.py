@@ -1,6 +1,6 @@
 """Packs `[CLS] A [SEP] B [SEP]` in a TensorFlow graph, as `data.packing` does with arrays.
 
-B texts, S the longest row.
+In shapes, B is the number of texts and S the length of the longest row.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 Inputs = dict[str, Any]
 
-# Type checkers do not see its class methods.
+# Type checkers do not know the class methods of tf.RaggedTensor.
 _ragged: Any = tf.RaggedTensor
 
 

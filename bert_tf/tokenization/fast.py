@@ -27,9 +27,9 @@ _logger = logging.getLogger(__name__)
 # For the warning of unknown tokens.
 _SAMPLE, _FEWEST_UNKNOWN, _UNKNOWN_SHARE, _WORDS_SHOWN = 2000, 5, 0.05, 5
 
-# A batch of texts has about so many characters, for arrays that fit into the CPU's caches.
+# A batch has about this many characters, so that its arrays fit into the CPU's caches.
 _MAX_BATCH_CHARS = 1 << 19
-# What a text costs beyond its characters.
+# Fixed cost of a text, in characters.
 _CHARS_PER_TEXT = 100
 
 # Characters that the reference tokenizes while the compiled tokenizer is built; spans take longer.
@@ -61,7 +61,7 @@ class BatchTokenizer:
     Attributes:
         texts: number of texts tokenized.
         handed_back: how many of them the reference tokenized.
-        warned: files that have many unknown tokens.
+        warned: files that a warning about unknown tokens was logged for.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -83,12 +83,13 @@ class BatchTokenizer:
                 one and a half times as long.
 
         Raises:
+            TypeError: `texts` is a single text.
             ValueError: a text is neither str nor bytes.
             KeyError: the vocabulary has no `[UNK]`, and a text needs it.
         """
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
-        # A copy: the caller may change the list meanwhile.
+        # A copy: the caller may change the list in the meantime.
         strings: list[Any] = list(texts)
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)

@@ -29,7 +29,7 @@ class RaggedIds:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Numbers of tokens, int64 [B]."""
+        """Number of tokens in each text, int64 [B]."""
         return np.diff(self.row_splits)
 
     def take(

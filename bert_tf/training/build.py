@@ -27,14 +27,14 @@ def build_model(
 ) -> keras.Model:
     """Builds a model on the devices, and logs its size.
 
-    `build` takes the keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
+    `build` is called with keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
     initialization, for weights that are about to be loaded.
     """
     with devices.strategy.scope():
         model = build(
             recompute_layers=recompute_layers,
             zero_init_encoder=zero_init_encoder,
-            # As in the original: on TPUs a matrix product is the faster look-up.
+            # As in the original: on TPUs, a one-hot matrix product is faster than a lookup.
             use_one_hot_embeddings=devices.kind == "tpu",
         )
     log.info(
@@ -66,7 +66,7 @@ def check_training(
 ) -> None:
     """Checks that batches can be split over the devices, and logs the memory that training needs.
 
-    `texts_per_row` is C of rows [C, S], and None for rows [S].
+    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S].
     """
     replicas, size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, WorkerLost
 
-# TensorFlow's errors for a worker that does not answer.
+# TensorFlow's errors when a worker does not respond.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's transformers: model.safetensors, config.json, vocab.txt."""
+"""Hugging Face transformers model folders: model.safetensors, config.json, vocab.txt."""
 
 import json
 import os
@@ -23,7 +23,7 @@ POOLER_FILE = "pooler.safetensors"
 
 
 class HuggingFaceSource(Source):
-    """A model in a safetensors file, or in the files of an index."""
+    """A model in one safetensors file, or in shards listed by an index."""
 
     kind = "hugging_face"
 

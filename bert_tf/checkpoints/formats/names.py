@@ -32,7 +32,7 @@ _HEADS = {
 }
 _LAST = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 
-# Some files contain copies of other tensors, and tables that are computed.
+# Some files also store copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
 _TIED_BIAS = "cls.predictions.decoder.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")

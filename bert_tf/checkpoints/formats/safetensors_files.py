@@ -49,7 +49,7 @@ class Tensors:
             self._files[name] = path, file
 
     def read(self, name: str) -> np.ndarray:
-        """Returns a tensor in float32, which represents the shorter types exactly."""
+        """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
         path, file = self._files[name]
         if self.types[name] not in TYPE_NAMES:
             readable = ", ".join(TYPE_NAMES.values())

@@ -57,7 +57,7 @@ def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
 def _paths(options: ClassifierOptions) -> dict[str, str]:
     """Returns the files to read by split; without a dev file, part of the training file is kept."""
     named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    # Without a dev file a training leaves rows out, whether this run evaluates or not.
+    # Without a dev file, training holds rows out, whether or not this run evaluates.
     learns = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": learns, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
@@ -84,18 +84,18 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
 
 
 def _trained_type(options: ClassifierOptions) -> str:
-    """Returns the problem type of the model that is evaluated or predicts."""
+    """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, asked = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.hint(folder, "flags", "problem_type")
     if "auto" not in (asked, trained or "auto") and asked != trained:
         given = f"--problem_type={asked}, but the model in {folder} was trained with {trained}"
         raise UserError(f"{given}: leave the flag out")
-    # The default for models that something else trained.
+    # The default for models that were trained by other tools.
     return (trained or CLASSIFICATION) if asked == AUTO else asked
 
 
 def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
-    """Warns of texts from other columns than those that the model was trained on."""
+    """Warns if the texts come from other columns than those the model was trained on."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
     before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]

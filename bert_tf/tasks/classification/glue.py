@@ -27,7 +27,7 @@ class Split:
         label: column of the label, or `LAST`; None for a test set without labels, whose examples
             get the first label of the task as a placeholder.
         guid: prefix of the ids of the examples, `<guid>-<number>`.
-        guid_column: column with the number; None for the 0-based line in the file.
+        guid_column: column with the number; None to use the 0-based line number instead.
         only: (column, value): rows with another value are skipped.
         spellings: (in the file, in the task's labels) for labels that are spelled differently.
     """
@@ -77,7 +77,7 @@ def _splits(
     with_ids: Collection[str] = (),
     with_header: Collection[str] = _ALL,
 ) -> dict[str, Split]:
-    """Makes the splits of a GLUE set: columns of one or two texts, and of the label.
+    """Makes the splits of a GLUE dataset from the columns of its text or texts and of its label.
 
     The test set may have other columns, and no labels. Ids are in the first column.
     """

@@ -19,12 +19,12 @@ AUTO = "auto"
 
 # More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
 _MANY_LABELS, _FEW_LABELS = 50, 8
-# How programs and people write a missing number.
+# Common spellings of a missing number.
 _MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
 
 
 def is_missing_number(text: str) -> bool:
-    """Returns whether a text is a common mark of a missing number, such as `nan` or `?`."""
+    """Returns whether a text is a common placeholder for a missing number, such as `nan` or `?`."""
     return bool(_MISSING.fullmatch(text))
 
 
@@ -41,7 +41,7 @@ class LabelParser:
     separator: str = ","
 
     def parse(self, value: Any, place: str) -> Any:
-        """Converts a cell to a label, or for multi-label data to a tuple in the order of ids."""
+        """Converts a cell to a label, or, for multi-label data, to a tuple ordered by label id."""
         names = self.names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
@@ -82,7 +82,7 @@ class LabelParser:
 def infer_labels(
     path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
 ) -> LabelParser:
-    """Infers what is not given, problem type or labels, from a training file, and logs it.
+    """Infers the problem type and labels, unless given, from a training file, and logs them.
 
     `values` are the labels of the rows at `places`. Inferred labels are in numerical order if all
     are whole numbers, otherwise in alphabetical order.
@@ -149,7 +149,7 @@ def _sorted(labels: Counter[str]) -> tuple[str, ...]:
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: int) -> None:
     labels = parser.labels
-    # Of one label only multilabel data may lack it.
+    # Only multi-label data can be learned with a single label, since rows may lack it.
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):

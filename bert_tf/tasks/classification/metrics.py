@@ -1,7 +1,7 @@
 """Metrics of classification, multi-label classification and regression.
 
 Accuracy and loss are the original's, computed by NumPy. scikit-learn and SciPy compute the others;
-they are imported on use, because that takes a second.
+they are imported lazily, because importing them takes a second.
 
 N rows, L labels: `probabilities` [N, L]; `label_ids` [N], of several labels [N, L] of 0 and 1;
 `per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-# Multi-label: a label is predicted from this probability on.
+# Multi-label: a label is predicted if its probability is at least this.
 THRESHOLD = 0.5
 
 _MAX_LABELS_IN_TABLE = 20
@@ -83,7 +83,7 @@ def regression_metrics(
 
             pearson = stats.pearsonr(values, label_ids).statistic
             spearman = stats.spearmanr(values, label_ids).statistic
-    # Not by scikit-learn, which rejects values that are not finite.
+    # Not computed with scikit-learn, which rejects values that are not finite.
     error = np.abs(values - label_ids).mean()
     found = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
     return _results(per_example_loss, found)
@@ -92,7 +92,7 @@ def regression_metrics(
 def classification_report(
     probabilities: np.ndarray, label_ids: np.ndarray, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Computes the metrics of each label, and for single labels the confusion matrix.
+    """Computes the metrics of each label, and, for single-label tasks, the confusion matrix.
 
     Returns:
         JSON-serializable: `labels` maps each name to `precision`, `recall`, `f1` and `support`,
@@ -133,22 +133,22 @@ def describe_report(report: Mapping[str, Any]) -> str:
 
 
 def one_line(text: str, max_length: int) -> str:
-    """Replaces each run of white space by a blank, and truncates the text with an ellipsis."""
+    """Replaces each run of whitespace with a space, and truncates the text with an ellipsis."""
     text = " ".join(text.split())
     return text if len(text) <= max_length else text[: max_length - 1].rstrip() + "…"
 
 
 def _display_width(text: str) -> int:
-    """Columns of a terminal: Chinese characters take two."""
+    """Width in terminal columns; wide East Asian characters take two."""
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
 def _true_and_predicted(
     probabilities: np.ndarray, label_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns labels [N], or, for several labels, [N, L + 1] of 0 and 1.
+    """Returns true and predicted label ids [N]; for multi-label tasks, 0/1 indicators [N, L + 1].
 
-    The additional column is zero: scikit-learn would take a single column for classes.
+    The additional column is zero: scikit-learn would read a single column as class ids.
     """
     if label_ids.ndim == 1:
         return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
@@ -168,7 +168,7 @@ def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[st
 
 @contextlib.contextmanager
 def _warnings_ignored() -> Iterator[None]:
-    """Suppresses warnings about undefined values: they are defined here."""
+    """Suppresses warnings about undefined metrics, which are set to 0 here."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

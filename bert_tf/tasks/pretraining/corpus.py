@@ -25,7 +25,7 @@ class LineEncoder:
         self._segmenter = segmenter
 
     def __call__(self, lines: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each line, with the marks of `mark_inner_pieces`."""
+        """Returns the ids of each line, marked by `mark_inner_pieces` if there is a segmenter."""
         tokens = self.tokenizer.encode(lines, with_spans=self._segmenter is not None)
         ids = tokens.ids
         if self._segmenter:

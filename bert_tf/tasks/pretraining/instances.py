@@ -74,7 +74,7 @@ def create_training_instances(
 ) -> list[Instance]:
     """Creates the shuffled instances of a whole corpus, and calls `after_each` after each document.
 
-    Shuffles the documents, of which none is empty, in place.
+    Shuffles `documents` in place. No document may be empty.
     """
     rng.shuffle(documents)
     instances: list[Instance] = []
@@ -109,7 +109,7 @@ def create_instances_from_document(
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
                 second = _random_segment(documents, index, target - len(first), rng)
-                # Go back to the sentences that were not used.
+                # Put the unused sentences back, as in the original.
                 i -= len(chunk) - count_a
             else:
                 second = list(itertools.chain.from_iterable(chunk[count_a:]))
@@ -158,7 +158,7 @@ def _mask(
 ) -> tuple[list[int], list[int]]:
     """Masks tokens in place, and returns their positions and original ids.
 
-    Removes the marks of `word_segments`.
+    Also removes the inner-piece marks that `word_segments` added to the ids.
     """
     candidates = [*range(1, first_length - 1), *range(first_length, len(input_ids) - 1)]
     # As in the original, `round` rounds halves to even.

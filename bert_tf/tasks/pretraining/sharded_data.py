@@ -1,6 +1,6 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The records of a unit (see `shards`) depend on its text and the options only, so the number of
+The records of a unit (see `shards`) depend only on its text and the options, so the number of
 workers changes nothing, and an interrupted run resumes with the missing units. The records of
 units are kept in a folder beside the output, and joined at the end.
 """
@@ -37,7 +37,7 @@ from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
 # Describes the parts in a folder.
 _PLAN = "plan.json"
-# To be increased when the same plan gives different records than before.
+# Increment this when the same plan starts to give different records.
 _FORMAT = 1
 
 
@@ -47,14 +47,14 @@ _OTHER_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging",
 # Once for each process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
 
-# Calls a function with each item, in some process, and yields each item when it is done.
+# Calls a function on each item in a worker process; yields each item when it is done, in any order.
 Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
 def write_parts(
     options: PretrainingDataOptions, paths: Sequence[str], folder: str, workers: Workers
 ) -> list[Unit]:
-    """Writes the records of all units into a folder that no other run uses; returns the units.
+    """Writes the records of all units to a folder that no other run is using; returns the units.
 
     After an error, complete units are kept, and the same command resumes from there.
     """
@@ -65,7 +65,7 @@ def write_parts(
         log.info("%d of %d units are done already", len(units) - len(missing), len(units))
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in missing)
-    # Before the bar starts a thread, because processes with threads cannot be forked.
+    # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
     work = workers(functools.partial(write_unit, options, folder), missing)
     with bar(total, "text", initial=done, unit="B") as shown:
         for unit in work:
@@ -109,7 +109,7 @@ def _is_complete(unit: Unit, folder: str) -> bool:
         return False
     parts = enumerate(_read_report(folder, unit)["bytes"])
     paths = [(_part_path(folder, unit, output), size) for output, size in parts]
-    # A power cut may leave a file without its content.
+    # After a power failure, a file may be empty or truncated.
     return all(files.exists(path) and files.size(path) == size for path, size in paths)
 
 
@@ -126,7 +126,7 @@ def _part_path(folder: str, unit: Unit, output: int) -> str:
     return os.path.join(folder, f"{unit.number:06d}-{output:03d}.tfrecord")
 
 
-# Pickled by name, by processes and by Beam.
+# At module level because multiprocessing and Beam pickle it by name.
 def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None:
     """Writes the parts of a unit and its report.
 

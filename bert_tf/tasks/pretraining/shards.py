@@ -2,7 +2,7 @@
 
 A unit is the work of one worker at a time: a byte range of a large file, several small files, or a
 compressed file, which has several shards. A document belongs to the range in which the blank line
-before it begins, so the division depends on the sizes of the files only.
+before it begins, so the division depends only on file sizes.
 """
 
 import itertools
@@ -15,10 +15,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# A document of more shards than this indicates a file without blank lines.
+# A document larger than this many shards suggests a file without blank lines.
 _MAX_SHARDS_OF_DOCUMENT = 8
 
-# Path, first byte, and the byte after the last; None for a compressed file.
+# Path, first byte, and end byte (exclusive; None for a compressed file).
 Range = tuple[str, int, int | None]
 
 
@@ -60,7 +60,7 @@ def _size(ranges: Sequence[Range]) -> int:
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
     """Yields the documents of each shard of a unit, as lists of lines that are not blank.
 
-    Here the end of a file ends a document.
+    Unlike in the original, the end of a file also ends a document.
     """
     documents = _numbered_documents(unit, shard_bytes)
     for _, shard in itertools.groupby(documents, key=operator.itemgetter(0)):
@@ -80,7 +80,7 @@ def _documents(
     """Yields the documents of a byte range, each after the offset of the blank line before it."""
     begin, is_owned = start, start == 0
     if start:
-        # The line with the byte before `start` belongs to the part before.
+        # The line that contains the byte before `start` belongs to the previous range.
         file.seek(start - 1, os.SEEK_SET)
         file.readline()
     offset, size = file.tell(), 0

@@ -1,4 +1,4 @@
-"""Questions answered with a part of a text: SQuAD 1.1 and 2.0, and files in their format."""
+"""Extractive question answering: SQuAD 1.1 and 2.0, and files in their format."""
 
 import os
 import random
@@ -29,9 +29,9 @@ from bert_tf.tokenization.fast import BatchTokenizer
 # As in the original, training examples are always shuffled in the same way.
 _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
-# Questions that are searched for unknown tokens.
+# Number of questions to check for unknown tokens.
 _SAMPLE = 2000
-# More windows per question than that make a warning explain what an epoch is.
+# With more windows per question than this, a warning explains what an epoch is.
 _MANY_WINDOWS = 1.5
 
 
@@ -97,7 +97,7 @@ class QuestionAnswering(Task):
             log.debug("%s\n  tokens: %s\n  input_ids: %s", shown, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's records, with targets to train on only."""
+        """Declares the original's record features; targets only for training."""
         inputs = sequence_features(self.options.max_seq_length)
         return (Feature("unique_ids"), *inputs, *(self.targets if split == "train" else ()))
 
@@ -107,7 +107,7 @@ class QuestionAnswering(Task):
         return {**examples.inputs(0, len(examples)), **targets}
 
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Builds the encoder with logits of the answer's start and end."""
+        """Builds the encoder with a span head: logits for the answer's start and end."""
         return BertSpanLabeler(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
@@ -116,7 +116,7 @@ class QuestionAnswering(Task):
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the highest logits, instead of S."""
+        """Selects the n best logits of each row instead of all S."""
         size = self.options.n_best_size, self.options.max_seq_length
         starts = top_positions(outputs["start_logits"], "start", *size)
         return starts | top_positions(outputs["end_logits"], "end", *size)

@@ -21,14 +21,14 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 class Windows(Sequence[Any]):
-    """All windows of some questions; a slice is a view, whose attributes stay those of all.
+    """All windows of some questions; a slice is a view whose attributes describe all of them.
 
     Args:
         questions: the questions.
         tokenizer: tokenizer with the model's vocabulary.
         max_seq_length: S; greater than `max_query_length` + 3.
-        doc_stride: tokens from the start of a window to that of the next.
-        max_query_length: longer questions lose their last tokens.
+        doc_stride: number of tokens between the starts of consecutive windows.
+        max_query_length: longer questions are truncated.
 
     Attributes:
         question_index: int64 [N], ascending; the question of each window.
@@ -140,7 +140,7 @@ class Windows(Sequence[Any]):
         splits = self.word_splits[first : last + 1] - self._text_splits[text]
         start = int(splits[:-1][question.start_position])
         end = int(splits[min((question.end_position or 0) + 1, last - first)]) - 1
-        # The words may be more than the answer: "(1895" contains 1895.
+        # The words may contain more than the answer: "(1895" for the answer "1895".
         answer = self._answer_ids[index]
         tokens = self.token_ids[self._text_splits[text] :]
         for at in range(start, end - len(answer) + 2):
@@ -152,7 +152,7 @@ class Windows(Sequence[Any]):
         """Returns whether windows [n] give tokens [n, K] their maximum context.
 
         Context is the number of tokens before or after a token in the window, whichever is less,
-        plus a hundredth of the window's length; the first of equal windows counts. Tokens are
+        plus a hundredth of the window's length; ties go to the first window. Tokens are
         indexes in the window; the result is False for indexes outside.
         """
         own, is_best = self._context(rows, tokens)

@@ -34,7 +34,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 LABEL_TEST = "label_test.txt"
 
-# File names of each split; the last ones are those of the shared task of 2003.
+# Possible file names of each split; the last is the one in the CoNLL-2003 shared task.
 _FILES = {
     "train": ("train.txt", "eng.train"),
     "eval": ("dev.txt", "valid.txt", "eng.testa"),
@@ -59,7 +59,7 @@ class TokenClassification(Task):
         self.options = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        # `label_mask` selects the first pieces of words whose label the model has.
+        # `label_mask` selects the first pieces of words whose label the model knows.
         self.targets = tuple(
             Feature(name, options.max_seq_length, per_token=True)
             for name in ("label_ids", "label_mask")
@@ -136,7 +136,7 @@ class TokenClassification(Task):
         return inputs | {"label_ids": np.where(mask, label_ids, 0), "label_mask": mask.astype(int)}
 
     def identity(self, examples: Sentences) -> Sequence[Any]:
-        """Adds the borders of documents, which decide the context of sentences."""
+        """Adds the document boundaries, which determine the context of each sentence."""
         return [*examples, examples.file.documents] if self.options.doc_context else examples
 
     def epoch_size(self, examples: Sentences) -> int:
@@ -144,7 +144,7 @@ class TokenClassification(Task):
         return len(examples.windows)
 
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Builds an encoder with a classifier of each piece."""
+        """Builds an encoder with a classifier for each token."""
         return BertTokenClassifier(self.config, len(self.labels), **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
@@ -162,7 +162,7 @@ class TokenClassification(Task):
         return {"label_ids": ops.reshape(padded, (-1, length))}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of each piece; those of a word's first piece count."""
+        """Selects the outputs for each word piece; for a word, use those of its first piece."""
         probabilities = outputs["probabilities"]  # [B, S, L]
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
         return {"probabilities": probabilities, "input_ids": batch["input_ids"], "labels": labels}
@@ -186,7 +186,7 @@ class TokenClassification(Task):
     def report(
         self, examples: Sentences, predictions: Sequence[LabeledWords], output_dir: str
     ) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Returns the metrics of each type of entity."""
+        """Returns the metrics of each entity type."""
         scores = _score(examples, predictions)
         return {"entities": {name: values for name, values in scores.items() if name}}, ()
 
@@ -220,7 +220,7 @@ class TokenClassification(Task):
 
 
 def _labels_to_train(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the labels of the training file; requires the same of a resumed training."""
+    """Returns the labels of the training file; raises a UserError if a resumed run had others."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
         raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")

@@ -37,7 +37,7 @@ class Sentences(Sequence[Any]):
 
     @property
     def window_range(self) -> tuple[int, int]:
-        """The first window of these sentences, and the one after their last."""
+        """The first window of these sentences, and one past their last."""
         first_window = self.windows.first_window
         return int(first_window[self.numbers.start]), int(first_window[self.numbers.stop])
 
