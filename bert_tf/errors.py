@@ -33,7 +33,7 @@ class WorkerLost(UserError):
 
 
 class Terminated(BaseException):
-    """SIGTERM ended a script; a training has saved a checkpoint first.
+    """SIGTERM ended a script; a training run has saved a checkpoint first.
 
     Like `KeyboardInterrupt`, it passes every `except Exception`.
     """

@@ -202,7 +202,7 @@ def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 text file, without line ends; decompresses `.gz` files.
+    r"""Yields the lines of a UTF-8 text file, without line breaks; decompresses `.gz` files.
 
     Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
     which the original uses. U+2028 and similar characters do not end a line. A UserError names the

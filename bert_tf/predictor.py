@@ -58,7 +58,7 @@ class Predictor:
     def from_output_dir(
         cls, output_dir: str | os.PathLike, script: str | None = None, **flags: Any
     ) -> "Predictor":
-        """Loads the newest checkpoint of a training, or a published model.
+        """Loads the newest checkpoint of a training run, or a published model.
 
         Args:
             output_dir: folder with checkpoints. A training of this package leaves there all files

@@ -13,7 +13,7 @@ _MAX_BYTES = 1 << 27
 
 
 def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
-    """Yields the lines of an open file, with line ends; `max_bytes` limits a line."""
+    """Yields the lines of an open file, with line breaks; `max_bytes` limits a line."""
     # TensorFlow's remote files cannot read part of a line.
     limited = (functools.partial(file.readline, max_bytes + 1), b"")
     lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)

@@ -22,7 +22,7 @@ _LENGTH = 12
 
 
 def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
-    """Runs module and model on the same two rows, on the CPU and in float32."""
+    """Raises a UserError unless module and model agree on two rows, on the CPU and in float32."""
     length = min(_LENGTH, config.max_position_embeddings)
     row, position = np.mgrid[:2, :length]
     # The second row ends with padding and has a second segment.

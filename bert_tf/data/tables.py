@@ -42,7 +42,7 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
 
     Args:
         path: the file.
-        quoted: whether quotes (`"`) enclose cells, which then may contain delimiters, line ends
+        quoted: whether quotes (`"`) enclose cells, which then may contain delimiters, line breaks
             and doubled quotes: "yes", "no", or "auto", which is "yes" for CSV.
 
     Raises:
@@ -85,7 +85,7 @@ def _guess_delimiter(line: str, quoted: bool) -> str:
 
 
 def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> Iterator[Row]:
-    """Yields the rows of a file, given its lines with line ends.
+    """Yields the rows of a file, given its lines with line breaks.
 
     Blank lines at the end are ignored; in a table of one column those before are empty texts.
     """

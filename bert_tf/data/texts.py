@@ -74,7 +74,7 @@ def lines(path: str) -> Iterator[str]:
 
 
 def warn_of_columns(path: str, lines: Sequence[str]) -> None:
-    """Warns of the lines of a corpus if most of them have JSON or columns."""
+    """Warns about the lines of a corpus if most of them have JSON or columns."""
     odd = sum("\t" in line.strip() or bool(re.fullmatch(r"\s*\{.*\}\s*", line)) for line in lines)
     if 2 * odd > sum(map(bool, map(str.strip, lines))):
         _logger.warning("%s: %d lines are JSON or have tabs. Write the texts only", path, odd)

@@ -47,7 +47,7 @@ class TaskPredictor:
 
 
 def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores the best checkpoint of a training with `--eval_every`, otherwise the newest."""
+    """Restores the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # A checkpoint that was moved or stripped is in no list.
     prefix = prefix or checkpoints.resolve(folder)

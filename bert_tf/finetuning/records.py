@@ -111,7 +111,7 @@ def _featurize(
 
 
 def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
-    """Logs how many examples became several rows, and how many were truncated."""
+    """Logs the number of windows, if there are more than examples, and of truncated examples."""
     examples, cut = stats["examples"], stats["cut_examples"]
     if stats["records"] > examples:
         log.info("%s: %d examples are read in %d windows", split, examples, stats["records"])

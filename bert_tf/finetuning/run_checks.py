@@ -14,7 +14,7 @@ from bert_tf.finetuning.run_metadata import hint, other_task, read_run
 from bert_tf.progress import log
 
 _DATA = "training data changed:"
-# Increasing these is how one continues a training.
+# Increasing these is how one continues a training run.
 _LENGTHS = ("num_train_epochs", "num_train_steps")
 # Flags that change the weights, or the choice of the best ones.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")

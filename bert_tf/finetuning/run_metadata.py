@@ -1,4 +1,4 @@
-"""Files that a training keeps beside its checkpoints: all that a model needs.
+"""Files that a training run keeps beside its checkpoints: all that a model needs.
 
 Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
 `labels.txt` with the names of the outputs.
@@ -65,7 +65,7 @@ def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[s
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
-    """Raises a UserError if a file differs from the copy that a training keeps of it."""
+    """Raises a UserError if a file differs from the copy that a training run keeps of it."""
     for name, text in contents.items():
         path = os.path.join(folder, name)
         # The copy has no blank lines at its end.
@@ -77,7 +77,7 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
 
 
 def write(folder: str, contents: Mapping[str, str]) -> None:
-    """Writes the files of a training."""
+    """Writes the files of a training run."""
     for name, text in contents.items():
         files.write_text(os.path.join(folder, name), text)
 
@@ -158,7 +158,7 @@ def require_script(folder: str, script: str) -> None:
 
 
 def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
-    """Warns of results of the checkpoint that a training writes before its first step."""
+    """Warns about results of the checkpoint that a training run writes before its first step."""
     if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
         message = "%s is the model before the first step of its training. Pass a later checkpoint"
         log.warning(message, prefix)

@@ -143,21 +143,23 @@ class BertEmbeddings(keras.layers.Layer):
         length, rows = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > rows:
             raise ValueError(f"Too long: {length} tokens, max_position_embeddings={rows}")
+        table = self.word_embeddings
         if self.use_one_hot_embeddings:
-            words = _one_hot_lookup(self.word_embeddings, input_ids)  # [B, S, H]
+            words = ops.matmul(_one_hot(input_ids, table), table)  # [B, S, H]
         else:
-            words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
+            words = ops.take(table, input_ids, axis=0)  # [B, S, H]
         # Always by a matrix product, as in the original: an id out of range adds nothing.
-        segments = _one_hot_lookup(self.token_type_embeddings, segment_ids)  # [B, S, H]
+        table = self.token_type_embeddings
+        segments = ops.matmul(_one_hot(segment_ids, table), table)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         embeddings = words + segments + positions[None, :, :]
         normal = self.layer_norm(embeddings, training=training)
         return self.dropout(normal, dropout_seed, training=training)
 
 
-def _one_hot_lookup(table: Any, ids: Any) -> Any:
-    one_hot = ops.one_hot(ids, table.shape[0], dtype=table.dtype)  # [B, S, rows]
-    return ops.matmul(one_hot, table)  # [B, S, H]
+def _one_hot(ids: Any, table: Any) -> Any:
+    """Ids [B, S] -> rows that select those of `table` in a matrix product, [B, S, rows]."""
+    return ops.one_hot(ids, table.shape[0], dtype=table.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -162,7 +162,7 @@ class SelfAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> tuple[Any, Any]:
         """[T, H] and the added mask [B, 1, 1, S] -> [T, H] and the probabilities [B, N, S, S]."""
-        # Scaling queries instead of scores: the same product, S / D times less work.
+        # Scale the queries, not the scores: the same product, and [.., S, D] is mostly smaller.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
         value = layout.split_heads(self.value(hidden))  # [B, N, S, D]

@@ -28,7 +28,7 @@ class EncoderOptions:
         "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
     )
     max_seq_length: int = option(
-        128, "Longest input in word pieces, including special tokens; longer texts are cut."
+        128, "Maximum input length in word pieces, including special tokens; longer texts are cut."
     )
 
     def _not_needed(self) -> set[str]:
@@ -118,7 +118,7 @@ class TrainingOptions:
     )
 
     def training_notes(self) -> list[str]:
-        """Returns a warning for each value with which a training hardly learns."""
+        """Returns a warning for each value with which a training run hardly learns."""
         found = []
         rate = self.learning_rate
         if rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":

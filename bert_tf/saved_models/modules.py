@@ -17,8 +17,6 @@ from bert_tf.tokenization.graph import GraphTokenizer
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
-Compute = Callable[[Inputs], dict[str, Any]]
-
 
 class TextInputs(tf.Module):
     """Converts texts to model inputs, truncating them to `max_seq_length`."""

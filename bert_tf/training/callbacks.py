@@ -9,7 +9,7 @@ from bert_tf.progress import log
 
 
 class Callback:
-    """Follows a training, and may evaluate the model and stop early."""
+    """Follows a training run, and may evaluate the model and stop early."""
 
     def before_step(self, step: int) -> None:
         """Called before a step; the first is 1."""

@@ -52,7 +52,7 @@ class TrainingCurve(Callback):
         files.write_text(os.path.join(self.output_dir, CURVE), _HEADER + "".join(lines))
 
     def close(self) -> None:
-        """Writes the table and the plot, also of a training that failed."""
+        """Writes the table and the plot, also of a training run that failed."""
         if not self._rows or not self.is_chief:
             return
         try:

@@ -1,4 +1,4 @@
-"""The training loop: steps, checkpoints, curves, and every way in which a training can end.
+"""The training loop: steps, checkpoints, curves, and every way in which a training run can end.
 
 A custom loop instead of `Model.fit`, which fails under multi-worker strategies (keras issue
 20585): the same lines run on one device and on many, steps are counted instead of epochs, and
@@ -109,7 +109,7 @@ def train(
 
 @dataclasses.dataclass
 class _Recorder:
-    """Records a training: progress bar, curves, checkpoints, callbacks."""
+    """Records a training run: progress bar, curves, checkpoints, callbacks."""
 
     state: TrainState
     options: LoopOptions

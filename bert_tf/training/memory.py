@@ -1,4 +1,4 @@
-"""Estimates the memory of a training before it begins."""
+"""Estimates the memory of a training run before it begins."""
 
 from bert_tf.config import BertConfig
 

@@ -1,4 +1,4 @@
-"""Signals that stop a training: it finishes the step and saves first."""
+"""Signals that stop a training run: it finishes the step and saves first."""
 
 import contextlib
 import signal

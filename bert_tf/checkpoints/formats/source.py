@@ -18,9 +18,9 @@ from bert_tf.errors import UserError
 
 CONFIG_FILE = "bert_config.json"
 VOCAB_FILE = "vocab.txt"
-# Describes a training of this package.
+# Describes a training run of this package.
 RUN_FILE = "run.json"
-# Where a training with evaluations keeps the best weights.
+# Where a training run with evaluations keeps the best weights.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
 # Heads with the same variables, told apart by the script that trained them.
@@ -40,7 +40,7 @@ class Source(abc.ABC):
         head: name of the head as declared by the source, see `heads.HEADS`; None if undeclared.
         labels: names of the head's outputs, if known.
         do_lower_case: whether texts must be lower-cased, if known.
-        has_run: whether `do_lower_case` comes from a training of this package.
+        has_run: whether `do_lower_case` comes from a training run of this package.
         unknown: names in the file of tensors that are not part of BERT.
         has_best: whether the training kept its best weights beside the newest.
         notes: sentences to show to the user.
@@ -64,7 +64,7 @@ class Source(abc.ABC):
         self.has_best = False
 
     def take_run(self, folder: str) -> None:
-        """Takes head and casing from the `run.json` of a training of this package."""
+        """Takes head and casing from the `run.json` of a training run of this package."""
         try:
             run = json.loads(files.read_text(os.path.join(folder, RUN_FILE)))
             self.head = _HEADS.get(run.get("script"), self.head)

@@ -84,7 +84,7 @@ def check_split(
     examples: Sequence[InputExample],
     training: Sequence[InputExample],
 ) -> None:
-    """Warns of labels and texts that make a training or an evaluation useless.
+    """Warns about labels and texts that make a training run or an evaluation useless.
 
     `training` is empty if the training set has not been read.
     """

@@ -34,17 +34,21 @@ class ClassifierOptions(FineTuningOptions):
     data_dir: str | None = option(None, "Folder with the files of the task.", required=True)
     task_name: str | None = option(
         None,
-        "Name of the task, in any case: cola, mnli, mrpc or xnli; new are sst-2, sts-b (numbers), "
-        "qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the diagnostic "
-        "set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
+        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; new are sst-2, sts-b "
+        "(numbers), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
+        "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
     )
     eval_batch_size: int = option(8, "Batch size of the evaluation.")
     text_column: str | None = option(
-        None, "With --task_name=tsv, column of the text: a name, or a number from 1 on.", new=True
+        None,
+        "With --task_name=tsv, column of the text: a name, or a number, counting from 1.",
+        new=True,
     )
     text_pair_column: str | None = option(None, "Column of the second text of a pair.", new=True)
-    label_column: str | None = option(None, "Column of the label; not read to predict.", new=True)
+    label_column: str | None = option(
+        None, "Column of the label; not needed for prediction.", new=True
+    )
     id_column: str | None = option(None, "Column of ids for test_predictions.tsv.", new=True)
     has_header: str = option(
         "auto",
@@ -88,10 +92,10 @@ class ClassifierOptions(FineTuningOptions):
         new=True,
     )
     eval_file: str | None = option(
-        None, "Evaluation file; by default dev.tsv, valid.tsv or the like.", new=True
+        None, "Evaluation file; by default dev.tsv, valid.tsv or similar.", new=True
     )
     predict_file: str | None = option(
-        None, "File to predict; by default test.tsv or the like.", new=True
+        None, "File to predict; by default test.tsv or similar.", new=True
     )
     task_module: str | None = option(
         None,
@@ -125,10 +129,12 @@ class ClassifierOptions(FineTuningOptions):
         """Checks what can be checked without reading a file, in the original's order."""
         super().check()
         if self.task_module and self.task_name:
-            raise UserError("--task_module and --task_name exclude each other: pass one of them")
+            raise UserError(
+                "--task_module and --task_name are mutually exclusive: pass one of them"
+            )
         if self.is_own_tables and not self.text_column:
             raise UserError(
-                "--task_name=tsv needs --text_column, the name of a column or its number from 1 on"
+                "--task_name=tsv needs --text_column, the name or the number of a column"
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in () if self.is_own_tables else _OF_OWN_TABLES:

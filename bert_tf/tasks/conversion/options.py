@@ -22,7 +22,7 @@ class ConversionOptions:
     )
     to: str = option(
         "auto",
-        "Format to write. auto: by the ending of --output.",
+        "Format to write. auto: by the extension of --output.",
         choices=("auto", "original", "hugging_face", "keras", "weights_h5"),
     )
     bert_config_file: str | None = option(None, "Configuration, if none is beside the model.")
@@ -41,7 +41,7 @@ class ConversionOptions:
     )
     labels: str | None = option(
         None,
-        "Labels in the order of the model's outputs: a file with one on each line, or a list "
+        "Labels in the order of the model's outputs: a file with one per line, or a list "
         "separated by commas. By default those of a labels.txt beside the model.",
     )
     strip_optimizer: bool = option(

@@ -107,7 +107,7 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
 
 
 def _check_first(options: ExtractionOptions, first: Text) -> None:
-    """Warns of a table whose columns or header would be taken for texts."""
+    """Warns about a table whose columns or header would be taken for texts."""
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
     if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):

@@ -18,22 +18,24 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     )
     input_file: str | None = option(
         None,
-        "Texts, one on each line; `A ||| B` is a pair. `-`: standard input. With --text_column a "
+        "Texts, one per line; `A ||| B` is a pair. `-`: standard input. With --text_column a "
         "tab-separated file.",
         required=True,
     )
     output_file: str | None = option(None, "File for the features.", required=True)
     layers: str = option(
-        "-1,-2,-3,-4", "Layers, separated by commas: from 0, or from -1 for the last."
+        "-1,-2,-3,-4", "Layers, separated by commas: counting from 0, or back from -1, the last."
     )
-    batch_size: int = option(32, "Texts in a batch; more if they are short.", limits=(1, 2**31 - 1))
+    batch_size: int = option(
+        32, "Texts per batch; batches of short texts may be larger.", limits=(1, 2**31 - 1)
+    )
     use_one_hot_embeddings: bool = option(
-        False, "Look words up by a matrix product, which is faster on a TPU."
+        False, "Look up word embeddings by a matrix product, which is faster on TPUs."
     )
     output_format: str = option(
         "auto",
         "jsonl: the original's; npz: arrays for numpy.load; tfrecord: a tf.train.Example for each "
-        "text. auto: by the ending of --output_file, jsonl unless it is .npz or .tfrecord.",
+        "text. auto: by the extension of --output_file, jsonl unless it is .npz or .tfrecord.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
@@ -51,7 +53,9 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         new=True,
     )
     text_column: str | None = option(
-        None, "Column with the text: its name in the first row, or its number from 1 on.", new=True
+        None,
+        "Column with the text: its name in the first row, or its number, counting from 1.",
+        new=True,
     )
     text_pair_column: str | None = option(
         None, "Column with the second text of a pair, as --text_column.", new=True
@@ -65,7 +69,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
 
     @property
     def file_format(self) -> str:
-        """`output_format`; for `auto`, by the ending of `output_file`."""
+        """`output_format`; for `auto`, by the extension of `output_file`."""
         if self.output_format != "auto":
             return self.output_format
         ending = (self.output_file or "").lower().rpartition(".")[2]
@@ -82,7 +86,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         try:
             indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
-            message = "--layers must be whole numbers with commas, as in -1,-2"
+            message = "--layers must be comma-separated integers, such as -1,-2"
             raise UserError(f"{message}. Received: {self.layers}") from None
         count = num_hidden_layers
         wrong = [index for index in indexes if count and not -count <= index < count]

@@ -22,19 +22,19 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         required=True,
     )
     max_seq_length: int = option(
-        128, "Word pieces to read, special ones included; of longer texts those around a [MASK]."
+        128, "Word pieces to read, including special tokens; of longer texts those around a [MASK]."
     )
     input_file: str | None = option(
-        None, "Texts with [MASK], one on each line; blank lines are skipped. `-`: standard input."
+        None, "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input."
     )
     text: str | None = option(None, "A single text, instead of --input_file.")
     output_file: str = option("-", "File for the predictions. `-`: standard output.")
     output_format: str = option(
         "table",
-        "table: for people; jsonl: a JSON object for each text.",
+        "table: human-readable; jsonl: a JSON object for each text.",
         choices=("table", "jsonl"),
     )
-    top_k: int = option(5, "Predictions for each [MASK].", limits=(1, 1000))
+    top_k: int = option(5, "Number of predictions per [MASK].", limits=(1, 1000))
     whole_word: bool = option(
         False, "Predict whole words of one or more pieces for [MASK], and not single pieces."
     )

@@ -140,7 +140,7 @@ def _write_in_memory(
 
 
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
-    """Warns of lines so long that most of their text would be cut."""
+    """Warns about lines so long that most of their text would be cut."""
     words = [len(line.split()) for line in lines]
     cut = sum(max(count - max_seq_length, 0) for count in words)
     if 2 * cut > sum(words):
@@ -149,7 +149,7 @@ def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
 
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
-    """Warns of files that probably lack blank lines, or lines for sentences."""
+    """Warns about files that probably lack blank lines, or lines for sentences."""
     has_one, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
     if has_one != one_line_each:
         log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT if has_one else _ONE_LINE)

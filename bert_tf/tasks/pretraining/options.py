@@ -24,16 +24,16 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         required=True,
     )
     max_predictions_per_seq: int = option(
-        20, "Most masked pieces of an example, as in the records.", limits=(1, 2**31 - 1)
+        20, "Maximum number of masked pieces per example, as in the records.", limits=(1, 2**31 - 1)
     )
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate on the same files.")
     eval_batch_size: int = option(8, "Examples in an evaluation batch.")
     num_train_steps: int = option(100000, "Total number of training steps.")
     num_warmup_steps: int = option(
-        10000, "Steps over which the learning rate rises.", limits=(0, 2**31 - 1)
+        10000, "Warm-up steps, over which the learning rate rises.", limits=(0, 2**31 - 1)
     )
-    max_eval_steps: int = option(100, "Evaluation batches.")
+    max_eval_steps: int = option(100, "Maximum number of evaluation batches.")
     optimizer: str = option(
         "adamw",
         "adamw: the original's; lamb: LAMB, for batches of thousands of examples.",
@@ -41,7 +41,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
         choices=("adamw", "lamb"),
     )
     use_next_sentence: bool = option(
-        True, "Train on the next sentence too, and not on masked words alone.", new=True
+        True, "Train on next sentences as well as on masked words.", new=True
     )
 
     def check(self) -> None:
@@ -64,32 +64,34 @@ class PretrainingDataOptions:
         required=True,
     )
     output_file: str | None = option(
-        None, "TFRecord files, separated by commas; examples go to them in turn.", required=True
+        None, "Comma-separated TFRecord files; examples are written round-robin.", required=True
     )
     vocab_file: str | None = option(
-        None, "Vocabulary of the model, one piece on each line.", required=True
+        None, "Vocabulary of the model, one piece per line.", required=True
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
     do_whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
-    max_seq_length: int = option(128, "Length of an example in word pieces, special ones included.")
+    max_seq_length: int = option(
+        128, "Length of an example in word pieces, including special tokens."
+    )
     max_predictions_per_seq: int = option(
-        20, "Most masked pieces of an example.", limits=(1, 2**31 - 1)
+        20, "Maximum number of masked pieces per example.", limits=(1, 2**31 - 1)
     )
     random_seed: int = option(12345, "Random seed.")
     dupe_factor: int = option(
-        10, "How often to use each document, with other masks.", limits=(1, 2**31 - 1)
+        10, "Number of times each document is used, with new masks.", limits=(1, 2**31 - 1)
     )
     masked_lm_prob: float = option(0.15, "Fraction of pieces to predict.", limits=(0, 1))
     short_seq_prob: float = option(
-        0.1, "Probability of shorter examples of a document.", limits=(0, 1)
+        0.1, "Probability that the examples of a document are shorter.", limits=(0, 1)
     )
-    verbose_logging: bool = option(False, "Show the first examples.", new=True)
+    verbose_logging: bool = option(False, "Log the first examples.", new=True)
     whole_word_segments: str | None = option(
         None,
         "Words for --do_whole_word_mask in languages without spaces, such as Chinese: a file with "
-        "a word on each line, or a Python function such as jieba:lcut.",
+        "one word per line, or a Python function such as jieba:lcut.",
         new=True,
     )
     num_workers: int = option(
@@ -114,7 +116,7 @@ class PretrainingDataOptions:
     )
     beam_options: str | None = option(
         None,
-        "Options of the runner: project=my-project,region=europe-west1, or in Beam's form "
+        "Options of the runner: project=my-project,region=europe-west1, or in Beam's syntax "
         "'--project=my-project --labels=a,b'.",
         new=True,
     )
@@ -155,10 +157,11 @@ class VocabularyOptions:
     input_file: str | None = option(
         None, "Text files, patterns (books/*.txt) or folders, separated by commas.", required=True
     )
-    output_file: str | None = option(None, "The vocabulary: one piece on each line.", required=True)
+    output_file: str | None = option(None, "The vocabulary: one piece per line.", required=True)
     vocab_size: int = option(30522, "Tokens in total.", limits=(10, 2**24))
     do_lower_case: bool = option(
-        True, "Lower-case the text and strip accents; pass the same wherever it is used."
+        True,
+        "Lower-case the text and strip accents; pass the same value wherever it is used.",
     )
     num_unused_tokens: int = option(
         99,

@@ -24,7 +24,7 @@ class SquadOptions(FineTuningOptions):
         "--do_eval.",
     )
     max_seq_length: int = option(
-        384, "Longest input in word pieces: a question and a window of its text."
+        384, "Maximum input length in word pieces: a question and a window of its text."
     )
     doc_stride: int = option(
         128, "Word pieces from the begin of one window of a long text to the next.", limits=_COUNT

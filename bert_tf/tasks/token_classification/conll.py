@@ -161,7 +161,7 @@ def _find_columns(
 
 
 def _check(file: ConllFile, column: int) -> None:
-    """Warns of missing blank lines; raises a UserError if `column` does not have labels."""
+    """Warns about missing blank lines; raises a UserError if `column` does not have labels."""
     start, end = max(itertools.pairwise(file.sentences), key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
         message = "%s: one sentence of %d words, from line %d on. Are blank lines missing?"

@@ -13,30 +13,30 @@ class NerOptions(FineTuningOptions):
 
     data_dir: str | None = option(
         None,
-        "Folder with files of words and labels in columns, as those of CoNLL-2003: train.txt, "
+        "Folder with files of words and labels in columns, as in CoNLL-2003: train.txt, "
         "dev.txt or valid.txt, test.txt.",
         new=True,
         required=True,
     )
     token_column: int = option(
-        1, "Column of the words, from 1 on.", new=True, limits=(1, 2**31 - 1)
+        1, "Column of the words, counting from 1.", new=True, limits=(1, 2**31 - 1)
     )
     label_column: int = option(
         -1,
-        "Column of the labels, from 1 on; -1 for the last one. A test file may do without.",
+        "Column of the labels, counting from 1; -1 for the last one. A test file may omit it.",
         new=True,
         limits=(-1, 2**31 - 1),
     )
     max_seq_length: int = option(
         128,
-        "Longest input in word pieces, special ones included; longer sentences are read in "
-        "windows that overlap.",
+        "Maximum input length in word pieces, including special tokens; longer sentences are "
+        "split into overlapping windows.",
         new=True,
     )
     doc_context: bool = option(
         False,
-        "Fill the input up to --max_seq_length with what stands before and after a sentence in its "
-        "document, without labels: more to go by, and more to compute.",
+        "Fill the input up to --max_seq_length with the text around a sentence in its document, as "
+        "context without labels: more information, but slower.",
         new=True,
     )
     eval_batch_size: int = option(8, "Sentences in a batch of the evaluation.", new=True)
@@ -45,6 +45,6 @@ class NerOptions(FineTuningOptions):
         """Checks all options."""
         super().check()
         if self.label_column == 0:
-            raise UserError("--label_column counts from 1 on, or is -1 for the last. Received: 0")
+            raise UserError("--label_column counts from 1, or is -1 for the last. Received: 0")
         if self.label_column == self.token_column:
             raise UserError(f"--token_column and --label_column are both {self.token_column}")

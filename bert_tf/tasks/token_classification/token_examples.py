@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.windows import WordWindows
 
-# The id of a label that the model lacks.
+# The id of a missing label, or of one that the model does not have.
 NO_LABEL = -1
 
 

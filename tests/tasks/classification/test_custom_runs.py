@@ -478,7 +478,7 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"text_column": None}, "--task_name=tsv needs --text_column"),
         ({"label_column": None}, "--do_train and --do_eval need --label_column"),
         ({"task_name": "cola"}, "--text_column is for --task_name=tsv"),
-        ({"task_module": "x.py"}, "--task_module and --task_name exclude each other"),
+        ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "Required.*--task_name"),
         ({"data_dir": None}, r"Required, but not given: --data_dir"),
         (

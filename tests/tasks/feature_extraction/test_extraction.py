@@ -209,8 +209,8 @@ def test_the_script(tiny, folder):
 BAD = {
     "layer 2": ({"layers": "0,2"}, "there is no layer 2. The model has 2: 0 to 1"),
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
-    "no number": ({"layers": "last"}, "--layers must be whole numbers"),
-    "no layers": ({"layers": ""}, "--layers must be whole numbers"),
+    "no number": ({"layers": "last"}, "--layers must be comma-separated integers"),
+    "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
     "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),

@@ -365,7 +365,7 @@ def fails(run, message):
         ({"do_train": True, "data_dir": None}, "Required, but not given: --data_dir"),
         ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
         ({"do_train": True, "token_column": 0}, "--token_column must be from 1 to"),
-        ({"do_train": True, "label_column": 0}, "--label_column counts from 1 on"),
+        ({"do_train": True, "label_column": 0}, "--label_column counts from 1,"),
         ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
         ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
@@ -443,7 +443,7 @@ def test_script(tiny, folder):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == (
-        "ERROR: --label_column counts from 1 on, or is -1 for the last. Received: 0\n"
+        "ERROR: --label_column counts from 1, or is -1 for the last. Received: 0\n"
     )
 
 
