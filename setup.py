@@ -15,6 +15,11 @@ HAS_TEXT_WHEEL = (
 
 NER = ["seqeval>=1.2.2"]  # the metrics of run_ner.py, as in the CoNLL shared tasks
 
+ONNX = [
+    "onnx>=1.17",  # writes the graphs of export_model.py --format=onnx
+    "onnxruntime>=1.20",  # quantizes and runs them
+]
+
 DOCS = [
     "mkdocs>=1.6,<2",  # the site
     "mkdocstrings[python]>=1",  # its page on the API, from docstrings
@@ -27,8 +32,10 @@ TEST = [
     "ruff>=0.17,<0.18",  # a test holds the tree to one style
     "nbclient>=0.10",  # runs the notebook of examples/
     "ipykernel>=6",  # what it runs in
+    "tokenizers>=0.20",  # the ids of an exported tokenizer.json are compared with ours
     *DOCS,
     *NER,
+    *ONNX,
 ]
 
 setup(
@@ -59,6 +66,7 @@ setup(
         "dev": [*TEST, "pyright>=1.1.390"],  # pyright: the type checker
         "docs": DOCS,
         "ner": NER,
+        "onnx": ONNX,
         "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards

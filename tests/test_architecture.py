@@ -31,7 +31,7 @@ ROWS = [
     ["config"],
     ["file_names", "locks"],
     ["files", "replaced"],
-    ["backend", "text_lines"],
+    ["backend", "extras", "text_lines"],
     # The registry names functions of all rows as texts, and imports them when they are used.
     ["errors", "quiet", "registry"],
 ]

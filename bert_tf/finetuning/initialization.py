@@ -13,6 +13,7 @@ from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, t
 from bert_tf.checkpoints.formats.configs import warn_of_other_config
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.hub_parity import require_same_outputs
+from bert_tf.checkpoints.loading import restore_source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
@@ -135,11 +136,7 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
 def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
     """Loads weights in any format that `find_source` reads."""
     source = find_source(path)
-    for note in source.notes:
-        log.warning("%s", note)
-    # It is faster to read the original's files directly.
-    tensors = None if isinstance(source, OriginalSource) else source
-    restored = checkpoints.restore(model, source.path, tensors)
+    restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
     deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]

@@ -1,11 +1,13 @@
 """BertModel: embeddings, encoder and pooler. Shape letters: see `layers.py`."""
 
 import copy
+import os
 from typing import Any
 
 import keras
 from keras import ops
 
+from bert_tf import registry
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.inputs import check_inputs
@@ -52,6 +54,27 @@ class ConfiguredModel(keras.Model):
         self.recompute_layers = recompute_layers
         self.zero_init_encoder = zero_init_encoder
         self.seed_generator = keras.random.SeedGenerator()
+
+    @classmethod
+    def from_checkpoint(cls, path: str | os.PathLike, **kwargs: Any) -> Any:
+        """Creates a model with the weights of a checkpoint. Needs Keras' TensorFlow backend.
+
+        Example:
+            encoder = BertModel.from_checkpoint("uncased_L-12_H-768_A-12")
+            classifier = BertClassifier.from_checkpoint("uncased_L-12_H-768_A-12", num_labels=3)
+
+        Args:
+            path: a checkpoint or its folder, in any format that `convert_checkpoint.py` reads.
+            kwargs: arguments of the constructor, except for `config`.
+
+        Returns:
+            The model. Variables that the checkpoint lacks, such as a new head, are random; the log
+            lists them.
+
+        Raises:
+            UserError: the checkpoint cannot be read, lacks a configuration, or does not fit.
+        """
+        return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Checks the inputs before Keras does, whose messages are longer."""

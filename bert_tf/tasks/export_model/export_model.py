@@ -1,12 +1,14 @@
-"""Exports the model of a folder as a SavedModel, for `export_model.py`."""
+"""Exports the model of a folder as a SavedModel or to ONNX, for `export_model.py`."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
+from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, log_version, new_version
@@ -14,7 +16,9 @@ from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import restore_trained
 from bert_tf.modeling import BertModel
 from bert_tf.saved_models import modules
+from bert_tf.saved_models.onnx_folder import export_onnx
 from bert_tf.tasks.export_model.options import ExportOptions
+from bert_tf.tokenization import FullTokenizer
 
 _USUAL_LENGTH = 128
 # Flags of no use for an encoder or a preprocessor.
@@ -22,7 +26,7 @@ _OF_TASKS = ("task_name", "text_pairs", "text_input", "ids_model", "jit_compile"
 
 
 def run(options: ExportOptions) -> str:
-    """Writes a model as a SavedModel, and returns its folder, a new version in `export_dir`."""
+    """Exports a model, and returns its folder: `export_dir`, or a new version in it."""
     options.check()
     folder = options.model_dir or ""
     _require_model_folder(folder)
@@ -47,9 +51,11 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
+    export_dir = options.export_dir or ""
+    if options.format == "onnx":
+        return _export_onnx(options, model, task.options, task.labels)
     pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
     same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
-    export_dir = options.export_dir or ""
     return export_task(task, model, task.options, export_dir, text_pairs=pairs, **same)
 
 
@@ -62,24 +68,49 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
             raise UserError(f"--{name} is for fine-tuned models, not for --form={options.form}")
     config, tokenizer = load_config_and_tokenizer(of_encoder)
     export_dir = options.export_dir or ""
+    model = None if options.form == "preprocessor" else _encoder(options, folder, config)
+    if options.format == "onnx":
+        return _export_onnx(options, model, of_encoder)
     with new_version(export_dir, run_metadata.model_files(of_encoder)) as (path, assets):
-        if options.form == "preprocessor":
+        if model is None:
             length = of_encoder.max_seq_length
             module = modules.PreprocessorModule(tokenizer, assets["vocab"], length)
             modules.save(module, path, {"serving_default": module.__call__})
         else:
-            model = BertModel(config)
-            prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
-            restored = checkpoints.restore(model, prefix)
-            weights = [name for name in restored.unused if name.endswith("output_weights")]
-            heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
-            if heads and options.form == "auto":
-                kind = f"a fine-tuned model ({heads[0]}), and {folder} does not say what for"
-                advice = "pass --form=task with --script and --task_name, or --form=encoder"
-                raise UserError(f"{prefix} is {kind}: {advice}")
             module = modules.EncoderModule(model, assets["vocab"], of_encoder.do_lower_case)
             modules.save(module, path, {"serving_default": module.signature()})
     return log_version(export_dir)
+
+
+def _encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertModel:
+    """Restores the encoder of a folder; refuses a fine-tuned model of an unknown task."""
+    model = BertModel(config)
+    prefix = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
+    restored = checkpoints.restore(model, prefix)
+    weights = [name for name in restored.unused if name.endswith("output_weights")]
+    heads = [name for name in weights if not name.startswith("cls/seq_relationship/")]
+    if heads and options.form == "auto":
+        kind = f"a fine-tuned model ({heads[0]}), and {folder} does not say what for"
+        advice = "pass --form=task with --script and --task_name, or --form=encoder"
+        raise UserError(f"{prefix} is {kind}: {advice}")
+    return model
+
+
+def _export_onnx(
+    options: ExportOptions, model: Any, of_model: Any, labels: Sequence[str] = ()
+) -> str:
+    tokenizer = FullTokenizer(of_model.vocab_file, do_lower_case=of_model.do_lower_case)
+    return export_onnx(
+        model,
+        options.export_dir or "",
+        run_metadata.model_files(of_model, labels),
+        tokenizer,
+        do_lower_case=of_model.do_lower_case,
+        max_seq_length=of_model.max_seq_length,
+        labels=labels,
+        precision=options.precision,
+        pooling=None if options.pooling == "none" else options.pooling,
+    )
 
 
 def _flags(options: ExportOptions) -> dict[str, Any]:

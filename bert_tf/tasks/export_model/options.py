@@ -7,6 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
 _ANY_LENGTH = 128
+_OF_SAVED_MODELS = ("text_pairs", "text_input", "ids_model", "jit_compile")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,28 @@ class ExportOptions:
         required=True,
     )
     export_dir: str | None = option(
-        None, "Folder for the SavedModel, which becomes the next version in it.", required=True
+        None,
+        "Folder to write to: a SavedModel becomes the next version in it, an ONNX export its "
+        "contents.",
+        required=True,
+    )
+    format: str = option(
+        "saved_model",
+        "saved_model: for TensorFlow Serving, with the tokenizer; onnx: model.onnx, config.json "
+        "and tokenizer.json, as Optimum and ONNX Runtime use them.",
+        choices=("saved_model", "onnx"),
+    )
+    precision: str = option(
+        "float32",
+        "Precision of an ONNX model. int8: quantized weights, for a smaller and faster, but less "
+        "exact model.",
+        choices=("float32", "int8"),
+    )
+    pooling: str = option(
+        "none",
+        "For an encoder in ONNX format: adds sentence_embedding, the mean or maximum over all "
+        "tokens, or the vector of [CLS].",
+        choices=("none", "mean", "max", "cls"),
     )
     form: str = option(
         "auto",
@@ -64,6 +86,13 @@ class ExportOptions:
         check_required(self)
         # 0 stands for another length.
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
+        defaults = ExportOptions()
+        unused = _OF_SAVED_MODELS if self.format == "onnx" else ("precision", "pooling")
+        for name in unused:
+            if getattr(self, name) != getattr(defaults, name):
+                raise UserError(f"--{name} does not apply to --format={self.format}")
+        if self.form == "preprocessor" and self.format == "onnx":
+            raise UserError("--form=preprocessor needs --format=saved_model: ONNX has no texts")
         scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
         if self.script and self.script not in scripts:
             known = ", ".join(scripts)

@@ -1,0 +1,20 @@
+"""Optional packages, installed as extras of this one."""
+
+from importlib import import_module
+from typing import Any
+
+from bert_tf.errors import UserError
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Imports a module of an optional package.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        advice = f'pip install "bert_tf[{extra}]"'
+        raise UserError(f"This needs the package {package} ({error}): {advice}") from error

@@ -1,0 +1,331 @@
+"""Builds ONNX graphs of the models, without tracing TensorFlow.
+
+B batch, C texts of a row, S tokens, H hidden size, N heads, D head size, L labels, V vocabulary.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASKED_SCORE
+
+# The names that Hugging Face Transformers gives to `input_ids`, `input_mask` and `segment_ids`.
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Gelu and LayerNormalization are operators of this version of ONNX.
+_OPSET = 20
+# Read by ONNX Runtime 1.17 and newer.
+_IR_VERSION = 9
+
+_ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]] | None] = {
+    "gelu": ("Gelu", {"approximate": "tanh"}),
+    "gelu_erf": ("Gelu", {}),
+    "relu": ("Relu", {}),
+    "tanh": ("Tanh", {}),
+    "linear": None,
+}
+
+
+def build_onnx_model(model: keras.Model, pooling: str | None = None) -> Any:
+    """Builds the `onnx.ModelProto` of a model in float32.
+
+    Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] if the
+    model takes that. Outputs have the names that Transformers gives them:
+
+    | model | outputs |
+    |---|---|
+    | `BertModel` | `last_hidden_state` [B, S, H]; `pooler_output` [B, H]; with `pooling` also \
+`sentence_embedding` [B, H] |
+    | `BertClassifier` | `logits` [B, L]; [B, C] for rows of several texts |
+    | `BertTokenClassifier` | `logits` [B, S, L] |
+    | `BertSpanLabeler` | `start_logits` and `end_logits` [B, S] |
+    | `BertPretrainer` | `logits` [B, S, V] and `seq_relationship_logits` [B, 2] |
+
+    Args:
+        model: one of these models, or a model derived from one that only reshapes its inputs.
+        pooling: how an encoder's `sentence_embedding` summarizes the last layer: "mean", "max" or
+            "cls".
+
+    Raises:
+        UserError: the package onnx is missing, or the model has a different head or activation.
+    """
+    graph = _Graph()
+    rank = model.input_rank
+    inputs = [graph.input(name, rank) for name in INPUTS]
+    if rank == 3:
+        shape = graph.node("Shape", [inputs[0]])
+        row_length = graph.node("Slice", [shape, graph.ints([2]), graph.ints([3])])
+        flat = graph.node("Concat", [graph.ints([-1]), row_length], axis=0)
+        inputs = [graph.node("Reshape", [value, flat]) for value in inputs]
+    encoder = model if isinstance(model, BertModel) else model.bert
+    sequence_output = _encoder(graph, encoder, *inputs)
+    outputs = _head_outputs(graph, model, sequence_output, inputs[1], pooling)
+    if rank == 3:
+        choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
+        rows = graph.node("Concat", [graph.ints([-1]), choices], axis=0)
+        outputs = {
+            name: (graph.node("Reshape", [value, rows]), ["batch", "choices"])
+            for name, (value, _) in outputs.items()
+        }
+    for name, (value, dimensions) in outputs.items():
+        graph.output(name, value, dimensions)
+    return graph.model()
+
+
+class _Graph:
+    """Collects nodes, weights, inputs and outputs; values are referred to by name."""
+
+    def __init__(self) -> None:
+        self._onnx = import_extra("onnx", "onnx")
+        self._helper = import_extra("onnx.helper", "onnx")
+        self._nodes: list[Any] = []
+        self._weights: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._int_names: dict[tuple[int, ...], str] = {}
+
+    def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
+        """Adds a node with one output, and returns the name of that."""
+        return self.nodes(op, inputs, 1, name, **attributes)[0]
+
+    def nodes(
+        self, op: str, inputs: Sequence[str], count: int, name: str = "", **attributes: Any
+    ) -> list[str]:
+        """Adds a node with `count` outputs, and returns their names."""
+        name = name or f"{op}_{len(self._nodes)}"
+        outputs = [name if count == 1 else f"{name}:{index}" for index in range(count)]
+        self._nodes.append(
+            self._helper.make_node(op, list(inputs), outputs, name=name, **attributes)
+        )
+        return outputs
+
+    def weight(self, name: str, value: Any) -> str:
+        """Adds a constant float32 array, and returns its name."""
+        array = np.ascontiguousarray(value, np.float32)
+        self._weights.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def ints(self, values: Sequence[int]) -> str:
+        """Returns the name of a constant int64 vector."""
+        key = tuple(values)
+        if key not in self._int_names:
+            name = self._int_names[key] = "ints_" + "_".join(map(str, values)).replace("-", "m")
+            self._weights.append(
+                self._onnx.numpy_helper.from_array(np.array(values, np.int64), name)
+            )
+        return self._int_names[key]
+
+    def input(self, name: str, rank: int) -> str:
+        """Adds an int64 input [B, S] or [B, C, S] of the model."""
+        dimensions = ["batch", "choices", "sequence"] if rank == 3 else ["batch", "sequence"]
+        info = self._helper.make_tensor_value_info(name, self._onnx.TensorProto.INT64, dimensions)
+        self._inputs.append(info)
+        return name
+
+    def output(self, name: str, value: str, dimensions: Sequence[int | str]) -> None:
+        """Makes a value an output of the model, in float32."""
+        self.node("Identity", [value], name)
+        info = self._helper.make_tensor_value_info(
+            name, self._onnx.TensorProto.FLOAT, list(dimensions)
+        )
+        self._outputs.append(info)
+
+    def model(self) -> Any:
+        """Returns the checked model."""
+        graph = self._helper.make_graph(
+            self._nodes, "bert", self._inputs, self._outputs, initializer=self._weights
+        )
+        opset = [self._helper.make_opsetid("", _OPSET)]
+        model = self._helper.make_model(
+            graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="bert_tf"
+        )
+        # The checker cannot read a model of more than 2 GB that is in memory.
+        if model.ByteSize() < 2**31:
+            self._onnx.checker.check_model(model)
+        return model
+
+    def dense(self, x: str, kernel: Any, bias: Any, name: str) -> str:
+        """[.., in] -> [.., out]."""
+        product = self.node("MatMul", [x, self.weight(f"{name}/kernel", kernel)], f"{name}/MatMul")
+        return self.node("Add", [product, self.weight(f"{name}/bias", bias)], name)
+
+    def layer_norm(self, x: str, layer: keras.layers.Layer, name: str) -> str:
+        """[.., H] -> [.., H]."""
+        gamma = self.weight(f"{name}/gamma", layer.gamma)
+        beta = self.weight(f"{name}/beta", layer.beta)
+        inputs = [x, gamma, beta]
+        return self.node("LayerNormalization", inputs, name, axis=-1, epsilon=LAYER_NORM_EPSILON)
+
+    def activation(self, x: str, hidden_act: Any, name: str) -> str:
+        """Applies the activation of a configuration."""
+        key = hidden_act if callable(hidden_act) else (hidden_act or "linear").lower()
+        if key not in _ACTIVATIONS:
+            raise UserError(f"hidden_act={hidden_act!r} cannot be exported to ONNX")
+        if (entry := _ACTIVATIONS[key]) is None:
+            return x
+        op, attributes = entry
+        return self.node(op, [x], name, **attributes)
+
+
+def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> str:
+    """Adds the encoder to the graph: ids, mask and segment ids [B, S] -> [B, S, H]."""
+    hidden = _embeddings(graph, bert, ids, segment_ids)
+    as_float = graph.node("Cast", [mask], "attention_mask/float", to=1)
+    is_padding = graph.node("Sub", [graph.weight("one", 1.0), as_float])
+    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASKED_SCORE)])
+    added = graph.node("Unsqueeze", [added, graph.ints([1, 2])], "added_mask")  # [B, 1, 1, S]
+    for number, layer in enumerate(bert.encoder.transformer_layers):
+        name = f"encoder/layer_{number}"
+        context = _attention(graph, layer.attention, hidden, added, f"{name}/attention/self")
+        output = f"{name}/attention/output"
+        hidden = _residual(graph, layer.attention_output, context, hidden, output)
+        dense = layer.intermediate
+        x = graph.dense(hidden, dense.kernel, dense.bias, f"{name}/intermediate")
+        x = graph.activation(x, bert.config.hidden_act, f"{name}/intermediate/activation")
+        hidden = _residual(graph, layer.feed_forward_output, x, hidden, f"{name}/output")
+    return hidden
+
+
+def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> str:
+    layer = bert.embeddings
+    tables = {"word": ids, "token_type": segment_ids}
+    parts = [
+        graph.node("Gather", [graph.weight(f"embeddings/{name}_table", table), rows])
+        for (name, rows), table in zip(
+            tables.items(), (layer.word_embeddings, layer.token_type_embeddings), strict=True
+        )
+    ]
+    shape = graph.node("Shape", [ids])
+    length = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
+    table = graph.weight("embeddings/position_table", layer.position_embeddings)
+    positions = graph.node("Slice", [table, graph.ints([0]), length, graph.ints([0])])  # [S, H]
+    total = graph.node("Add", [graph.node("Add", parts), positions], "embeddings/sum")
+    return graph.layer_norm(total, layer.layer_norm, "embeddings/LayerNorm")
+
+
+def _attention(graph: _Graph, layer: Any, hidden: str, added_mask: str, name: str) -> str:
+    """[B, S, H] -> [B, S, H], with one product for query, key and value."""
+    heads, size = layer.num_heads, layer.head_size
+    scale = 1.0 / math.sqrt(size)
+    projections = (layer.query, layer.key, layer.value)
+    kernels, biases = (
+        [np.asarray(getattr(p, kind), np.float32) for p in projections]
+        for kind in ("kernel", "bias")
+    )
+    # Scales the queries instead of the scores.
+    kernels[0], biases[0] = kernels[0] * scale, biases[0] * scale
+    joined = graph.dense(hidden, np.concatenate(kernels, 1), np.concatenate(biases), f"{name}/qkv")
+    parts = graph.nodes("Split", [joined], 3, f"{name}/split", axis=-1, num_outputs=3)
+    split_shape, merged_shape = graph.ints([0, 0, heads, size]), graph.ints([0, 0, heads * size])
+    orders = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+    query, key, value = (
+        graph.node("Transpose", [graph.node("Reshape", [part, split_shape])], perm=order)
+        for part, order in zip(parts, orders, strict=True)
+    )
+    scores = graph.node("Add", [graph.node("MatMul", [query, key]), added_mask])  # [B, N, S, S]
+    probabilities = graph.node("Softmax", [scores], f"{name}/probabilities", axis=-1)
+    context = graph.node("MatMul", [probabilities, value])  # [B, N, S, D]
+    merged = graph.node("Transpose", [context], perm=[0, 2, 1, 3])
+    return graph.node("Reshape", [merged, merged_shape], f"{name}/context")
+
+
+def _residual(graph: _Graph, layer: Any, x: str, residual: str, name: str) -> str:
+    dense = graph.dense(x, layer.dense.kernel, layer.dense.bias, f"{name}/dense")
+    total = graph.node("Add", [dense, residual])
+    return graph.layer_norm(total, layer.layer_norm, f"{name}/LayerNorm")
+
+
+_Outputs = dict[str, tuple[str, list[int | str]]]
+
+
+def _head_outputs(
+    graph: _Graph, model: Any, sequence_output: str, mask: str, pooling: str | None
+) -> _Outputs:
+    """Adds the head; returns the values of the outputs and their dimensions by name."""
+    hidden_size = model.config.hidden_size
+    if isinstance(model, BertModel):
+        outputs: _Outputs = {
+            "last_hidden_state": (sequence_output, ["batch", "sequence", hidden_size]),
+            "pooler_output": (_pooler(graph, model, sequence_output), ["batch", hidden_size]),
+        }
+        if pooling:
+            pooled = _POOLINGS[pooling](graph, sequence_output, mask)
+            outputs["sentence_embedding"] = (pooled, ["batch", hidden_size])
+        return outputs
+    if isinstance(model, BertPretrainer):
+        vocabulary = ["batch", "sequence", model.config.vocab_size]
+        pooled = _pooler(graph, model.bert, sequence_output)
+        relationship = _linear(graph, model.next_sentence, pooled, "seq_relationship")
+        return {
+            "logits": (_masked_lm(graph, model, sequence_output), vocabulary),
+            "seq_relationship_logits": (relationship, ["batch", 2]),
+        }
+    if isinstance(model, BertSpanLabeler):
+        logits = _linear(graph, model.head, sequence_output, "squad")
+        parts = graph.nodes("Split", [logits], 2, "squad/split", axis=-1, num_outputs=2)
+        squeezed = [graph.node("Squeeze", [part, graph.ints([-1])]) for part in parts]
+        names = ("start_logits", "end_logits")
+        return {name: (x, ["batch", "sequence"]) for name, x in zip(names, squeezed, strict=True)}
+    if isinstance(model, BertTokenClassifier):
+        logits = _linear(graph, model.head, sequence_output, "classifier")
+        return {"logits": (logits, ["batch", "sequence", model.num_labels])}
+    if isinstance(model, BertClassifier):
+        pooled = _pooler(graph, model.bert, sequence_output)
+        logits = _linear(graph, model.head, pooled, "classifier")
+        return {"logits": (logits, ["batch", model.num_labels])}
+    raise UserError(f"{type(model).__name__} has a head that cannot be exported to ONNX")
+
+
+def _linear(graph: _Graph, head: Any, x: str, name: str) -> str:
+    return graph.dense(x, np.asarray(head.output_weights).T, head.output_bias, name)
+
+
+def _pooler(graph: _Graph, bert: BertModel, sequence_output: str) -> str:
+    first = _first_token(graph, sequence_output)
+    dense = bert.pooler.dense
+    return graph.node("Tanh", [graph.dense(first, dense.kernel, dense.bias, "pooler/dense")])
+
+
+def _masked_lm(graph: _Graph, model: BertPretrainer, sequence_output: str) -> str:
+    head = model.masked_lm
+    x = graph.dense(sequence_output, head.dense.kernel, head.dense.bias, "predictions/dense")
+    x = graph.activation(x, model.config.hidden_act, "predictions/activation")
+    x = graph.layer_norm(x, head.layer_norm, "predictions/LayerNorm")
+    table = graph.node("Transpose", ["embeddings/word_table"], perm=[1, 0])
+    bias = graph.weight("predictions/bias", head.output_bias)
+    return graph.node("Add", [graph.node("MatMul", [x, table]), bias])
+
+
+def _first_token(graph: _Graph, sequence_output: str, mask: str = "") -> str:
+    index = graph.ints([0])
+    first = graph.node("Slice", [sequence_output, index, graph.ints([1]), graph.ints([1])])
+    return graph.node("Squeeze", [first, graph.ints([1])])
+
+
+def _mean_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
+    weights = graph.node("Unsqueeze", ["attention_mask/float", graph.ints([2])])  # [B, S, 1]
+    kept = graph.node("Mul", [sequence_output, weights])
+    total = graph.node("ReduceSum", [kept, graph.ints([1])], keepdims=0)
+    count = graph.node("ReduceSum", [weights, graph.ints([1])], keepdims=0)
+    return graph.node("Div", [total, graph.node("Max", [count, "one"])])
+
+
+def _max_pooling(graph: _Graph, sequence_output: str, mask: str) -> str:
+    is_token = graph.node("Unsqueeze", [graph.node("Cast", [mask], to=9), graph.ints([2])])
+    lowest = graph.weight("lowest", np.finfo(np.float32).min)
+    kept = graph.node("Where", [is_token, sequence_output, lowest])
+    return graph.node("ReduceMax", [kept, graph.ints([1])], keepdims=0)
+
+
+_POOLINGS = {"mean": _mean_pooling, "max": _max_pooling, "cls": _first_token}

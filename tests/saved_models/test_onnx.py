@@ -1,0 +1,228 @@
+"""ONNX exports: ONNX Runtime computes what the model computes, from the files alone."""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import onnxruntime
+import pytest
+import tokenizers
+
+from bert_tf import checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+from bert_tf.options import ExportOptions
+from bert_tf.saved_models.onnx_folder import tokenizer_json
+from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
+from bert_tf.tasks.export_model import export_model
+from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
+from bert_tf.tokenization import FullTokenizer
+from tests import oracle
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)
+MODELS = {
+    "encoder": BertModel,
+    "classification": lambda config: BertClassifier(config, 3),
+    "regression": lambda config: BertClassifier(config, 1),
+    "tokens": lambda config: BertTokenClassifier(config, 5),
+    "spans": BertSpanLabeler,
+    "masked words": BertPretrainer,
+    "multiple choice": BertMultipleChoice,
+}
+# ONNX outputs and the model's, where names differ.
+NAMES = {
+    "last_hidden_state": "sequence_output",
+    "pooler_output": "pooled_output",
+    "seq_relationship_logits": "next_sentence_logits",
+}
+
+
+def random_model(make, config=CONFIG):
+    model, rng = make(config), np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+def run(proto, inputs):
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def random_inputs(shape, seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+    mask = (np.arange(shape[-1]) < lengths).astype(np.int64)
+    ids = rng.integers(0, CONFIG.vocab_size, shape)
+    return dict(zip(INPUTS, (ids, mask, rng.integers(0, 2, shape)), strict=True))
+
+
+def ours(inputs):
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {
+        name: value.astype(np.int32) for name, value in zip(names, inputs.values(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_outputs_are_those_of_the_model(kind):
+    model = random_model(MODELS[kind])
+    proto = build_onnx_model(model)
+    for batch, length in ((1, 2), (2, 512), (33, 7)):
+        shape = (batch, length) if model.input_rank == 2 else (batch, 4, length)
+        inputs = random_inputs(shape, batch)
+        fed = ours(inputs)
+        if kind == "masked words":
+            fed["masked_lm_positions"] = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
+        expected = model(fed)
+        found = run(proto, inputs)
+        assert found
+        for name, value in found.items():
+            other = "masked_lm_logits" if (name, kind) == ("logits", "masked words") else name
+            np.testing.assert_allclose(value, expected[NAMES.get(name, other)], atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf", "relu", "tanh", "linear", None])
+def test_activations(hidden_act):
+    config = BertConfig(vocab_size=50, intermediate_size=24, hidden_act=hidden_act, **SIZES)
+    model, inputs = random_model(BertModel, config), random_inputs((3, 9), 0)
+    found = run(build_onnx_model(model), inputs)["last_hidden_state"]
+    np.testing.assert_allclose(found, model(ours(inputs))["sequence_output"], atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_pooling_leaves_padding_out(pooling):
+    model, inputs = random_model(BertModel), random_inputs((5, 9), 3)
+    found = run(build_onnx_model(model, pooling), inputs)["sentence_embedding"]
+    values = np.array(model(ours(inputs))["sequence_output"])
+    rows = [row[:count] for row, count in zip(values, inputs["attention_mask"].sum(1), strict=True)]
+    pool = {"mean": lambda row: row.mean(0), "max": lambda row: row.max(0), "cls": lambda r: r[0]}
+    np.testing.assert_allclose(found, [pool[pooling](row) for row in rows], atol=1e-4)
+
+
+def test_a_head_of_ones_own_is_refused():
+    class Other(BertModel.__base__):
+        def __init__(self, config):
+            super().__init__(config)
+            self.bert = BertModel(config)
+
+    with pytest.raises(UserError, match="Other has a head that cannot be exported to ONNX"):
+        build_onnx_model(Other(CONFIG))
+
+
+def test_tokenizer_json_gives_the_same_ids(tmp_path):
+    path = oracle.ROOT / "examples/small_bert/vocab.txt"
+    tokenizer = FullTokenizer(str(path))
+    compiled = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 16)))
+    rows = (oracle.ROOT / "examples/reviews/dev.tsv").read_text().splitlines()
+    texts = [row.replace("\t", " ") for row in rows]
+    assert len(texts) > 50
+    for text in texts:
+        pieces = ["[CLS]", *tokenizer.tokenize(text)[:14], "[SEP]"]
+        assert compiled.encode(text).ids == tokenizer.convert_tokens_to_ids(pieces)
+    pair = compiled.encode("good film", "bad story")
+    assert pair.type_ids == [0] * pair.tokens.index("[SEP]") + [0] + [1] * (
+        len(pair) - pair.tokens.index("[SEP]") - 1
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("onnx") / "model"
+    options = ExportOptions(
+        model_dir=str(tiny.folder),
+        export_dir=str(folder),
+        format="onnx",
+        pooling="mean",
+        max_seq_length=24,
+    )
+    return export_model.run(options), options
+
+
+def test_the_folder_needs_nothing_else(tiny, exported):
+    folder = tiny.folder.__class__(exported[0])
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+    compiled = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoded = compiled.encode("a good film")
+    values = (encoded.ids, encoded.attention_mask, encoded.type_ids)
+    inputs = {name: np.array([value]) for name, value in zip(INPUTS, values, strict=True)}
+    (found,) = session.run(["pooler_output"], inputs)
+    model = BertModel.from_checkpoint(tiny.checkpoint)
+    np.testing.assert_allclose(found, model(ours(inputs))["pooled_output"], atol=1e-5)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"]
+    words = [(place / "vocab.txt").read_text().split() for place in (folder, tiny.folder)]
+    assert words[0] == words[1]
+
+
+def test_int8_is_smaller_and_close(tmp_path):
+    config = BertConfig(vocab_size=500, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    keras.utils.set_random_seed(3)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    words = [f"word{number}" for number in range(495)]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    variables = checkpoint.named_variables(BertModel(config))
+    values = {name: variable.value for name, variable in variables.items()}
+    checkpoint.write(str(folder / "bert_model.ckpt"), values)
+    found = {}
+    for precision in ("float32", "int8"):
+        out = tmp_path / precision
+        flags = {"format": "onnx", "pooling": "mean", "precision": precision}
+        options = ExportOptions(model_dir=str(folder), export_dir=str(out), **flags)
+        export_model.run(options)
+        session = onnxruntime.InferenceSession(str(out / "model.onnx"))
+        (found[precision],) = session.run(["sentence_embedding"], random_inputs((8, 12), 1))
+    a, b = found.values()
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert cosines.min() > 0.99
+    assert not np.array_equal(a, b)
+    sizes = [(tmp_path / p / "model.onnx").stat().st_size for p in ("float32", "int8")]
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+def test_an_export_replaces_an_export_only(exported, tmp_path):
+    folder, options = exported
+    assert export_model.run(options) == folder
+    (tmp_path / "letter.txt").write_text("Dear all")
+    other = ExportOptions(
+        model_dir=options.model_dir, export_dir=str(tmp_path), format="onnx", max_seq_length=24
+    )
+    with pytest.raises(UserError, match=r"is not empty and has no model\.onnx"):
+        export_model.run(other)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"format": "onnx", "jit_compile": True}, "--jit_compile does not apply to --format=onnx"),
+        ({"precision": "int8"}, "--precision does not apply to --format=saved_model"),
+        ({"pooling": "mean"}, "--pooling does not apply to --format=saved_model"),
+        (
+            {"format": "onnx", "form": "preprocessor"},
+            "--form=preprocessor needs --format=saved_mod",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit_together(flags, message):
+    with pytest.raises(UserError, match=message):
+        ExportOptions(model_dir="in", export_dir="out", **flags).check()
+
+
+def test_a_missing_package_is_one_sentence(exported, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UserError, match=r'package onnx .*pip install "bert_tf\[onnx\]"'):
+        export_model.run(exported[1])
