@@ -20,7 +20,7 @@ _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column; only files to predict have ids, and only others labels."""
+    """Returns purpose -> column; prediction files have ids, the others labels."""
     unused = "label" if split == "predict" else "id"
     return {purpose: name for purpose, name in _columns(options).items() if purpose != unused}
 
@@ -41,7 +41,7 @@ def find_header(
     """Returns the column names in the first row of a table; none if that row is data.
 
     If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
-    the first row is a header if its label does not look like the other ones. Without labels, it is
+    the first row is a header if its label does not look like the others. Without labels, it is
     a header if it equals that of the training file (None if that has not been read).
     """
     if isinstance(rows[0].cells, dict):
@@ -51,7 +51,9 @@ def find_header(
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
         for name in named:
-            raise UserError(f"{name} is a name, but --has_header=no: pass a number, from 1 on")
+            raise UserError(
+                f"{name} is a name, but --has_header=no: pass a number, counting from 1"
+            )
         return []
     if named or options.has_header == "yes":
         return header
@@ -120,7 +122,7 @@ def _no_such_column(
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
-        advice = _csv_hint(names) or " If this row is data, pass column numbers, from 1 on"
+        advice = _csv_hint(names) or " If this row is data, pass column numbers, counting from 1"
     return UserError(
         f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {shown}.{advice}"
     )
@@ -139,8 +141,8 @@ def _is_header(
 ) -> bool:
     """Guesses whether the first row has names; warns if it has data that look like names.
 
-    Without labels it is one only if it equals that of the training file: a text mistaken for a name
-    would be missing from the predictions.
+    Without labels, it is a header only if it equals that of the training file: a text mistaken for a
+    name would be missing from the predictions.
     """
     position = positions.get("label", positions["text"])
     first, *others = (row.cells[position] for row in rows)

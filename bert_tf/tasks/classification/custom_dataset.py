@@ -35,7 +35,7 @@ _TEXTS = {"text": "text", "text_pair": "second text"}
 class CustomDataset(TextDataset):
     """Files of a user.
 
-    The training file is read at once, since the model's size depends on its labels.
+    The training file is read on construction, since the model's size depends on its labels.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
@@ -44,7 +44,7 @@ class CustomDataset(TextDataset):
         labels: in the order of their ids; empty to use those of the training file.
 
     Raises:
-        UserError: the training file is invalid, or the labels are not known.
+        UserError: the training file is invalid, or the labels are unknown.
     """
 
     name = "task tsv"
@@ -159,7 +159,7 @@ class CustomDataset(TextDataset):
         train, dev = _split_rows([example.label for example in examples], size, self.problem_type)
         self._examples["train"] = [examples[row] for row in train]
         self._examples["eval"] = [examples[row] for row in dev]
-        found = f"{len(dev):,} of the {rows} of {path} are kept for evaluation"
+        found = f"{len(dev):,} of the {rows} of {path} are held out for evaluation"
         message = "no dev set: %s (--dev_fraction=%g), %s to train on"
         _logger.info(message, found, self._options.dev_fraction, f"{len(train):,}")
 
@@ -197,13 +197,13 @@ def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
 def _split_rows(
     labels: Sequence[Any], dev_size: int, problem_type: str
 ) -> tuple[list[int], list[int]]:
-    """Chooses the rows to train on and those to evaluate on, stratified if there are enough."""
-    # Importing it takes a second; most runs have a file to evaluate on.
+    """Splits rows into training and dev rows, stratified if there are enough."""
+    # Imported lazily: it takes a second, and most runs have an evaluation file.
     from sklearn.model_selection import train_test_split
 
     # Only classes have enough rows with the same value.
     counts = Counter(labels if problem_type == CLASSIFICATION else range(len(labels)))
     enough = min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size)
-    how = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
-    train, dev = train_test_split(range(len(labels)), **how)
+    settings = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
+    train, dev = train_test_split(range(len(labels)), **settings)
     return sorted(train), sorted(dev)

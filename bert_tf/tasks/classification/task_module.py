@@ -95,11 +95,11 @@ class ModuleDataset(TextDataset):
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:
-    """Loads the one class of a user's Python file that has such methods.
+    """Loads the one class of a user's Python file that has the methods of a task.
 
     Raises:
         UserError: the file is missing, is not Python, fails, or has no or several such classes; the
-            message has the line.
+            message names the line.
     """
     with files.open_binary(path) as file:
         source = file.read()
@@ -111,7 +111,7 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     except ValueError as error:
         raise UserError(f"{path}: not Python: {_short(error)}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
-    # A name that no other module has: the file may be called json.py.
+    # Use a unique module name: the file may be called json.py.
     module = types.ModuleType(f"bert_tf_user_task_{stem}")
     module.__file__ = path
     # Data classes and pickles look for their module there.
@@ -146,7 +146,7 @@ def _class_of(module: types.ModuleType, path: str) -> type:
 
 @contextlib.contextmanager
 def _user_code(path: str) -> Iterator[None]:
-    """Runs code of the user's file, which may import its neighbours; errors get its line."""
+    """Runs code of the user's file, which may import from its folder; errors name its line."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.append(folder)
     try:

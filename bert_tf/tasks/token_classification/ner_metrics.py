@@ -16,7 +16,7 @@ _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def require_seqeval() -> Any:
-    """Returns `seqeval.metrics`; a UserError if it cannot be imported."""
+    """Returns `seqeval.metrics`; raises a UserError if it cannot be imported."""
     try:
         import seqeval.metrics
     except ImportError as error:
