@@ -141,8 +141,8 @@ def _is_header(
 ) -> bool:
     """Guesses whether the first row has names; warns if it has data that look like names.
 
-    Without labels, it is a header only if it equals that of the training file: a text mistaken for a
-    name would be missing from the predictions.
+    Without labels, it is a header only if it equals that of the training file: a text mistaken
+    for a name would be missing from the predictions.
     """
     position = positions.get("label", positions["text"])
     first, *others = (row.cells[position] for row in rows)

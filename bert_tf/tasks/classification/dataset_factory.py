@@ -56,20 +56,15 @@ def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
     """Returns the path of each split; without a dev file, part of the training file is held out."""
-    locations = (
-        options.data_dir or "",
-        options.train_file,
-        options.eval_file,
-        options.predict_file,
-    )
+    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     # Without a dev file, training holds rows out, whether or not this run evaluates.
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
-    paths = find_files(*locations, splits=splits)
+    paths = find_files(*args, splits=splits)
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
-        paths |= find_files(*locations, splits=["train"])
+        paths |= find_files(*args, splits=["train"])
     for split in splits:
         if split not in paths and split != "eval":
             reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))

@@ -17,9 +17,7 @@ class HubClassifierOptions(ClassifierOptions):
         "unpacked, or written by export_model.py --form=encoder.",
         required=True,
     )
-    bert_config_file: str | None = option(
-        None, "Not used: the module determines the configuration."
-    )
+    bert_config_file: str | None = option(None, "Not used: the module has its own.")
     init_checkpoint: str | None = option(None, "Not used: the weights are those of the module.")
     vocab_file: str | None = option(None, "Used only if the module has no vocabulary.")
     do_lower_case: bool = option(True, "Used only if the module does not specify it.")

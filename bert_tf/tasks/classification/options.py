@@ -34,7 +34,7 @@ class ClassifierOptions(FineTuningOptions):
     data_dir: str | None = option(None, "Folder with the files of the task.", required=True)
     task_name: str | None = option(
         None,
-        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; new are sst-2, sts-b "
+        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
         "(numbers), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
         "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
@@ -59,7 +59,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     quoted: str = option(
         "auto",
-        'Whether quotes (") enclose cells, which may contain line ends and delimiters. auto: yes '
+        'Whether quotes (") enclose cells, which may contain line breaks and delimiters. auto: yes '
         "for CSV; in TSV files quotes are part of the text.",
         new=True,
         choices=("auto", "yes", "no"),

@@ -128,17 +128,10 @@ class _SingleLabel(ProblemType):
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
-        binary_names = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
-        averaged_names = (
-            "f1_macro",
-            "f1_micro",
-            "precision_macro",
-            "recall_macro",
-            "matthews",
-            "loss",
-        )
+        binary = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
+        overall = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
         primary = data.primary_metric or "accuracy"
-        names = ("accuracy", *binary_names, *averaged_names)
+        names = ("accuracy", *binary, *overall)
         self.metric_names = (primary, *(name for name in names if name != primary))
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:

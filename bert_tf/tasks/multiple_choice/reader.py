@@ -27,13 +27,8 @@ def read_questions(
     Raises:
         UserError: the file is missing, empty or invalid; the message names file and line.
     """
-    locations = (
-        options.data_dir or "",
-        options.train_file,
-        options.eval_file,
-        options.predict_file,
-    )
-    paths = find_files(*locations, splits=[split])
+    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
+    paths = find_files(*args, splits=[split])
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file to {split} on: pass --{split}_file")
     questions = []

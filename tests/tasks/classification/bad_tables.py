@@ -322,7 +322,7 @@ _LABELS = [
     BadFile(
         "a line end in a label",
         {"train.csv": b'"ham\n",a\n"sp\nam",b\n'},
-        r"train\.csv:3: label 'sp\\nam' contains a line end",
+        r"train\.csv:3: label 'sp\\nam' contains a line break",
     ),
     _other(
         "eval",
