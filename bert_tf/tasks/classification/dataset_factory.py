@@ -88,16 +88,14 @@ def _trained_type(options: ClassifierOptions) -> str:
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.hint(folder, "flags", "problem_type")
     if "auto" not in (requested, trained or "auto") and requested != trained:
-        mismatch = (
-            f"--problem_type={requested}, but the model in {folder} was trained with {trained}"
-        )
-        raise UserError(f"{mismatch}: omit the flag")
+        reason = f"the model in {folder} was trained with {trained}"
+        raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
     # The default for models that were trained by other tools.
     return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
 def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
-    """Warns if the texts come from other columns than those the model was trained on."""
+    """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
     before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]

@@ -32,8 +32,8 @@ def is_missing_number(text: str) -> bool:
 class LabelParser:
     """Parses cells with labels.
 
-    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` separates
-    the labels of a multi-label cell.
+    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` splits a
+    multi-label cell. `place` is a cell's file and line, for messages.
     """
 
     problem_type: str
@@ -71,9 +71,7 @@ class LabelParser:
             raise _not_a_number(name, place)
         # labels.txt has one label per line.
         if len(name.splitlines()) != 1:
-            raise UserError(
-                f"{place}: label {excerpt(name)} contains a line break. Correct the line"
-            )
+            raise UserError(f"{place}: label {excerpt(name)} contains a line break. Fix the line")
         if self.labels and name not in self.labels:
             close = difflib.get_close_matches(name, self.labels, n=1)
             advice = f"Did you mean {close[0]}?" if close else _advice(place)
@@ -155,10 +153,8 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: in
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        found = f"every row has the label {some(labels)}" if labels else "no row has a label"
-        raise UserError(
-            f"{path}: {found}, so there is nothing to learn. Is --label_column correct?"
-        )
+        reason = f"every row has the label {some(labels)}" if labels else "no row has a label"
+        raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))
     if many and once > len(labels) / 2:

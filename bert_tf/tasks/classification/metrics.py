@@ -1,7 +1,7 @@
 """Metrics of classification, multi-label classification and regression.
 
-Accuracy and loss are the original's, computed with NumPy. scikit-learn and SciPy, for the others, are
-imported lazily, because importing them takes a second.
+Accuracy and loss are the original's, computed with NumPy. The others need scikit-learn and
+SciPy, imported lazily because importing them takes a second.
 
 N rows, L labels: `probabilities` [N, L]; `label_ids` [N], or [N, L] of 0 and 1 if multi-label;
 `per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.

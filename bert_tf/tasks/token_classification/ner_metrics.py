@@ -21,7 +21,7 @@ def require_seqeval() -> Any:
         import seqeval.metrics
     except ImportError as error:
         raise UserError(
-            f"Entities are scored by the package seqeval, which cannot be imported ({error}). "
+            f"Scoring entities needs the package seqeval, which cannot be imported ({error}). "
             'Install it with: pip install ".[ner]"'
         ) from error
     return seqeval.metrics

@@ -94,7 +94,7 @@ class TokenClassification(Task):
         path = next(filter(files.exists, paths), None)
         if path is None:
             reason = files.describe_absence(paths[0])
-            raise UserError(f"No such file: {paths[0]}, nor {_FILES[split][-1]} ({reason})")
+            raise UserError(f"No such file: {paths[0]} or {_FILES[split][-1]} ({reason})")
         columns = options.token_column, options.label_column
         return conll.read_conll(path, *columns, need_labels=split != "predict")
 
@@ -109,9 +109,7 @@ class TokenClassification(Task):
         if len(unknown):
             place = f"{file.path}:{file.lines[unknown[0]]}"
             names = ", ".join(sorted({labels[word] for word in unknown}))
-            message = (
-                "%s: label %s is not in the training data. Unknown labels count as wrong (%s: %s)"
-            )
+            message = "%s: label %s is not in the training data; counted as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
 

@@ -178,7 +178,7 @@ _COLUMNS = [
     _train(
         "names, and none in the file",
         TRAIN,
-        r"train\.tsv:1: there is no column 'text'.* pass column numbers",
+        r"train\.tsv:1: there is no column 'text'.* pass 1-based column numbers",
         BY_NAME,
     ),
     _train("names in quotes", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
@@ -442,7 +442,7 @@ _FILES = [
     _train(
         "too few rows to keep some",
         b"ham\ta\nspam\tb\n",
-        r"train\.tsv: 2 rows, too few to hold out some",
+        r"train\.tsv: 2 rows, too few to hold some out",
         BY_NUMBER | {"dev_fraction": "0.9"},
     ),
     _other("predict", "no text to predict", "test.tsv", b"", r"test\.tsv is empty"),
