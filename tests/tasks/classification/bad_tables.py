@@ -247,7 +247,7 @@ _LABELS = [
     _train(
         "one label only",
         b"ham\ta\nham\tb\n",
-        r"train\.tsv: every row has the label ham, so .*--label_column",
+        r"train\.tsv: every row has the label ham; .*--label_column",
     ),
     _train(
         "not one of --labels",
@@ -304,7 +304,7 @@ _LABELS = [
     _train(
         "a regression with --labels",
         SCORES,
-        r"--problem_type=regression has numbers and no labels",
+        r"--problem_type=regression uses numbers, not labels",
         BY_NUMBER | {"problem_type": "regression", "labels": "a,b"},
     ),
     _train(
