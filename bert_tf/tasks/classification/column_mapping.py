@@ -1,4 +1,4 @@
-"""Finds the columns of a user's table, by name or number, and whether its first row is a header."""
+"""Finds the columns of a user's table by name or number, and detects a header row."""
 
 import difflib
 import logging
@@ -20,7 +20,7 @@ _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column; only files to predict have ids, and only others labels."""
+    """Returns purpose -> column; prediction files have ids, the others labels."""
     unused = "label" if split == "predict" else "id"
     return {purpose: name for purpose, name in _columns(options).items() if purpose != unused}
 
@@ -41,8 +41,8 @@ def find_header(
     """Returns the column names in the first row of a table; none if that row is data.
 
     If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
-    the first row is a header if its label does not look like the other ones. Without labels, it is
-    a header if it equals that of the training file (None if that has not been read).
+    the first row is a header if its label does not look like the others. Without labels, it is
+    a header if it equals that of the training file (None if that file has not been read).
     """
     if isinstance(rows[0].cells, dict):
         return []
@@ -51,7 +51,7 @@ def find_header(
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
         for name in named:
-            raise UserError(f"{name} is a name, but --has_header=no: pass a number, from 1 on")
+            raise UserError(f"{name} is a name, but --has_header=no: pass a 1-based number")
         return []
     if named or options.has_header == "yes":
         return header
@@ -66,7 +66,7 @@ def find_header(
 def find_positions(
     path: str, first: Row, columns: Mapping[str, str], header: Sequence[str]
 ) -> dict[str, Any]:
-    """Maps purposes to indices of cells, or to keys of JSON, by the first row of a table."""
+    """Maps each purpose to a column index or JSON key, using the first row of a table."""
     purposes: dict[Any, str] = {}
     for purpose, column in columns.items():
         is_json = isinstance(first.cells, dict)
@@ -91,12 +91,12 @@ def _is_name(column: str) -> bool:
 
 
 def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
-    found = [position for position, name in enumerate(header) if name == column.strip()]
-    if len(found) > 1:
-        columns = f"columns {found[0] + 1} and {found[1] + 1}"
+    matches = [position for position, name in enumerate(header) if name == column.strip()]
+    if len(matches) > 1:
+        columns = f"columns {matches[0] + 1} and {matches[1] + 1}"
         raise UserError(f"{first.place}: {columns} are both called {excerpt(column)}. Rename one")
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     if _is_name(column):
         raise _no_such_column(first.place, purpose, column, header, "column")
     if not 1 <= int(column) <= len(first.cells):
@@ -120,7 +120,7 @@ def _no_such_column(
     elif kind == "key":
         advice = " Pass one of these, or correct the line"
     else:
-        advice = _csv_hint(names) or " If this row is data, pass column numbers, from 1 on"
+        advice = _csv_hint(names) or " If this row is data, pass 1-based column numbers"
     return UserError(
         f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {shown}.{advice}"
     )
@@ -137,18 +137,18 @@ def _is_header(
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> bool:
-    """Guesses whether the first row has names; warns if it has data that look like names.
+    """Guesses whether the first row holds column names; warns if it is data that looks like names.
 
-    Without labels it is one only if it equals that of the training file: a text mistaken for a name
-    would be missing from the predictions.
+    Without labels, it is a header only if it equals that of the training file: a text mistaken
+    for a name would be missing from the predictions.
     """
     position = positions.get("label", positions["text"])
     first, *others = (row.cells[position] for row in rows)
     if "label" in positions and _is_label_name(first, others, labels):
         return True
     cells, names = rows[0].cells, training_header or []
-    compared = [at for purpose, at in positions.items() if purpose != "id"]
-    if [cells[at].strip() for at in compared] == [names[at] for at in compared if at < len(names)]:
+    indices = [index for purpose, index in positions.items() if purpose != "id"]
+    if [cells[i].strip() for i in indices] == [names[i] for i in indices if i < len(names)]:
         return True
     looks_like_name = bool(COLUMN_NAME.fullmatch(first)) and first not in others
     if "label" not in positions and training_header != []:
@@ -170,7 +170,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
         return not any(name in labels.labels for name in names)
     numbers = sum(count for name, count in counts.items() if parse_number(name) is not None)
     if numbers > counts.total() / 2 and all(map(_is_number_like, counts)):
-        # One more number, although it occurs once, is not a name.
+        # Another number, even one that occurs only once, is not a name.
         return not all(map(_is_number_like, names))
     return max(counts.values(), default=0) > 1
 

@@ -33,9 +33,9 @@ _TEXTS = {"text": "text", "text_pair": "second text"}
 
 
 class CustomDataset(TextDataset):
-    """Files of a user.
+    """Table files of a user.
 
-    The training file is read at once, since the model's size depends on its labels.
+    The training file is read on construction, since the model's size depends on its labels.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
@@ -44,7 +44,7 @@ class CustomDataset(TextDataset):
         labels: in the order of their ids; empty to use those of the training file.
 
     Raises:
-        UserError: the training file is invalid, or the labels are not known.
+        UserError: the training file is invalid, or the labels are unknown.
     """
 
     name = "task tsv"
@@ -76,7 +76,7 @@ class CustomDataset(TextDataset):
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """Reads the examples of a split, at least one; those to predict have no label."""
+        """Reads the examples of a split, at least one; without labels for prediction."""
         if split != "predict" and "train" in self._examples and "eval" not in self._paths:
             self._hold_out_dev_set()
         if split not in self._examples:
@@ -154,19 +154,19 @@ class CustomDataset(TextDataset):
         rows = counted(len(examples), "row")
         if size >= len(examples):
             raise UserError(
-                f"{path}: {rows}, too few to hold out some. Pass --eval_file or --dev_fraction=0"
+                f"{path}: {rows}, too few to hold some out. Pass --eval_file or --dev_fraction=0"
             )
         train, dev = _split_rows([example.label for example in examples], size, self.problem_type)
         self._examples["train"] = [examples[row] for row in train]
         self._examples["eval"] = [examples[row] for row in dev]
-        found = f"{len(dev):,} of the {rows} of {path} are kept for evaluation"
+        summary = f"{len(dev):,} of the {rows} of {path} are held out for evaluation"
         message = "no dev set: %s (--dev_fraction=%g), %s to train on"
-        _logger.info(message, found, self._options.dev_fraction, f"{len(train):,}")
+        _logger.info(message, summary, self._options.dev_fraction, f"{len(train):,}")
 
 
 def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
     if problem_type == REGRESSION and labels:
-        raise UserError("--problem_type=regression has numbers and no labels: leave out --labels")
+        raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
     for number, label in enumerate(labels):
         if not label:
             raise UserError(f"--labels: label {number + 1} is empty. Remove it")
@@ -187,7 +187,7 @@ def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
     for value, place in zip(values, places, strict=True):
         name = to_text(value, "id", place)
         if not name.strip():
-            raise UserError(f"{place}: the id is empty. Give the row one, or leave out --id_column")
+            raise UserError(f"{place}: the id is empty. Add one, or omit --id_column")
         if name in ids:
             raise UserError(f"{place}: duplicate id {excerpt(name)}, as in {ids[name]}. Correct it")
         ids[name] = place
@@ -197,13 +197,13 @@ def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
 def _split_rows(
     labels: Sequence[Any], dev_size: int, problem_type: str
 ) -> tuple[list[int], list[int]]:
-    """Chooses the rows to train on and those to evaluate on, stratified if there are enough."""
-    # Importing it takes a second; most runs have a file to evaluate on.
+    """Splits rows into training and dev rows, stratified if there are enough."""
+    # Imported lazily: it takes a second, and most runs have an evaluation file.
     from sklearn.model_selection import train_test_split
 
     # Only classes have enough rows with the same value.
     counts = Counter(labels if problem_type == CLASSIFICATION else range(len(labels)))
     enough = min(counts.values()) > 1 and len(counts) <= min(dev_size, len(labels) - dev_size)
-    how = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
-    train, dev = train_test_split(range(len(labels)), **how)
+    settings = {"test_size": dev_size, "random_state": 0, "stratify": labels if enough else None}
+    train, dev = train_test_split(range(len(labels)), **settings)
     return sorted(train), sorted(dev)

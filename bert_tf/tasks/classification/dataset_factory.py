@@ -25,12 +25,12 @@ from bert_tf.tasks.classification.task_module import load_task_module
 def make_dataset(options: ClassifierOptions) -> TextDataset:
     """Returns the dataset; infers labels and problem type from a custom training file.
 
-    Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data are read.
+    Without `do_train`, `do_eval` and `do_predict`, as for a `Predictor`, no data is read.
     """
     reads_data = options.do_train or options.evaluates or options.do_predict
     data: TextDataset
     if options.task_module and not reads_data:
-        # The file need not exist any more, and only the class in it knows about pairs.
+        # The module may no longer exist, and only its class knows whether texts come in pairs.
         data = _custom_dataset(options, {})
         data.has_pairs = None
         return data
@@ -45,7 +45,7 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     elif not options.do_train:
         label_map.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
-        raise UserError(f"--glue_submission: {data.name} is not in GLUE")
+        raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
 
 
@@ -55,22 +55,22 @@ def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
 
 
 def _paths(options: ClassifierOptions) -> dict[str, str]:
-    """Returns the files to read by split; without a dev file, part of the training file is kept."""
-    named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
+    """Returns the path of each split; without a dev file, part of the training file is held out."""
+    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
     # Without a dev file, training holds rows out, whether or not this run evaluates.
-    learns = options.do_train or options.evaluates
-    needed = {"train": options.do_train, "eval": learns, "predict": options.do_predict}
+    needs_eval_rows = options.do_train or options.evaluates
+    needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
-    found = find_files(*named, splits=splits)
-    if learns and not options.do_train and "eval" not in found:
+    paths = find_files(*args, splits=splits)
+    if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
-        found |= find_files(*named, splits=["train"])
+        paths |= find_files(*args, splits=["train"])
     for split in splits:
-        if split not in found and split != "eval":
-            there = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
-            needed = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
-            raise UserError(f"There is no file to {split} on: {needed} ({there})")
-    return found
+        if split not in paths and split != "eval":
+            reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
+            advice = f"pass --{split}_file, or put {NAMES[split][0]}.tsv into --data_dir"
+            raise UserError(f"There is no file to {split} on: {advice} ({reason})")
+    return paths
 
 
 def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
@@ -85,26 +85,26 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
 
 def _trained_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the trained model, for evaluation or prediction."""
-    folder, asked = label_map.folder_of_checkpoint(options), options.problem_type
+    folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.hint(folder, "flags", "problem_type")
-    if "auto" not in (asked, trained or "auto") and asked != trained:
-        given = f"--problem_type={asked}, but the model in {folder} was trained with {trained}"
-        raise UserError(f"{given}: leave the flag out")
+    if "auto" not in (requested, trained or "auto") and requested != trained:
+        reason = f"the model in {folder} was trained with {trained}"
+        raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
     # The default for models that were trained by other tools.
-    return (trained or CLASSIFICATION) if asked == AUTO else asked
+    return (trained or CLASSIFICATION) if requested == AUTO else requested
 
 
 def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
-    """Warns if the texts come from other columns than those the model was trained on."""
+    """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
     before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]
-    is_other = bool(before[1]) != bool(now[1])
-    # Another file may have other names for its columns, or none.
+    differs = bool(before[1]) != bool(now[1])
+    # A different file may name its columns differently, or not at all.
     for path in paths.values() if not (now[0] or "").isdecimal() else ():
         cells = re.split(r'[\t,;"]', next(iter(files.read_lines(path)), ""))
-        is_other |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
-    if paths and before[0] and is_other:
-        shown = [" and ".join(filter(None, columns)) for columns in (before, now)]
+        differs |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
+    if paths and before[0] and differs:
+        columns_read = [" and ".join(filter(None, columns)) for columns in (before, now)]
         message = "%s: trained on column %s, asked with %s. Check --text_column, --text_pair_column"
-        log.warning(message, folder, *shown)
+        log.warning(message, folder, *columns_read)

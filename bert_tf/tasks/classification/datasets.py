@@ -14,10 +14,10 @@ _logger = logging.getLogger(__name__)
 CLASSIFICATION = "classification"
 MULTILABEL = "multilabel"
 REGRESSION = "regression"
-# Tolerated share of evaluation rows whose text is also in the training set.
+# Tolerated fraction of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
 
-# What many texts hardly are, unless it is the wrong column or program; and their tolerated share.
+# Suspicious texts, which suggest a wrong column or a faulty export; and their tolerated share.
 _ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
 
 # Split -> its name in ids and in GLUE, as in the original.
@@ -30,7 +30,7 @@ class TextDataset(abc.ABC):
     Attributes:
         name: for messages ("task cola").
         problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
-        labels: in the order of their ids; empty for a regression.
+        labels: in the order of their ids; empty for regression.
         is_published: whether the name determines labels and files, as for GLUE. Its examples to
             predict have the first label as a placeholder, as in the original; others have none.
         primary_metric: without `eval_`; None for that of the problem type.
@@ -116,9 +116,9 @@ def check_split(
         shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
         if shared > _MAX_SHARED * count:
             # The user cannot change a published dataset; rows held out come from the same file.
-            is_given = data.is_published or path == data.describe("train")
-            level = logging.INFO if is_given else logging.WARNING
-            message = "%s: %d of %d rows to evaluate on (%.1f %%) have the text of a training row"
+            is_unavoidable = data.is_published or path == data.describe("train")
+            level = logging.INFO if is_unavoidable else logging.WARNING
+            message = "%s: %d of %d rows to evaluate on (%.1f%%) have the text of a training row"
             _logger.log(level, message, path, shared, count, 100 * shared / count)
 
 

@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """A file and the columns to read, counted from 0.
+    """A file and the columns to read, counting from 0.
 
     Attributes:
         file: path in `data_dir`.
@@ -48,9 +48,9 @@ class TsvTask:
     """A dataset.
 
     Attributes:
-        name: as `--task_name`.
+        name: the value of `--task_name`.
         labels: in the order of their ids; empty if labels are numbers, as in STS-B.
-        splits: "train", "dev" and "test", as far as they exist.
+        splits: "train", "dev" and "test", those that exist.
         submission: name of the file of predictions for gluebenchmark.com.
         primary_metric: the benchmark's, if it is not accuracy or Pearson's correlation.
     """
@@ -63,10 +63,10 @@ class TsvTask:
 
 
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
-_ENTAILMENT = ("entailment", "not_entailment")
+_ENTAILMENT_LABELS = ("entailment", "not_entailment")
 
 
-_ALL = ("train", "dev", "test")
+_SPLITS = ("train", "dev", "test")
 
 
 def _splits(
@@ -74,31 +74,31 @@ def _splits(
     test_texts: tuple[int, ...] | None = None,
     *,
     label: int = LAST,
-    with_ids: Collection[str] = (),
-    with_header: Collection[str] = _ALL,
+    id_splits: Collection[str] = (),
+    header_splits: Collection[str] = _SPLITS,
 ) -> dict[str, Split]:
     """Makes the splits of a GLUE dataset from the columns of its text or texts and of its label.
 
     The test set may have other columns, and no labels. Ids are in the first column.
     """
     splits = {}
-    for name in _ALL:
+    for name in _SPLITS:
         text_a, *text_b = test_texts if test_texts and name == "test" else texts
         splits[name] = Split(
             file=f"{name}.tsv",
-            has_header=name in with_header,
+            has_header=name in header_splits,
             text_a=text_a,
             text_b=text_b[0] if text_b else None,
             label=None if name == "test" else label,
             guid=name,
-            guid_column=0 if name in with_ids else None,
+            guid_column=0 if name in id_splits else None,
         )
     return splits
 
 
 def _mnli(kind: str) -> dict[str, Split]:
     """Makes MNLI's splits, with one of its two dev and test sets."""
-    splits = _splits((8, 9), with_ids=_ALL)
+    splits = _splits((8, 9), id_splits=_SPLITS)
     dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid=f"dev_{kind}")
     test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
     return {**splits, "dev": dev, "test": test}
@@ -117,9 +117,9 @@ _XNLI = {
     ),
     "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")),
 }
-_COLA = _splits((3,), (1,), label=1, with_header=["test"])
-_PAIRS = _splits((1, 2), with_ids=_ALL)
-_QQP = _splits((3, 4), (1, 2), with_ids=_ALL)
+_COLA = _splits((3,), (1,), label=1, header_splits=["test"])
+_PAIRS = _splits((1, 2), id_splits=_SPLITS)
+_QQP = _splits((3, 4), (1, 2), id_splits=_SPLITS)
 # Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
 # of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
@@ -130,11 +130,11 @@ TASKS: dict[str, TsvTask] = {
         TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
         TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
         TsvTask("mrpc", ("0", "1"), _splits((3, 4), label=0), "MRPC.tsv"),
-        TsvTask("qnli", _ENTAILMENT, _PAIRS, "QNLI.tsv"),
+        TsvTask("qnli", _ENTAILMENT_LABELS, _PAIRS, "QNLI.tsv"),
         TsvTask("qqp", ("0", "1"), _QQP, "QQP.tsv"),
-        TsvTask("rte", _ENTAILMENT, _PAIRS, "RTE.tsv"),
-        TsvTask("sst-2", ("0", "1"), _splits((0,), (1,), with_ids=["test"]), "SST-2.tsv"),
-        TsvTask("sts-b", (), _splits((7, 8), with_ids=_ALL), "STS-B.tsv"),
+        TsvTask("rte", _ENTAILMENT_LABELS, _PAIRS, "RTE.tsv"),
+        TsvTask("sst-2", ("0", "1"), _splits((0,), (1,), id_splits=["test"]), "SST-2.tsv"),
+        TsvTask("sts-b", (), _splits((7, 8), id_splits=_SPLITS), "STS-B.tsv"),
         TsvTask("wnli", ("0", "1"), _PAIRS, "WNLI.tsv"),
         TsvTask("xnli", _NLI_LABELS, _XNLI),
     )
@@ -142,7 +142,7 @@ TASKS: dict[str, TsvTask] = {
 
 
 def task_named(name: str) -> TsvTask:
-    """Returns the task of this name, in any case."""
+    """Returns the task with this name; case-insensitive."""
     if name.lower() in TASKS:
         return TASKS[name.lower()]
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
@@ -170,21 +170,21 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
     if split not in task.splits:
         existing = ", ".join(task.splits)
         raise UserError(f"Task {task.name} has no {split} set, only {existing}")
-    columns = task.splits[split]
+    spec = task.splits[split]
     if files.exists(data_dir) and not files.is_dir(data_dir):
-        raise UserError(f"{data_dir} is a file; the folder of task {task.name} is needed")
-    path = os.path.join(data_dir, columns.file)
+        raise UserError(f"{data_dir} is a file; pass the folder of task {task.name}")
+    path = os.path.join(data_dir, spec.file)
     if not files.exists(path):
         where = f"the {split} set of task {task.name} ({files.describe_absence(path)})"
         raise UserError(f"No such file: {path}, {where}")
-    return list(examples(task, columns, read_tsv(path), path))
+    return list(examples(task, spec, read_tsv(path), path))
 
 
 def examples(
     task: TsvTask, split: Split, rows: Iterable[TsvRow], path: str
 ) -> Iterator[InputExample]:
     """Yields the examples in the rows of a file."""
-    owner = f"task {task.name}"
+    task_label = f"task {task.name}"
     columns = {
         "id": split.guid_column,
         "label": split.label,
@@ -194,14 +194,14 @@ def examples(
     needed = {purpose: column for purpose, column in columns.items() if column is not None}
     for row in rows:
         if split.has_header and row.line == 1:
-            _warn_of_data_as_header(task, split, row, path)
+            _warn_if_header_is_data(task, split, row, path)
             continue
         if split.only is not None:
             column, wanted = split.only
-            require_columns(row, {"the value to select by": column}, path, owner)
+            require_columns(row, {"the value to filter by": column}, path, task_label)
             if row.cells[column] != wanted:
                 continue
-        require_columns(row, needed, path, owner)
+        require_columns(row, needed, path, task_label)
         number = row.line - 1 if split.guid_column is None else row.cells[split.guid_column]
         yield InputExample(
             guid=f"{split.guid}-{number}",
@@ -211,15 +211,15 @@ def examples(
         )
 
 
-def _warn_of_data_as_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
+def _warn_if_header_is_data(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     known = (*task.labels, *dict(split.spellings))
     label = [] if split.label is None else row.cells[split.label :][:1]
     data = [cell for cell in label if cell in known] + [
         cell for cell in row.cells if parse_number(cell) is not None
     ]
     if data:
-        skipped = f"the first line is skipped, since task {task.name} has a header there"
-        message = "%s:1: %s; but %r in it is not a column name. Does the file lack its header?"
+        skipped = f"the first line is skipped, because task {task.name} has a header there"
+        message = "%s:1: %s; but %r in it is not a column name. Is the header missing?"
         _logger.warning(message, path, skipped, data[0])
 
 
@@ -235,8 +235,8 @@ def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
         advice = "Remove the spaces around it."
     elif row.line == 1 and not split.has_header:
         expected = f"{split.file} of task {task.name} has none"
-        advice = f"Is line 1 a header? {expected}: is --data_dir the folder of another task?"
+        advice = f"Is line 1 a header? {expected}: is --data_dir the folder of a different task?"
     else:
-        advice = "Correct or remove the line; for labels of your own: --task_name=tsv"
-    found = f"label {written!r} of task {task.name}"
-    raise UserError(f"{path}:{row.line}: {found} is not {allowed}. {advice}")
+        advice = "Correct or remove the line, or pass --task_name=tsv for your own labels"
+    subject = f"label {written!r} of task {task.name}"
+    raise UserError(f"{path}:{row.line}: {subject} is not {allowed}. {advice}")

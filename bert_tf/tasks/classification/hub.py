@@ -25,21 +25,21 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
         raise UserError(f"--bert_hub_module_handle={folder} is not a folder ({reason})")
     module = SavedModelSource(folder)
     if not module.is_encoder:
-        raise UserError(f"{folder} is not of an encoder: export one with --form=encoder")
+        raise UserError(f"{folder} contains no encoder: export one with --form=encoder")
     vocab_file = module.vocab_file or options.vocab_file
     if vocab_file is None:
-        raise UserError(f"{folder} has no vocabulary: pass --vocab_file with that of its model")
+        raise UserError(f"{folder} has no vocabulary: pass --vocab_file for its model")
     for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
         given = getattr(options, name)
         if given and given != vocab_file:
-            log.warning("--%s=%s is not used: it is the module that counts", name, given)
+            log.warning("--%s=%s is not used: the module determines it", name, given)
     lower = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
     log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower).lower())
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]
-    of_module = {
+    overrides = {
         "init_checkpoint": folder,
         "bert_config_file": None,
         "vocab_file": vocab_file,
         "do_lower_case": lower,
     }
-    return ClassifierOptions(**{name: getattr(options, name) for name in names} | of_module)
+    return ClassifierOptions(**{name: getattr(options, name) for name in names} | overrides)

@@ -9,7 +9,7 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HubClassifierOptions(ClassifierOptions):
-    """Options of `run_classifier.py`, and the module."""
+    """Options of `run_classifier.py`, plus the Hub module."""
 
     bert_hub_module_handle: str | None = option(
         None,
@@ -17,7 +17,7 @@ class HubClassifierOptions(ClassifierOptions):
         "unpacked, or written by export_model.py --form=encoder.",
         required=True,
     )
-    bert_config_file: str | None = option(None, "Not used: the module has its sizes.")
+    bert_config_file: str | None = option(None, "Not used: the module has its own.")
     init_checkpoint: str | None = option(None, "Not used: the weights are those of the module.")
     vocab_file: str | None = option(None, "Used only if the module has no vocabulary.")
     do_lower_case: bool = option(True, "Used only if the module does not specify it.")
@@ -31,7 +31,7 @@ class HubClassifierOptions(ClassifierOptions):
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):
             raise UserError(
-                f"--bert_hub_module_handle={handle} is an address, and nothing is downloaded: "
+                f"--bert_hub_module_handle={handle} is a URL, and nothing is downloaded: "
                 "download the model for TensorFlow 2, unpack it, and pass its folder"
             )
         if handle.endswith((".tar.gz", ".tgz", ".tar")):

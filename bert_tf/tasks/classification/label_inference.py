@@ -1,4 +1,4 @@
-"""Labels of users' tables: parses cells, and infers labels and problem type of a training file."""
+"""Parses labels of user tables; infers the label set and problem type of a training file."""
 
 import dataclasses
 import difflib
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-# More labels that mostly occur once are hardly classes; in small files, more than half of the rows.
+# More labels than this, most of them unique, are hardly classes. Small files: half of the rows.
 _MANY_LABELS, _FEW_LABELS = 50, 8
 # Common spellings of a missing number.
 _MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
@@ -32,8 +32,8 @@ def is_missing_number(text: str) -> bool:
 class LabelParser:
     """Parses cells with labels.
 
-    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` separates
-    the labels of a multi-label cell.
+    `problem_type` is "auto" and `labels` is empty until they are inferred. `separator` splits a
+    multi-label cell. `place` is a cell's file and line, for messages.
     """
 
     problem_type: str
@@ -42,13 +42,13 @@ class LabelParser:
 
     def parse(self, value: Any, place: str) -> Any:
         """Converts a cell to a label, or, for multi-label data, to a tuple ordered by label id."""
-        names = self.names(value, place)
+        names = self.label_names(value, place)
         if self.problem_type == MULTILABEL:
             return tuple(label for label in self.labels if label in names)
         return names[0]
 
-    def names(self, value: Any, place: str) -> list[str]:
-        """Lists the labels of a cell: exactly one unless this is multi-label classification."""
+    def label_names(self, value: Any, place: str) -> list[str]:
+        """Lists the labels in a cell: exactly one unless this is multi-label classification."""
         if not isinstance(value, list):
             names = self.split(to_text(value, "label", place))
         elif self.problem_type == MULTILABEL:
@@ -71,12 +71,12 @@ class LabelParser:
             raise _not_a_number(name, place)
         # labels.txt has one label per line.
         if len(name.splitlines()) != 1:
-            raise UserError(f"{place}: label {excerpt(name)} contains a line end. Correct the line")
+            raise UserError(f"{place}: label {excerpt(name)} contains a line break. Fix the line")
         if self.labels and name not in self.labels:
             close = difflib.get_close_matches(name, self.labels, n=1)
             advice = f"Did you mean {close[0]}?" if close else _advice(place)
-            found = f"{place}: label {excerpt(name)}"
-            raise UserError(f"{found} is not one of {some(self.labels)}. {advice}")
+            subject = f"{place}: label {excerpt(name)}"
+            raise UserError(f"{subject} is not one of {some(self.labels)}. {advice}")
 
 
 def infer_labels(
@@ -91,10 +91,10 @@ def infer_labels(
     if problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
-    names = list(map(parser.names, values, places))
+    names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        message = "%s: multilabel, but no row has two labels. Is --label_separator=%s right?"
+        message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
         _logger.warning(message, path, given.separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
@@ -111,8 +111,8 @@ def infer_labels(
 def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
     """Infers the problem type.
 
-    Among whole numbers, other words are classes, too. Missing numbers and decimal commas are errors
-    instead, since they would become classes.
+    If most labels are whole numbers, other words are still classes, but placeholders for missing
+    numbers and decimal commas are errors, since they would silently become classes.
     """
     if any(isinstance(value, list) for value in values):
         return MULTILABEL
@@ -123,13 +123,13 @@ def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: Lab
     known = [number for number in numbers if number is not None]
     if len(known) <= len(texts) / 2:
         return CLASSIFICATION
-    are_whole = all(number.is_integer() for number in known)
+    all_integers = all(number.is_integer() for number in known)
     for place, text, number in zip(places, texts, numbers, strict=True):
-        # The others have a decimal comma, too.
-        is_wrong = number is not None or is_missing_number(text) or not are_whole
-        if is_wrong and parse_number(text) is None:
+        # A number that does not parse as it is written has a decimal comma.
+        is_invalid = number is not None or is_missing_number(text) or not all_integers
+        if is_invalid and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
-    return CLASSIFICATION if are_whole else REGRESSION
+    return CLASSIFICATION if all_integers else REGRESSION
 
 
 def _not_a_number(text: str, place: str, context: str = "") -> UserError:
@@ -153,15 +153,15 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: in
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        found = f"every row has the label {some(labels)}" if labels else "no row has a label"
-        raise UserError(f"{path}: {found}, so there is nothing to learn. Is --label_column right?")
+        reason = f"every row has the label {some(labels)}" if labels else "no row has a label"
+        raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))
     if many and once > len(labels) / 2:
-        message = "%s: %d of %d labels occur only once. Is --label_column right, are they numbers?"
+        message = "%s: %d of %d labels occur only once. Check --label_column; are these numbers?"
         _logger.warning(message, path, once, len(labels))
 
 
 def _advice(place: str) -> str:
-    of_header = "If line 1 has the column names, pass --has_header=yes"
-    return of_header if place.endswith(":1") else "Correct or remove the line"
+    header_advice = "If line 1 is a header, pass --has_header=yes"
+    return header_advice if place.endswith(":1") else "Correct or remove the line"

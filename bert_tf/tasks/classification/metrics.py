@@ -1,9 +1,9 @@
 """Metrics of classification, multi-label classification and regression.
 
-Accuracy and loss are the original's, computed by NumPy. scikit-learn and SciPy compute the others;
-they are imported lazily, because importing them takes a second.
+Accuracy and loss are the original's, computed with NumPy. The others need scikit-learn and
+SciPy, imported lazily because importing them takes a second.
 
-N rows, L labels: `probabilities` [N, L]; `label_ids` [N], of several labels [N, L] of 0 and 1;
+N rows, L labels: `probabilities` [N, L]; `label_ids` [N], or [N, L] of 0 and 1 if multi-label;
 `per_example_loss` [N]; N is at least 1. Ratios with a zero denominator are 0.
 """
 
@@ -31,13 +31,13 @@ def classification_metrics(
 
     Returns:
         `eval_accuracy` and `eval_loss`, as in the original; for two labels also `eval_f1`,
-        `eval_precision` and `eval_recall` of the second one; `eval_f1_macro`, `eval_f1_micro`,
+        `eval_precision` and `eval_recall` of the second label; `eval_f1_macro`, `eval_f1_micro`,
         `eval_precision_macro` and `eval_recall_macro` over all L labels, whether they occur or not;
         `eval_matthews`, Matthews' correlation coefficient.
     """
     true, predicted = _true_and_predicted(probabilities, label_ids)
     report = _report(true, predicted, probabilities.shape[-1])
-    of_second = _scores(report["1"]) if probabilities.shape[-1] == 2 else {}
+    positive = _scores(report["1"]) if probabilities.shape[-1] == 2 else {}
     accuracy = np.mean(true == predicted)
     with _warnings_ignored():
         from sklearn.metrics import matthews_corrcoef
@@ -45,7 +45,7 @@ def classification_metrics(
         matthews = matthews_corrcoef(true, predicted)
     # With one true and one predicted label per row, micro averages are the accuracy.
     values = {"accuracy": accuracy, "f1_micro": accuracy, "matthews": matthews}
-    return _results(per_example_loss, values | of_second | _scores(report["macro avg"], "_macro"))
+    return _results(per_example_loss, values | positive | _scores(report["macro avg"], "_macro"))
 
 
 def multilabel_metrics(
@@ -54,7 +54,7 @@ def multilabel_metrics(
     """Computes the metrics of multi-label classification.
 
     Returns:
-        `eval_accuracy`, the share of rows whose set of labels is exactly right; `eval_loss`;
+        `eval_accuracy`, the fraction of rows whose labels are all correct; `eval_loss`;
         `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
         a label; `eval_f1_macro`, the mean over labels.
     """
@@ -85,8 +85,8 @@ def regression_metrics(
             spearman = stats.spearmanr(values, label_ids).statistic
     # Not computed with scikit-learn, which rejects values that are not finite.
     error = np.abs(values - label_ids).mean()
-    found = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
-    return _results(per_example_loss, found)
+    metrics = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
+    return _results(per_example_loss, metrics)
 
 
 def classification_report(
@@ -126,9 +126,9 @@ def describe_report(report: Mapping[str, Any]) -> str:
         name + " " * (width - _display_width(name)) + "  {:>9}  {:>6}  {:>6}  {:>7}".format(*cells)
         for name, *cells in rows
     ]
-    more = len(labels) - _MAX_LABELS_IN_TABLE
-    if more > 0:
-        lines.append(f"and {more} more label{'s' * (more > 1)}")
+    num_omitted = len(labels) - _MAX_LABELS_IN_TABLE
+    if num_omitted > 0:
+        lines.append(f"and {num_omitted} more label{'s' * (num_omitted > 1)}")
     return "\n".join(lines)
 
 
@@ -158,12 +158,12 @@ def _true_and_predicted(
 
 
 def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
-    """Returns scikit-learn's report: keys are label ids, as strings, and kinds of averages."""
+    """Returns scikit-learn's report; keys are label ids, as strings, and "macro avg" etc."""
     with _warnings_ignored():
         from sklearn import metrics
 
-        how = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
-        return metrics.classification_report(true, predicted, **how)
+        settings = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
+        return metrics.classification_report(true, predicted, **settings)
 
 
 @contextlib.contextmanager
@@ -175,12 +175,12 @@ def _warnings_ignored() -> Iterator[None]:
 
 
 def _scores(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
-    """Selects the metrics in an entry of scikit-learn's report, by our names."""
+    """Selects the metrics in an entry of scikit-learn's report, under our names."""
     return {f"{ours}{suffix}": entry[theirs] for ours, theirs in _SCORES.items()}
 
 
 def _results(losses: np.ndarray, metrics: Mapping[str, Any]) -> dict[str, np.float32]:
-    """Adds the loss; `str` of a float32 has the shortest digits, which result files need."""
+    """Adds the loss; as float32, so that `str` gives the shortest digits for result files."""
     metrics = {**metrics, "loss": np.mean(losses, dtype=np.float64)}
     # An absolute error may exceed the range of float32.
     with np.errstate(over="ignore"):

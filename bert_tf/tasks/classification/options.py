@@ -6,9 +6,9 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# The task of a user's own files, and its options.
+# The task for a user's own files, and its options.
 OWN_TABLES = "tsv"
-_OF_OWN_TABLES = (
+_OWN_TABLES_OPTIONS = (
     "text_column",
     "text_pair_column",
     "label_column",
@@ -34,12 +34,12 @@ class ClassifierOptions(FineTuningOptions):
     data_dir: str | None = option(None, "Folder with the files of the task.", required=True)
     task_name: str | None = option(
         None,
-        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; new are sst-2, sts-b "
+        "Name of the task, case-insensitive: cola, mnli, mrpc or xnli; also sst-2, sts-b "
         "(numbers), qqp, qnli, rte, wnli, mnli-mm (evaluated on the mismatched sets), ax (the "
         "diagnostic set, prediction only), and tsv for your own TSV, CSV and JSON-lines files.",
         required=True,
     )
-    eval_batch_size: int = option(8, "Batch size of the evaluation.")
+    eval_batch_size: int = option(8, "Evaluation batch size.")
     text_column: str | None = option(
         None,
         "With --task_name=tsv, column of the text: a name, or a number, counting from 1.",
@@ -59,7 +59,7 @@ class ClassifierOptions(FineTuningOptions):
     )
     quoted: str = option(
         "auto",
-        'Whether quotes (") enclose cells, which may contain line ends and delimiters. auto: yes '
+        'Whether quotes (") enclose cells, which may contain line breaks and delimiters. auto: yes '
         "for CSV; in TSV files quotes are part of the text.",
         new=True,
         choices=("auto", "yes", "no"),
@@ -67,7 +67,7 @@ class ClassifierOptions(FineTuningOptions):
     problem_type: str = option(
         "auto",
         "classification: one label per text; multilabel: any number of labels; regression: a "
-        "number. auto: multilabel for lists (JSON), regression for numbers that are not all whole, "
+        "number. auto: multilabel for lists (JSON), regression for numbers unless all are whole, "
         "otherwise classification.",
         new=True,
         choices=("auto", "classification", "multilabel", "regression"),
@@ -95,7 +95,7 @@ class ClassifierOptions(FineTuningOptions):
         None, "Evaluation file; by default dev.tsv, valid.tsv or similar.", new=True
     )
     predict_file: str | None = option(
-        None, "File to predict; by default test.tsv or similar.", new=True
+        None, "File to make predictions for; by default test.tsv or similar.", new=True
     )
     task_module: str | None = option(
         None,
@@ -106,7 +106,7 @@ class ClassifierOptions(FineTuningOptions):
     class_weights: str | None = option(
         None,
         "Weights of labels in the training loss: balanced (rare labels count more), or "
-        "label:weight,label:weight; other labels have the weight 1.",
+        "label:weight,label:weight; other labels have weight 1.",
         new=True,
     )
     long_text: str = option(
@@ -122,7 +122,7 @@ class ClassifierOptions(FineTuningOptions):
 
     @property
     def is_own_tables(self) -> bool:
-        """Whether the data are a user's own files."""
+        """Whether the data comes from a user's own files."""
         return (self.task_name or "").lower() == OWN_TABLES
 
     def check(self) -> None:
@@ -137,9 +137,9 @@ class ClassifierOptions(FineTuningOptions):
                 "--task_name=tsv needs --text_column, the name or the number of a column"
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in () if self.is_own_tables else _OF_OWN_TABLES:
+        for name in () if self.is_own_tables else _OWN_TABLES_OPTIONS:
             if getattr(self, name) != defaults[name]:
-                raise UserError(f"--{name} is for --task_name=tsv, your own files")
+                raise UserError(f"--{name} can only be used with --task_name=tsv, your own files")
         if self.class_weights and not self.do_train:
             raise UserError("--class_weights needs --do_train=true")
         if self.long_text == "windows" and self.max_seq_length < _SHORTEST_WINDOW:

@@ -1,4 +1,4 @@
-"""The plot of a confusion matrix. matplotlib and scikit-learn are imported on use."""
+"""The plot of a confusion matrix. matplotlib and scikit-learn are imported lazily."""
 
 import io
 import warnings
@@ -20,7 +20,7 @@ _CJK_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingF
 def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
     """Plots a confusion matrix [L, L], true labels by predicted ones, as a PNG.
 
-    The color of a cell is its share of its row. Up to 20 labels, cells show counts and shares.
+    A cell's color is its share of the row. Up to 20 labels, cells show counts and shares.
     """
     # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
     from matplotlib import font_manager

@@ -27,7 +27,7 @@ def prediction_files(
     """
     rows = values if values.ndim == 2 else values[:, None]
     contents = {
-        # As the original: a line for each example, its values in the order of the labels.
+        # As in the original: a line for each example, its values in the order of the labels.
         TEST_RESULTS: "".join("\t".join(str(value) for value in row) + "\n" for row in rows),
         TEST_PREDICTIONS: _table(_prediction_rows(examples, values, problem)),
     }

@@ -34,7 +34,7 @@ from bert_tf.tasks.classification.options import ClassifierOptions
 
 
 class ClassPrediction(NamedTuple):
-    """The likeliest label of a text, and the probability of each label."""
+    """The most likely label of a text, and the probability of each label."""
 
     label: str
     probabilities: dict[str, float]
@@ -128,11 +128,11 @@ class _SingleLabel(ProblemType):
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
         super().__init__(data, options)
-        of_two = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
-        of_all = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
-        usual = data.primary_metric or "accuracy"
-        names = ("accuracy", *of_two, *of_all)
-        self.metric_names = (usual, *(name for name in names if name != usual))
+        binary = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
+        overall = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
+        primary = data.primary_metric or "accuracy"
+        names = ("accuracy", *binary, *overall)
+        self.metric_names = (primary, *(name for name in names if name != primary))
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         return label_ids_of(examples, self.labels)
@@ -222,7 +222,7 @@ class _Regression(ProblemType):
         return float(value)
 
     def answer(self, value: Any) -> str:
-        # STS-B has scores from 0 to 5, of three digits.
+        # STS-B has scores from 0 to 5, with three decimals.
         return f"{np.clip(value, 0.0, 5.0):.3f}"
 
     def row(self, value: Any) -> list[Any]:

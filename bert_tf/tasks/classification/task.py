@@ -42,7 +42,7 @@ _MAX_PLOTTED_LABELS = 40
 
 
 class Predictions(Sequence[Any]):
-    """Predictions of E examples, converted for programs when they are accessed.
+    """Predictions of E examples, converted to Python objects on access.
 
     `values` are probabilities [E, L] or numbers [E]; `losses` [E] is None without labels.
     """
@@ -58,7 +58,7 @@ class Predictions(Sequence[Any]):
 
 
 class Classification(Task):
-    """A dataset of texts or pairs of texts as a task; reads a custom training file at once."""
+    """Text or text-pair classification; a custom training file is read on construction."""
 
     def __init__(
         self, options: ClassifierOptions, config: BertConfig, tokenizer: FullTokenizer
@@ -97,13 +97,13 @@ class Classification(Task):
         return examples
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the original's features; custom datasets have no labels to predict."""
+        """Declares the original's features; prediction sets of custom datasets have no labels."""
         inputs = super().features("predict")
         labels = self.targets if self._has_labels(split) else ()
         return (*inputs, *labels, Feature("is_real_example"))
 
     def _has_labels(self, split: str) -> bool:
-        # The original's records to predict have the first label as a placeholder.
+        # The original's prediction records have the first label as a placeholder.
         return split != "predict" or self.data.is_published
 
     def featurize(self, examples: Sequence[InputExample], split: str) -> dict[str, np.ndarray]:
@@ -113,7 +113,7 @@ class Classification(Task):
         return convert_examples(examples, label_ids, length, self.tokenizer, self._in_windows)
 
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Builds encoder and classifier."""
+        """Builds the encoder with a classifier."""
         return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
@@ -125,7 +125,7 @@ class Classification(Task):
         return {self.problem.output: self.problem.values(outputs["logits"])}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the same, and the name of the likeliest label."""
+        """Selects the same outputs, and the name of the most likely label."""
         return self.problem.serve(self.problem.values(outputs["logits"]))
 
     def decode(
@@ -165,7 +165,7 @@ class Classification(Task):
     def write_predictions(
         self, examples: Sequence[InputExample], predictions: Predictions, output_dir: str
     ) -> list[str]:
-        """Writes `test_results.tsv`, `test_predictions.tsv`, and the file that GLUE takes."""
+        """Writes `test_results.tsv`, `test_predictions.tsv`, and GLUE's submission file."""
         submission = self.data.submission if self.options.glue_submission else None
         contents = prediction_files(examples, predictions.values, self.problem, submission)
         for name, text in contents.items():
@@ -178,7 +178,7 @@ class Classification(Task):
         self._check_pairs(inputs)
         # A placeholder; see `_has_labels`.
         label = next(iter(self.labels), "0") if self.data.is_published else None
-        pairs = [given if isinstance(given, tuple) else (given,) for given in inputs]
+        pairs = [text if isinstance(text, tuple) else (text,) for text in inputs]
         return [InputExample("", *texts, label=label) for texts in pairs]
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:

@@ -43,19 +43,19 @@ class ModuleDataset(TextDataset):
         if self.problem_type not in allowed:
             given = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = f"{len(self.labels)} labels" if self.labels else "no labels"
-            raise UserError(f"{path}: {given} {count}. With these it is {' or '.join(allowed)}")
+            raise UserError(f"{path}: {given} {count}. Use {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
-        """Calls the method for the split and checks its examples; those to predict get no label."""
+        """Calls the method for the split and checks the examples; without labels for prediction."""
         method = _METHODS[split]
         if not hasattr(self._task, method):
             raise UserError(f"{self._path}: {self.name} has no {method}(data_dir). Write it")
         with _user_code(self._path):
-            found = getattr(self._task, method)(self._data_dir)
-            found = None if found is None else list(found)
-        if found is None:
+            examples = getattr(self._task, method)(self._data_dir)
+            examples = None if examples is None else list(examples)
+        if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
-        return [self._example(given, split, number) for number, given in enumerate(found)]
+        return [self._example(given, split, number) for number, given in enumerate(examples)]
 
     def describe(self, split: str) -> str:
         """Names the method that returns the split."""
@@ -83,23 +83,23 @@ class ModuleDataset(TextDataset):
             if parse_number(text) is None:
                 raise UserError(f"{place}: its label {_short(label)} is not a finite number")
             return text
-        several = self.problem_type == MULTILABEL
-        if several and not isinstance(label, list | tuple | set | frozenset):
+        is_multilabel = self.problem_type == MULTILABEL
+        if is_multilabel and not isinstance(label, list | tuple | set | frozenset):
             raise UserError(f"{place}: its label {_short(label)} is not a list of labels")
-        labels = list(label) if several else [label]
+        labels = list(label) if is_multilabel else [label]
         for each in labels:
             if not isinstance(each, str) or each not in self.labels:
                 allowed = f"one of get_labels(): {some(self.labels)}"
                 raise UserError(f"{place}: its label {_typed(each)} is not {allowed}")
-        return tuple(each for each in self.labels if each in labels) if several else label
+        return tuple(each for each in self.labels if each in labels) if is_multilabel else label
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:
-    """Loads the one class of a user's Python file that has such methods.
+    """Loads the one class of a user's Python file that has the methods of a task.
 
     Raises:
         UserError: the file is missing, is not Python, fails, or has no or several such classes; the
-            message has the line.
+            message names the line.
     """
     with files.open_binary(path) as file:
         source = file.read()
@@ -111,10 +111,10 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     except ValueError as error:
         raise UserError(f"{path}: not Python: {_short(error)}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
-    # A name that no other module has: the file may be called json.py.
+    # Use a unique module name: the file may be called json.py.
     module = types.ModuleType(f"bert_tf_user_task_{stem}")
     module.__file__ = path
-    # Data classes and pickles look for their module there.
+    # Dataclasses and pickle look up the module here.
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(code, module.__dict__)
@@ -125,28 +125,30 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
 
 
 def _class_of(module: types.ModuleType, path: str) -> type:
-    """Returns the one class of the module that has examples, apart from its base classes."""
+    """Returns the module's one task class, ignoring its base classes."""
     methods = _METHODS.values()
-    # A class may have two names.
-    found = {
+    # A dict removes duplicates: a class may be bound to two names.
+    classes = {
         value: None
         for value in vars(module).values()
         if isinstance(value, type) and value.__module__ == module.__name__
         if any(hasattr(value, method) for method in methods)
     }
-    last = [cls for cls in found if not any(cls in other.__mro__[1:] for other in found)]
-    if len(last) != 1:
-        names = ", ".join(cls.__name__ for cls in last)
-        shown = f"{len(last)} classes ({names}) have" if last else "no class has"
+    leaf_classes = [
+        cls for cls in classes if not any(cls in other.__mro__[1:] for other in classes)
+    ]
+    if len(leaf_classes) != 1:
+        names = ", ".join(cls.__name__ for cls in leaf_classes)
+        shown = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
         raise UserError(f"{path}: {shown} one of {', '.join(methods)}. Exactly one must")
-    if not hasattr(last[0], "get_labels"):
-        raise UserError(f"{path}: class {last[0].__name__} has no get_labels(). Write it")
-    return last[0]
+    if not hasattr(leaf_classes[0], "get_labels"):
+        raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Write it")
+    return leaf_classes[0]
 
 
 @contextlib.contextmanager
 def _user_code(path: str) -> Iterator[None]:
-    """Runs code of the user's file, which may import its neighbours; errors get its line."""
+    """Runs code of the user's file, which may import from its folder; errors name its line."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.append(folder)
     try:

@@ -6,5 +6,5 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does the work of `run_multiple_choice.py`, see `bert_tf.tasks.classification.run`."""
+    """Runs `run_multiple_choice.py`; see `bert_tf.tasks.classification.run`."""
     return registry.run(options)

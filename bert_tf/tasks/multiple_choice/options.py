@@ -14,9 +14,11 @@ class MultipleChoiceOptions(FineTuningOptions):
     data_dir: str | None = option(
         None, "Folder with train, val (or dev) and test as .csv, .tsv or .jsonl.", required=True
     )
-    train_file: str | None = option(None, "File to train on; by default the one in --data_dir.")
-    eval_file: str | None = option(None, "File to evaluate on; by default the one in --data_dir.")
-    predict_file: str | None = option(None, "File to predict; by default the one in --data_dir.")
+    train_file: str | None = option(None, "Training file; by default the one in --data_dir.")
+    eval_file: str | None = option(None, "Evaluation file; by default the one in --data_dir.")
+    predict_file: str | None = option(
+        None, "File to make predictions for; by default the one in --data_dir."
+    )
     context_column: str = option("sent1", "Column of the text before the endings.")
     question_column: str | None = option(
         "sent2", "Column of a question or beginning, put before each ending. Empty: none."
@@ -26,9 +28,9 @@ class MultipleChoiceOptions(FineTuningOptions):
         "Columns of the endings, separated by commas; in JSON lines also one key with a list.",
     )
     label_column: str = option(
-        "label", "Column of the right ending: its number from 0 on, or the name of its column."
+        "label", "Column of the correct ending: its 0-based number, or the name of its column."
     )
-    eval_batch_size: int = option(8, "Questions in an evaluation batch.")
+    eval_batch_size: int = option(8, "Evaluation batch size, in questions.")
 
     def check(self) -> None:
         """Checks what can be checked without reading a file.
@@ -40,7 +42,7 @@ class MultipleChoiceOptions(FineTuningOptions):
         self.check_model()
 
     def check_model(self) -> None:
-        """Checks the columns, too."""
+        """Also checks the columns."""
         super().check_model()
         named = [*self.endings, self.context_column, self.question_column, self.label_column]
         for name in filter(None, named):

@@ -14,7 +14,7 @@ class Question(NamedTuple):
 
     context: str
     endings: tuple[str, ...]  # each with the question before it
-    label: int | None = None  # of the right ending from 0 on; None if it is unknown
+    label: int | None = None  # index of the correct ending; None if unknown
 
 
 def read_questions(
@@ -22,13 +22,13 @@ def read_questions(
 ) -> list[Question]:
     """Reads the questions of a split: "train", "eval" or "predict".
 
-    Each has `num_endings` endings, by default as many as the first one.
+    Each has `num_endings` endings, by default as many as the first question.
 
     Raises:
         UserError: the file is missing, empty or invalid; the message names file and line.
     """
-    named = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    paths = find_files(*named, splits=[split])
+    args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
+    paths = find_files(*args, splits=[split])
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file to {split} on: pass --{split}_file")
     questions = []
@@ -45,7 +45,7 @@ def read_questions(
 
 
 def _rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the place of each row, and its cells by the names of the columns."""
+    """Yields the file and line of each row, and its cells by column name."""
     header: list[str] | None = None
     for row in read_table(path):
         if isinstance(row.cells, dict):

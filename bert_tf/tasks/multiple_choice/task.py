@@ -24,7 +24,7 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 
 class ChoicePrediction(NamedTuple):
-    """Number of the likeliest ending from 0 on, and the probability of each ending."""
+    """0-based index of the most likely ending, and the probability of each ending."""
 
     choice: int
     probabilities: list[float]
@@ -74,7 +74,7 @@ class MultipleChoice(Task):
         self.tokenizer = BatchTokenizer(tokenizer)
         self._first: dict[str, Sequence[Question]] = {}
         if options.do_train or options.evaluates or options.do_predict:
-            # The data tell the number of endings.
+            # The number of endings comes from the data.
             split = "train" if options.do_train else "eval" if options.evaluates else "predict"
             self._first[split] = read_questions(options, split, None)
             self.texts_per_row = len(self._first[split][0].endings)
@@ -106,7 +106,7 @@ class MultipleChoice(Task):
         return rows
 
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Builds encoder and the head that scores an ending."""
+        """Builds the encoder and the head that scores an ending."""
         return BertMultipleChoice(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
@@ -120,13 +120,13 @@ class MultipleChoice(Task):
     def decode(
         self, examples: Sequence[Question], outputs: Mapping[str, np.ndarray]
     ) -> list[ChoicePrediction]:
-        """Chooses the likeliest ending."""
+        """Chooses the most likely ending."""
         return [ChoicePrediction(int(p.argmax()), p.tolist()) for p in outputs["probabilities"]]
 
     def metrics(
         self, examples: Sequence[Question], predictions: Sequence[ChoicePrediction]
     ) -> dict[str, Any]:
-        """Computes the share of questions whose right ending was chosen."""
+        """Computes the fraction of questions whose correct ending was chosen."""
         correct = [q.label == p.choice for q, p in zip(examples, predictions, strict=True)]
         return {"eval_accuracy": np.float32(np.mean(correct))}
 

@@ -6,5 +6,5 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does what `run_ner.py` does; see `bert_tf.tasks.classification.run`."""
+    """Runs `run_ner.py`; see `bert_tf.tasks.classification.run`."""
     return registry.run(options)

@@ -41,7 +41,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(slots=True)
 class ConllFile:
-    """The W words of a file, with their labels as in the file and their line numbers, from 1 on."""
+    """The W words of a file, with their labels as in the file and their 1-based line numbers."""
 
     path: str
     words: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class ConllFile:
     def with_predictions(self, predicted: Sequence[str]) -> str:
         """Returns the lines of the file as columns: word, label if any, predicted label.
 
-        `-DOCSTART-` lines get labels, too, as the shared task's script (conlleval) requires. A line
+        `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
         of spans becomes a line for each character and a blank one.
         """
         columns = [self.words, *([self.labels] if self.labels else []), predicted]
@@ -82,7 +82,7 @@ def read_conll(
 ) -> ConllFile:
     """Reads a UTF-8 file whose columns, counted from 1, are separated by spaces or tabs.
 
-    A UserError says what is invalid where. Only a file without labels may lack their column.
+    Raises a UserError for invalid files. Without `need_labels`, the label column may be missing.
     """
     file = ConllFile(path)
     labels: list[str] = []
@@ -170,7 +170,7 @@ def _check(file: ConllFile, column: int) -> None:
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:
         found = f"column {column} has {len(distinct):,} different values"
-        raise UserError(f"{file.path}: {found}: these are no labels. Check --label_column")
+        raise UserError(f"{file.path}: {found}: these are not labels. Check --label_column")
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         word = next(word for word, label in enumerate(labels) if label in invalid)
@@ -203,5 +203,5 @@ def label_list(labels: Sequence[str]) -> list[str]:
 
 
 def is_label(text: str) -> bool:
-    """Whether a text is a label in BIO or BIOES."""
+    """Returns whether a text is a label in BIO or BIOES."""
     return _LABEL.fullmatch(text) is not None

@@ -16,12 +16,12 @@ _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
 def require_seqeval() -> Any:
-    """Returns `seqeval.metrics`; a UserError if it cannot be imported."""
+    """Returns `seqeval.metrics`; raises a UserError if it cannot be imported."""
     try:
         import seqeval.metrics
     except ImportError as error:
         raise UserError(
-            f"Entities are scored by the package seqeval, which cannot be imported ({error}). "
+            f"Scoring entities needs the package seqeval, which cannot be imported ({error}). "
             'Install it with: pip install ".[ner]"'
         ) from error
     return seqeval.metrics

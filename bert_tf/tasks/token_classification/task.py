@@ -48,7 +48,7 @@ Scores = Mapping[str, Mapping[str, float]]
 class TokenClassification(Task):
     """Classifies the words of CoNLL files; an example is a sentence, in one or more rows.
 
-    The constructor needs the labels, of the training file or else of the checkpoint's label map.
+    Labels come from the training file or, without training, from the checkpoint's label map.
     """
 
     options: NerOptions
@@ -66,7 +66,7 @@ class TokenClassification(Task):
         )
         self._train_file = self._read_file("train") if options.do_train else None
         if self._train_file:
-            self.labels = _labels_to_train(self._train_file, options)
+            self.labels = _training_labels(self._train_file, options)
         else:
             self.labels = label_map.of_checkpoint(options, conll.is_label)
 
@@ -94,14 +94,14 @@ class TokenClassification(Task):
         path = next(filter(files.exists, paths), None)
         if path is None:
             reason = files.describe_absence(paths[0])
-            raise UserError(f"No such file: {paths[0]}, nor {_FILES[split][-1]} ({reason})")
+            raise UserError(f"No such file: {paths[0]} or {_FILES[split][-1]} ({reason})")
         columns = options.token_column, options.label_column
         return conll.read_conll(path, *columns, need_labels=split != "predict")
 
     def _make_sentences(self, file: conll.ConllFile) -> Sentences:
         documents = file.documents if self.options.doc_context else None
-        how = self.tokenizer, self.options.max_seq_length, documents
-        windows = WordWindows(file.words, file.sentences, *how)
+        length = self.options.max_seq_length
+        windows = WordWindows(file.words, file.sentences, self.tokenizer, length, documents)
         labels = conll.to_bio(file.labels or [], file.sentences)
         ids = {label: number for number, label in enumerate(self.labels)}
         label_ids = np.array([ids.get(label, NO_LABEL) for label in labels], np.int32)
@@ -109,7 +109,7 @@ class TokenClassification(Task):
         if len(unknown):
             place = f"{file.path}:{file.lines[unknown[0]]}"
             names = ", ".join(sorted({labels[word] for word in unknown}))
-            message = "%s: the training had no label %s. Unknown labels count as wrong (%s: %s)"
+            message = "%s: label %s is not in the training data; counted as wrong (%s: %s)"
             log.warning(message, place, labels[unknown[0]], counted(len(unknown), "word"), names)
         return Sentences(file, windows, label_ids, range(len(file.sentences) - 1))
 
@@ -170,7 +170,7 @@ class TokenClassification(Task):
     def decode(
         self, examples: Sentences, outputs: Mapping[str, np.ndarray]
     ) -> Sequence[LabeledWords]:
-        """Merges windows: a word gets the label of its first piece where it has most context."""
+        """Merges windows: each word is labeled in the window that gives it the most context."""
         positions = examples.windows.word_positions(*examples.window_range)
         labels = iter([self.labels[number] for number in outputs["label_ids"][positions].tolist()])
         return [
@@ -219,7 +219,7 @@ class TokenClassification(Task):
         return self._make_sentences(file)
 
 
-def _labels_to_train(file: conll.ConllFile, options: NerOptions) -> list[str]:
+def _training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
     """Returns the labels of the training file; raises a UserError if a resumed run had others."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:

@@ -1,4 +1,4 @@
-"""Sentences with labels, as read from a file and as predicted. W words of a file."""
+"""Sentences with labels, as read from a file and as predicted. W: number of words in the file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,37 +9,37 @@ import numpy as np
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.windows import WordWindows
 
-# The id of a missing label, or of one that the model does not have.
+# The id of a missing label, or of a label that the model does not know.
 NO_LABEL = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Sentences(Sequence[Any]):
-    """Sentences of a file, as pairs of their words and labels ([] without); slices are views."""
+    """Sentences of a file, as pairs (words, labels); labels may be []. Slices are views."""
 
     file: conll.ConllFile
     # Windows of all sentences of the file.
     windows: WordWindows
-    # int32 [W], `NO_LABEL` where the model has no such label; empty without labels.
+    # int32 [W], `NO_LABEL` where the model has no such label; empty if the file has no labels.
     label_ids: np.ndarray
-    # Which sentences of the file these are.
-    numbers: range
+    # Indices of these sentences in the file.
+    indices: range
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
-        numbers = self.numbers[index]
-        if isinstance(numbers, range):
-            return replace(self, numbers=numbers)
-        words = slice(*self.file.sentences[numbers : numbers + 2])
+        indices = self.indices[index]
+        if isinstance(indices, range):
+            return replace(self, indices=indices)
+        words = slice(*self.file.sentences[indices : indices + 2])
         return self.file.words[words], (self.file.labels or [])[words]
 
     @property
     def window_range(self) -> tuple[int, int]:
         """The first window of these sentences, and one past their last."""
         first_window = self.windows.first_window
-        return int(first_window[self.numbers.start]), int(first_window[self.numbers.stop])
+        return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
 class LabeledWords(NamedTuple):
@@ -50,7 +50,7 @@ class LabeledWords(NamedTuple):
 
     @property
     def entities(self) -> list[tuple[str, str]]:
-        """Type and words of each entity; an `I-` or `E-` that continues none begins one."""
+        """Type and text of each entity; an `I-` or `E-` that continues no entity begins one."""
         entities: list[tuple[str, list[str]]] = []
         open_type: str | None = None
         for word, label in zip(self.words, self.labels, strict=True):

@@ -1,8 +1,8 @@
 """Windows of sentences as rows of the model: `[CLS] pieces of words [SEP]`.
 
-A sentence that does not fit into one row is cut into overlapping windows. Each word is labelled in
-the window where it has most context: where its first piece is nearest to the middle. N windows, W
-words, S max_seq_length.
+A sentence that does not fit into one row is cut into overlapping windows. Each word is labeled in
+the window that gives it the most context: where its first piece is nearest the middle. Shapes: N
+windows, W words, S max_seq_length.
 """
 
 import re
@@ -25,18 +25,18 @@ class WordWindows:
     """Windows of sentences.
 
     Args:
-        words: W of them, one sentence after the other.
+        words: the W words of all sentences, in order.
         sentences: the first word of each sentence, and W. An empty sentence has no window.
         tokenizer: tokenizer with the model's vocabulary.
         max_seq_length: S; at least 3.
         documents: the first word of each document, and W; windows are filled up with the pieces
-            before and after the sentence in its document. None for no such context.
+            before and after the sentence in its document. None: no such context.
 
     Attributes:
         pieces: word pieces of the words; `[UNK]` for a word without any.
         start: int64 [N]; the first piece of each window.
         length: int64 [N]; its number of pieces.
-        first_word: int64 [N + 1], ascending; the first word that is labelled in each window, and W.
+        first_word: int64 [N + 1], ascending; the first word that is labeled in each window, and W.
         first_window: int64 [sentences + 1]; the first window of each sentence, and N.
     """
 
@@ -74,7 +74,7 @@ class WordWindows:
         later = np.flatnonzero(number)
         nearest[later] = (start[later - 1] + start[later] + room - 1) // 2 + 1
         window = np.searchsorted(nearest, self.pieces.row_splits[:-1], "right") - 1
-        # No word is labelled in a window inside a very long word, or in an empty sentence.
+        # No word is labeled in a window inside a very long word, or in an empty sentence.
         used, first_words = np.unique(window, return_index=True)
         self.start = start[used]
         self.length = np.minimum(sizes, room)[sentence[used]]
@@ -98,7 +98,7 @@ class WordWindows:
         return pack_batch(pieces, None, self._max_seq_length, *self._special_ids)
 
     def word_positions(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Locates the first piece of each word that is labelled in windows `first` to `last` - 1.
+        """Locates the first piece of each word that is labeled in windows `first` to `last` - 1.
 
         Returns rows, counted from `first`, and positions in the rows; int64 [words].
         """

@@ -178,7 +178,7 @@ _COLUMNS = [
     _train(
         "names, and none in the file",
         TRAIN,
-        r"train\.tsv:1: there is no column 'text'.* pass column numbers",
+        r"train\.tsv:1: there is no column 'text'.* pass 1-based column numbers",
         BY_NAME,
     ),
     _train("names in quotes", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
@@ -247,7 +247,7 @@ _LABELS = [
     _train(
         "one label only",
         b"ham\ta\nham\tb\n",
-        r"train\.tsv: every row has the label ham, so .*--label_column",
+        r"train\.tsv: every row has the label ham; .*--label_column",
     ),
     _train(
         "not one of --labels",
@@ -304,7 +304,7 @@ _LABELS = [
     _train(
         "a regression with --labels",
         SCORES,
-        r"--problem_type=regression has numbers and no labels",
+        r"--problem_type=regression uses numbers, not labels",
         BY_NUMBER | {"problem_type": "regression", "labels": "a,b"},
     ),
     _train(
@@ -322,7 +322,7 @@ _LABELS = [
     BadFile(
         "a line end in a label",
         {"train.csv": b'"ham\n",a\n"sp\nam",b\n'},
-        r"train\.csv:3: label 'sp\\nam' contains a line end",
+        r"train\.csv:3: label 'sp\\nam' contains a line break",
     ),
     _other(
         "eval",
@@ -442,7 +442,7 @@ _FILES = [
     _train(
         "too few rows to keep some",
         b"ham\ta\nspam\tb\n",
-        r"train\.tsv: 2 rows, too few to hold out some",
+        r"train\.tsv: 2 rows, too few to hold some out",
         BY_NUMBER | {"dev_fraction": "0.9"},
     ),
     _other("predict", "no text to predict", "test.tsv", b"", r"test\.tsv is empty"),

@@ -315,7 +315,7 @@ def test_several_labels_in_json(make, caplog):
 def test_several_labels_with_another_separator(make, caplog):
     flags = BY_NUMBER | ALL | {"problem_type": "multilabel"}
     make(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
-    assert "no row has two labels. Is --label_separator=, right?" in caplog.text
+    assert "no row has two labels. Is --label_separator=, correct?" in caplog.text
     caplog.clear()
     make(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
     assert "no row has two labels" not in caplog.text
@@ -348,7 +348,7 @@ def test_what_is_found_is_logged(make, caplog):
 
 def test_labels_that_are_hardly_classes(make, caplog):
     make(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
-    assert "59 of 60 labels occur only once. Is --label_column right" in caplog.text
+    assert "59 of 60 labels occur only once. Check --label_column" in caplog.text
     # In a small file, too: text and label were swapped.
     make(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
     assert "20 of 20 labels occur only once" in caplog.text
@@ -379,7 +379,9 @@ def test_some_rows_are_kept_for_evaluation(make, caplog):
     assert (again.read("eval"), again.read("train")) == (held_out, train)
     said = "no dev set: 20 of the 100 rows of "
     assert caplog.text.count(said) == 2
-    assert "train.tsv are kept for evaluation (--dev_fraction=0.2), 80 to train on" in caplog.text
+    assert (
+        "train.tsv are held out for evaluation (--dev_fraction=0.2), 80 to train on" in caplog.text
+    )
     assert again.describe("eval") == again.describe("train")
 
 

@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
         if each.levelname == "WARNING" and each.name.startswith("bert_tf")
     ]
     assert len(warnings) == 1
-    assert "dev.tsv: 20 of 20 rows to evaluate on (100.0 %) have the text of a t" in warnings[0]
+    assert "dev.tsv: 20 of 20 rows to evaluate on (100.0%) have the text of a t" in warnings[0]
 
 
 def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_path):
@@ -483,7 +483,7 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"data_dir": None}, r"Required, but not given: --data_dir"),
         (
             {"glue_submission": True, "do_predict": True, "predict_file": "train.tsv"},
-            "is not in GLUE",
+            "is not a GLUE task",
         ),
         ({"glue_submission": True}, "--glue_submission needs --do_predict"),
         ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),

@@ -87,7 +87,7 @@ def test_labels_that_the_training_lacks(said):
 def test_rows_that_are_also_in_the_training_set(said):
     training = rows("a", "b", *["a"] * 198)
     others = rows(*["a", "b"] * 99, text="x")
-    message = "dev.tsv: 3 of 201 rows to evaluate on (1.5 %) have the text of a training row"
+    message = "dev.tsv: 3 of 201 rows to evaluate on (1.5%) have the text of a training row"
     assert said(Set(["a", "b"]), "eval", others + rows("b", "b", "b"), training) == [
         ("WARNING", message)
     ]

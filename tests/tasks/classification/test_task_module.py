@@ -137,7 +137,7 @@ def test_a_class_made_of_another_one(write):
         ),
         (
             task("[]", "None", 'problem_type = "multilabel"'),
-            r".* returns no labels. .* it is regression",
+            r".* returns no labels\. Use regression",
         ),
     ],
 )
