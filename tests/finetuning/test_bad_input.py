@@ -61,7 +61,7 @@ def _fails(run_options, message):
         ),
         ({"random_seed": -1}, "--random_seed must be from 0 to 4294967295. Received: -1"),
         ({"eval_batch_size": 10**20}, "--eval_batch_size must be from 1 to 2147483647"),
-        ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; the folder"),
+        ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; pass the folder"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
         ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be from 1"),
         (

@@ -477,7 +477,7 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
     [
         ({"text_column": None}, "--task_name=tsv needs --text_column"),
         ({"label_column": None}, "--do_train and --do_eval need --label_column"),
-        ({"task_name": "cola"}, "--text_column is for --task_name=tsv"),
+        ({"task_name": "cola"}, "--text_column can only be used with --task_name=tsv"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "Required.*--task_name"),
         ({"data_dir": None}, r"Required, but not given: --data_dir"),
@@ -535,8 +535,8 @@ def model_of(folder):
     ("flags", "message"),
     [
         ({"labels": "yes,no"}, "--labels has the labels yes, no, but the training"),
-        ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* leave"),
-        ({"problem_type": "regression"}, "was trained with classification: leave"),
+        ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* omit"),
+        ({"problem_type": "regression"}, "was trained with classification: omit"),
     ],
 )
 def test_a_program_and_a_script_must_ask_what_was_trained(tiny, model, flags, message):

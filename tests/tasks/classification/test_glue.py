@@ -225,7 +225,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_file_in_place_of_the_folder(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("s\t1\t\tx\n")
-    with pytest.raises(UserError, match=re.escape(f"{path} is a file; the folder")):
+    with pytest.raises(UserError, match=re.escape(f"{path} is a file; pass the folder")):
         read_examples(TASKS["cola"], "train", str(path))
 
 
@@ -263,7 +263,7 @@ def test_a_missing_header_is_pointed_out(write, caplog, task, split, row, found)
     warned = [each.getMessage() for each in caplog.records]
     assert len(warned) == bool(found)
     if found:
-        assert f"tsv:1: the first line is skipped, since task {task} has a header" in warned[0]
+        assert f"tsv:1: the first line is skipped, because task {task} has a header" in warned[0]
         assert f"but {found!r} in it is not a column name" in warned[0]
 
 
