@@ -301,9 +301,10 @@ def test_a_stride_beyond_the_window_leaves_no_gap(tiny, folder):
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
     windows = task_of(tiny, options(tiny, folder, doc_stride=1000)).read("eval")
     ends = windows.start + windows.length
-    assert windows.number.max() > 2
+    assert windows.window_index.max() > 2
     np.testing.assert_array_equal(
-        windows.start[1:][windows.number[1:] > 0], ends[:-1][np.diff(windows.question_index) == 0]
+        windows.start[1:][windows.window_index[1:] > 0],
+        ends[:-1][np.diff(windows.question_index) == 0],
     )
 
 
