@@ -80,7 +80,7 @@ def run(options: ExtractionOptions) -> None:
     log.info("Features of %d texts: %s", extractor.texts, output_file)
     if extractor.cut:
         count = f"{extractor.cut} of {extractor.texts} texts"
-        message = "%s are longer than --max_seq_length=%d and were truncated"
+        message = "%s are longer than --max_seq_length=%d and were cut"
         log.warning(message, count, options.max_seq_length)
 
 

@@ -113,7 +113,7 @@ def _write_in_shards(
             with described(options, vocab):
                 count = sharded_data.join(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
-            raise type(stop)(f"Run the same command again to resume from {folder}.") from None
+            raise type(stop)(f"The same command resumes from {folder}.") from None
     log.info("%s: %d examples", ", ".join(outputs), count)
 
 
