@@ -172,8 +172,7 @@ def _best_threshold(
     best = current = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
     for qas_id in sorted(scores, key=lambda qas_id: null_odds[qas_id]):
-        gain = scores[qas_id] if has_answer[qas_id] else -1.0 if predictions[qas_id] else 0.0
-        current += gain
+        current += scores[qas_id] if has_answer[qas_id] else -float(bool(predictions[qas_id]))
         if current > best:
             best, threshold = current, null_odds[qas_id]
     return 100 * best / len(scores), threshold
