@@ -131,18 +131,18 @@ class Extractor:
 
     Args:
         options: the options; input and output files are not used.
-        total: number of texts that `features` will get at a time, if known. Many are computed
-            faster, and single ones slower, unless TensorFlow has computed before.
+        total: expected number of texts per call of `features`, if known. If large, operations run
+            on one thread each, which is faster for many texts but slower for few.
 
     Attributes:
         config: configuration of the model.
-        layers: numbers of the layers, as given in the options.
+        layers: layer indexes from the options.
         tokenizer: tokenizer of the model.
         texts: number of texts so far.
-        cut: number of texts that were too long.
+        cut: number of texts so far that were truncated.
 
     Raises:
-        UserError: the checkpoint cannot be read or does not fit, a layer does not exist, or there
+        UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
             are several processes.
     """
 
