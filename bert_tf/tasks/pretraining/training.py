@@ -91,7 +91,7 @@ def _train_and_evaluate(
             **steps,
         )
     elif options.do_train:
-        log.warning("Skipping training: %s is already at step %d", restored, step)
+        log.warning("Skipping training: %s is at step %d already", restored, step)
     if devices.is_chief:
         prepare_output_dir(output_dir, metadata)
     devices.require_equal(step, "step that training resumes from", "--output_dir")

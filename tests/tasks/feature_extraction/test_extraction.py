@@ -383,7 +383,7 @@ def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
         ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
         ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
-        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is one text"),
+        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
     ],
 )
 def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):
@@ -408,7 +408,7 @@ def test_columns_that_no_tab_separates(tiny, folder):
 @pytest.mark.parametrize(
     ("name", "text", "flags", "message"),
     [
-        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is one text"),
+        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is read as one text"),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "2"}, "the first text is 'text'"),
         ("in.tsv", "1\tthe film\n", {"text_column": "2"}, None),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),

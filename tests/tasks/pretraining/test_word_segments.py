@@ -85,7 +85,7 @@ def test_segmenters_that_are_not_there(name, message):
     [
         (foreign, "returned 'x', which is not in the rest"),
         (broken, "failed on .*no dictionary"),
-        (enumerate, r"gave \(0, '北'\), which is not"),
+        (enumerate, r"returned \(0, '北'\), which is not"),
     ],
 )
 def test_segmenters_that_fail(chinese, function, message):

@@ -94,12 +94,18 @@ def question(**changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"data": [\n1,\n}', r"squad\.json:3: not JSON .*at position 1\): a file in the format"),
+        (
+            '{"data": [\n1,\n}',
+            r"squad\.json:3: not JSON .*at position 1\): expected a file in SQuAD",
+        ),
         ("[]", r'squad\.json has no "data"'),
         ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
-        ('{"data": [{"paragraphs": [{"context": 1}]}]}', r"paragraphs\[0\] has a \"context\" that"),
-        ("[" * 100_000, "is not JSON that can be read"),
-        ("9" * 5000, "is not JSON that can be read"),
+        (
+            '{"data": [{"paragraphs": [{"context": 1}]}]}',
+            r"paragraphs\[0\] has an invalid \"context\"",
+        ),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("9" * 5000, "cannot be read as JSON"),
         ('{"data": []}', "has no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
@@ -126,7 +132,7 @@ def test_errors_in_answers_name_their_place(tmp_path):
     with pytest.raises(UserError, match="the answer 'cat' begins at 12, but the text has 12 char"):
         read_squad_examples(written(tmp_path, late), True, False)
     several = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
-    with pytest.raises(UserError, match=r"has 2 answers: .* to evaluate on have several"):
+    with pytest.raises(UserError, match=r"has 2 answers: .* Evaluation data may have several"):
         read_squad_examples(written(tmp_path, several), True, False)
     none = question(answers=[])
     with pytest.raises(UserError, match=r"has 0 answers: .* pass --version_2_with_negative=true"):
