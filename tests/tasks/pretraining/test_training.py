@@ -164,10 +164,10 @@ def test_files_that_are_no_records(tiny, records):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
     refused("No file matches", "absent*")
-    refused("empty is empty: pass records of create_pre", "empty", b"")
+    refused("empty is empty: pass records from create_pre", "empty", b"")
     refused("is not a TFRecord file", "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    refused("empty is empty: pass records of create_pre", "empty", b"")
+    refused("empty is empty: pass records from create_pre", "empty", b"")
     lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
     (records / "a.tfr.json").write_text(json.dumps(lie))
     refused(r"a\.tfr\.json does not match the records", "a.tfr")
@@ -179,7 +179,7 @@ def test_vocabularies_that_do_not_fit(tiny, records):
     path = records / "b.tfr.json"
     described = json.loads(path.read_text())
     path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
-    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr are of different vocab"):
+    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr use different vocab"):
         pretraining.run(options(tiny, records, do_train=True))
     path.write_text(json.dumps({**described, "vocab_size": 20}))
     with pytest.raises(
