@@ -58,7 +58,7 @@ def convert_examples_to_features(
             values = {name: column[row].tolist() for name, column in columns.items()}
             places = range(windows.offset[row], windows.offset[row] + windows.length[row])
             words = windows.token_words[windows.start[row] :][: len(places)]
-            context = windows.has_most_context(np.array([row]), np.arange(len(places))[None])[0]
+            context = windows.is_max_context(np.array([row]), np.arange(len(places))[None])[0]
             feature = InputFeatures(
                 example_index=index,
                 doc_span_index=row,

@@ -1,7 +1,7 @@
-"""Computes features of texts with a trained encoder: `extract_features.py`.
+"""Computes features of texts with a trained encoder, for `extract_features.py`.
 
-Texts are processed in portions: neither input nor output has to fit into memory.
-n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
+Texts are processed in chunks, so that neither input nor output has to fit into memory.
+In shapes: n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
 """
 
 import functools
@@ -34,19 +34,19 @@ from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Features in memory, and texts of a portion, at most.
+# Maximum size of the features, and number of texts, in a chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
-# With so many batches for each core, cores wait little for the last one. Batches of short texts
-# are larger, and so fewer.
+# With this many batches per core, cores wait little for the last batch. Batches of short texts are
+# larger, so there are fewer of them.
 _MANY_BATCHES = 16
-# Extensions that do not suggest lines of JSON, and signs of columns in the first line.
+# Output extensions that do not suggest JSON lines; signs of columns in the first input line.
 _OTHER_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
 _SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
-    """Writes the features of all texts; after an error nothing has been written."""
+    """Writes the features of all texts; writes nothing if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
@@ -59,7 +59,7 @@ def run(options: ExtractionOptions) -> None:
         raise UserError(f"{display_name(input_file)} contains no text")
     _check_first(options, first)
     if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
-        message = "%s is written as lines of JSON. --output_format=npz writes arrays for NumPy"
+        message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
     numbered = enumerate(itertools.chain([first], texts))
@@ -68,15 +68,15 @@ def run(options: ExtractionOptions) -> None:
         FORMATS[options.file_format](temporary, extractor.layers) as write,
         bar(total, "texts") as progress,
     ):
-        while portion := list(itertools.islice(numbered, _portion_size(options, extractor))):
+        while chunk := list(itertools.islice(numbered, _chunk_size(options, extractor))):
             if not extractor.texts:
-                strings = [[*filter(None, text)] for _, text in portion]
+                strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
-            features = extractor.features([text for _, text in portion])
-            for (number, _), of_text in zip(portion, features, strict=True):
-                write(number, *of_text)
-            progress.update(len(portion))
+            features = extractor.features([text for _, text in chunk])
+            for (number, _), text_features in zip(chunk, features, strict=True):
+                write(number, *text_features)
+            progress.update(len(chunk))
     log.info("Features of %d texts: %s", extractor.texts, output_file)
     if extractor.cut:
         count = f"{extractor.cut} of {extractor.texts} texts"
@@ -85,14 +85,14 @@ def run(options: ExtractionOptions) -> None:
 
 
 def make_answer(options: ExtractionOptions) -> Callable[[Sequence[Any]], list[Any]]:
-    """Makes the function behind a `Predictor`: from texts, or tuples of two, to `TextFeatures`."""
+    """Returns the function behind a `Predictor`: maps texts or pairs to `TextFeatures`."""
     extractor, check_pairs = Extractor(options), PairCheck(has_pairs=None)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
         require_texts(inputs, [1, 2], "a text, or a tuple of two")
         check_pairs(inputs)
         return extractor.features(
-            [Text(*given) if isinstance(given, tuple) else Text(given) for given in inputs]
+            [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
         )
 
     return answer
@@ -107,15 +107,15 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
 
 
 def _check_first(options: ExtractionOptions, first: Text) -> None:
-    """Warns about a table whose columns or header would be taken for texts."""
+    """Warns if columns or a header are probably read as text."""
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
     if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
-        message = "%s: each line is one text, with all its columns. See --text_column"
+        message = "%s: each line is read as one text. Select a column with --text_column"
         log.warning(message, path)
     is_number = (column or "").isdecimal() and options.has_header == "auto"
     if is_number and COLUMN_NAME.fullmatch(first.text_a):
-        message = "%s: the first text is %r. If that is a header, pass --has_header=yes"
+        message = "%s: the first text is %r. If this is a header, pass --has_header=yes"
         log.warning(message, display_name(path), first.text_a)
 
 
@@ -127,22 +127,22 @@ class TextFeatures(NamedTuple):
 
 
 class Extractor:
-    """A trained encoder, loaded once, that computes features; several threads may share it.
+    """A trained encoder, loaded once, that computes features; it is thread-safe.
 
     Args:
         options: the options; input and output files are not used.
-        total: number of texts that `features` will get at a time, if known. Many are computed
-            faster, and single ones slower, unless TensorFlow has computed before.
+        total: expected number of texts per call of `features`, if known. If large, operations run
+            on one thread each, which is faster for many texts but slower for few.
 
     Attributes:
         config: configuration of the model.
-        layers: numbers of the layers, as given in the options.
+        layers: layer indexes from the options.
         tokenizer: tokenizer of the model.
         texts: number of texts so far.
-        cut: number of texts that were too long.
+        cut: number of texts so far that were truncated.
 
     Raises:
-        UserError: the checkpoint cannot be read or does not fit, a layer does not exist, or there
+        UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
             are several processes.
     """
 
@@ -180,12 +180,12 @@ class Extractor:
             values: list[Any] = [None] * len(texts)
             lengths = rows["input_mask"].sum(axis=1)
             for numbers, outputs in self._inference.batches(rows):
-                for row, of_row in zip(numbers.tolist(), outputs["values"], strict=True):
-                    # A copy, which frees the padding of the batch.
-                    values[row] = of_row[: lengths[row]].copy()
-        names = self.tokenizer.reference.convert_ids_to_tokens
+                for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
+                    # A copy, so that the padded batch can be freed.
+                    values[row] = row_values[: lengths[row]].copy()
+        to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
-        return [TextFeatures(names(ids[: len(of_row)]), of_row) for ids, of_row in pairs]
+        return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._options.max_seq_length
@@ -205,7 +205,7 @@ class Extractor:
         return RaggedIds.from_lists(list(map(reference.convert_tokens_to_ids, pieces)))
 
 
-def _portion_size(options: ExtractionOptions, extractor: Extractor) -> int:
+def _chunk_size(options: ExtractionOptions, extractor: Extractor) -> int:
     row_bytes = 4 * len(extractor.layers) * extractor.config.hidden_size
     if options.pooling == "none":
         row_bytes *= options.max_seq_length
@@ -213,13 +213,13 @@ def _portion_size(options: ExtractionOptions, extractor: Extractor) -> int:
 
 
 def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
-    # Features of tokens take so much memory that portions are small.
+    # Token features take so much memory that chunks are small.
     texts = min(total, _MAX_TEXTS) if options.pooling != "none" else 0
     return texts / options.batch_size / num_cores() >= _MANY_BATCHES
 
 
 def _select(layers: list[int], pooling: str, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `values`, float32 [B, S, L, H]; pooled [B, L, H], or [B, L, 2H] for mean_max."""
+    """Returns `values`, float32 [B, S, L, H]; if pooled [B, L, H], or [B, L, 2H] for mean_max."""
     selected = [tf.cast(outputs["all_encoder_layers"][layer], tf.float32) for layer in layers]
     values = tf.stack(selected, axis=2)
     mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None, None]

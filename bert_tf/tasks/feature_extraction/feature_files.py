@@ -1,7 +1,7 @@
-"""Writes features text by text: JSON lines, NumPy arrays, TFRecords.
+"""Output files for features, written text by text: JSON lines, NumPy arrays, TFRecords.
 
-T tokens of a text, L layers, H hidden_size. The features of a text are float32 [T, L, H] with its
-tokens, or pooled: [L, H] without tokens. Layers have the numbers that the user gave.
+The features of a text are float32 [T, L, H] with its T tokens, or pooled [L, H] without tokens, for
+L layers and hidden_size H. Layers are numbered as in `--layers`.
 """
 
 import contextlib
@@ -21,18 +21,18 @@ from bert_tf.errors import UserError
 # As in the original.
 _DECIMALS = 6
 
-# Writes the number of a text from 0 on, its tokens, and its features.
+# Writes the 0-based index of a text, its tokens (None if pooled), and its features.
 Write = Callable[[int, Sequence[str] | None, np.ndarray], None]
 
 
 @contextlib.contextmanager
 def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
-    """The original's format: `linex_index` (sic), and `features` with the layers of each token.
+    """Writes the original's format: `linex_index` (sic), and `features` with each token's layers.
 
-    Pooled features have `layers` beside `linex_index`.
+    For pooled features, `layers` replaces `features`.
     """
 
-    def of_layers(values: list[list[float]]) -> list[dict[str, Any]]:
+    def layer_values(values: list[list[float]]) -> list[dict[str, Any]]:
         pairs = zip(layers, values, strict=True)
         return [{"index": index, "values": numbers} for index, numbers in pairs]
 
@@ -41,10 +41,10 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             rounded = np.round(values.astype(np.float64), _DECIMALS).tolist()
             if tokens is None:
-                line = {"linex_index": index, "layers": of_layers(rounded)}
+                line = {"linex_index": index, "layers": layer_values(rounded)}
             else:
-                pairs = zip(tokens, map(of_layers, rounded), strict=True)
-                features = [{"token": token, "layers": of_token} for token, of_token in pairs]
+                pairs = zip(tokens, map(layer_values, rounded), strict=True)
+                features = [{"token": token, "layers": layer_list} for token, layer_list in pairs]
                 line = {"linex_index": index, "features": features}
             file.write(json.dumps(line) + "\n")
 
@@ -53,15 +53,15 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
-    """An .npz file for `numpy.load`.
+    """Writes an .npz file for `numpy.load`.
 
-    For N texts: `layers` int64 [L] and `features` float32 [N, L, H]. Features that are not pooled
-    are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64 [N + 1]:
-    text i has `features[row_splits[i] : row_splits[i + 1]]`. Their number precedes the features,
-    so they are kept in a temporary file until the end.
+    For N texts: `layers` int64 [L] and pooled `features` float32 [N, L, H]. Without pooling,
+    `features` are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64
+    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The file's header needs the
+    total number, so features are kept in a temporary file until the end.
     """
     if files.is_stream(path):
-        problem = f"{path} is a pipe or a device, and an .npz cannot be written to one"
+        problem = f"{path} is a pipe or device, to which .npz files cannot be written"
         raise UserError(f"{problem}: pass a file, or --output_format=jsonl or tfrecord")
     all_tokens: list[str] = []
     row_splits, shape = [0], (len(layers), 0)
@@ -96,7 +96,7 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
 
 
 class _WriteOnly:
-    """Hides `tell` and `seek` from `zipfile`: a GFile cannot go back."""
+    """Hides `tell` and `seek` from `zipfile`, because a GFile cannot seek back when writing."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -109,9 +109,10 @@ class _WriteOnly:
 
 @contextlib.contextmanager
 def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
-    """A `tf.train.Example` for each text.
+    """Writes a `tf.train.Example` for each text.
 
-    `index` int64; for each layer `layer_<index>`, float32 [T * H] or [H], and `tokens`, bytes [T].
+    Features: `index` int64; `layer_<index>` for each layer, float32 [T * H], or [H] if pooled; and,
+    unless pooled, `tokens`, bytes [T].
     """
     with tf.io.TFRecordWriter(path) as file:
 
@@ -121,8 +122,8 @@ def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
             entries["index"].int64_list.value.append(index)
             # A layer that was requested twice is written once.
             for layer, number in {layer: n for n, layer in enumerate(layers)}.items():
-                of_layer = np.ascontiguousarray(values[..., number, :])
-                entries[f"layer_{layer}"].float_list.value.extend(of_layer.reshape(-1))
+                layer_values = np.ascontiguousarray(values[..., number, :])
+                entries[f"layer_{layer}"].float_list.value.extend(layer_values.reshape(-1))
             if tokens is not None:
                 entries["tokens"].bytes_list.value.extend(token.encode() for token in tokens)
             file.write(example.SerializeToString(deterministic=True))

@@ -18,62 +18,62 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     )
     input_file: str | None = option(
         None,
-        "Texts, one per line; `A ||| B` is a pair. `-`: standard input. With --text_column a "
+        "Texts, one per line; `A ||| B` is a pair. `-`: standard input. With --text_column, a "
         "tab-separated file.",
         required=True,
     )
     output_file: str | None = option(None, "File for the features.", required=True)
     layers: str = option(
-        "-1,-2,-3,-4", "Layers, separated by commas: counting from 0, or back from -1, the last."
+        "-1,-2,-3,-4", "Comma-separated layers: from 0 (the first), or back from -1 (the last)."
     )
     batch_size: int = option(
         32, "Texts per batch; batches of short texts may be larger.", limits=(1, 2**31 - 1)
     )
     use_one_hot_embeddings: bool = option(
-        False, "Look up word embeddings by a matrix product, which is faster on TPUs."
+        False, "Look up word embeddings with a one-hot matrix product, faster on TPUs."
     )
     output_format: str = option(
         "auto",
-        "jsonl: the original's; npz: arrays for numpy.load; tfrecord: a tf.train.Example for each "
-        "text. auto: by the extension of --output_file, jsonl unless it is .npz or .tfrecord.",
+        "jsonl: the original's; npz: arrays for numpy.load; tfrecord: a tf.train.Example per text. "
+        "auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
     pooling: str = option(
         "none",
-        "none: a vector for each token; cls, mean, max: one for each text, of [CLS] or over all "
-        "tokens; mean_max: mean and max concatenated.",
+        "none: one vector per token. cls, mean, max: one per text, that of [CLS], or the mean or "
+        "maximum over all tokens. mean_max: mean and maximum, concatenated.",
         new=True,
         choices=("none", "cls", "mean", "max", "mean_max"),
     )
     pretokenized: bool = option(
         False,
-        "The texts are tokens separated by spaces: they are only cut into word pieces, and never "
+        "The texts are tokens separated by spaces, which are only split into word pieces, never "
         "lower-cased.",
         new=True,
     )
     text_column: str | None = option(
         None,
-        "Column with the text: its name in the first row, or its number, counting from 1.",
+        "Column with the text: its name in the first row, or its 1-based number.",
         new=True,
     )
     text_pair_column: str | None = option(
-        None, "Column with the second text of a pair, as --text_column.", new=True
+        None, "Column with the second text of a pair, like --text_column.", new=True
     )
     has_header: str = option(
         "auto",
-        "Whether the first row has column names. auto: if a column is given by its name.",
+        "Whether the first row has column names. auto: yes if a column is given by name.",
         new=True,
         choices=("auto", "yes", "no"),
     )
 
     @property
     def file_format(self) -> str:
-        """`output_format`; for `auto`, by the extension of `output_file`."""
+        """`output_format`; for `auto`, derived from the extension of `output_file`."""
         if self.output_format != "auto":
             return self.output_format
-        ending = (self.output_file or "").lower().rpartition(".")[2]
-        return ending if ending in ("npz", "tfrecord") else "jsonl"
+        extension = (self.output_file or "").lower().rpartition(".")[2]
+        return extension if extension in ("npz", "tfrecord") else "jsonl"
 
     @property
     def names_columns(self) -> bool:
@@ -82,17 +82,17 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
         return any(name and not name.isdecimal() for name in columns)
 
     def layer_indexes(self, num_hidden_layers: int | None = None) -> list[int]:
-        """Parses `layers`, and checks them against the number of layers of the model if known."""
+        """Parses `layers`; checks them against the model's number of layers, if known."""
         try:
             indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
             message = "--layers must be comma-separated integers, such as -1,-2"
             raise UserError(f"{message}. Received: {self.layers}") from None
         count = num_hidden_layers
-        wrong = [index for index in indexes if count and not -count <= index < count]
-        if wrong and count:
-            known = f"The model has {count}: 0 to {count - 1}, or -1 (the last) to -{count}"
-            raise UserError(f"--layers={self.layers}: there is no layer {wrong[0]}. {known}")
+        invalid = [index for index in indexes if count and not -count <= index < count]
+        if invalid and count:
+            valid = f"The model has {count}: 0 to {count - 1}, or -1 (the last) to -{count}"
+            raise UserError(f"--layers={self.layers}: there is no layer {invalid[0]}. {valid}")
         return indexes
 
     def check_model(self) -> None:
@@ -113,4 +113,4 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
                 if getattr(self, name) not in (None, "auto"):
                     raise UserError(f"--{name} needs --text_column")
         if self.names_columns and self.has_header == "no":
-            raise UserError("--has_header=no: without column names, give columns by numbers")
+            raise UserError("With --has_header=no, columns must be given by number")

@@ -1,1 +1,1 @@
-"""Prediction of masked words."""
+"""Masked word prediction (fill-mask)."""

@@ -1,7 +1,7 @@
-"""Predicts the words for `[MASK]` with a pre-trained model: `predict_masked.py`.
+"""Predicts the words for `[MASK]` with a pre-trained model, for `predict_masked.py`.
 
-Texts are processed in portions, so that neither input nor output has to fit into memory.
-R rows, P masks of a row, K candidates, V vocabulary size.
+Texts are processed in chunks, so that neither input nor output has to fit into memory.
+In shapes: R rows, P masks per row, K candidates, V vocabulary size.
 """
 
 import contextlib
@@ -42,32 +42,32 @@ from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
 _HEAD = "cls/predictions/"
-# P: most texts have few masks, and unused ones cost as much.
+# P. Most texts have few masks, and unused slots cost as much as used ones.
 _MASKS_PER_ROW = 4
-# Texts, and rows, of a portion.
+# Maximum numbers of texts and of rows in a chunk.
 _MAX_TEXTS = _MAX_ROWS = 4096
 
 
 def run(options: MaskedWordsOptions) -> None:
-    """Writes the candidates for all masks of all texts; after an error no file has been written."""
+    """Writes the candidates for all masks in all texts; writes no file if an error occurs."""
     input_file, output_file = options.input_file or "", options.output_file
     if output_file != STDOUT:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
-    # Finds errors before the work begins. The standard input can be read only once.
+    # Reads the input once beforehand to find errors; standard input can be read only once.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
     model = FillMask(options)
     write = FORMATS[options.output_format]
-    with _open(output_file) as file, bar(total, "texts") as shown:
+    with _open(output_file) as file, bar(total, "texts") as progress:
         texts = _read(options)
-        while portion := list(itertools.islice(texts, _MAX_TEXTS)):
-            predicted = model.fill([text for _, text in portion])
-            for (number, text), masks in zip(portion, predicted, strict=True):
-                # A text of the command line may have bytes that are not UTF-8: keep them.
+        while chunk := list(itertools.islice(texts, _MAX_TEXTS)):
+            predicted = model.fill([text for _, text in chunk])
+            for (number, text), masks in zip(chunk, predicted, strict=True):
+                # Text from the command line may contain bytes that are not UTF-8; keep them.
                 file.write(write(number, text, masks).encode("utf-8", "surrogateescape"))
-            shown.update(len(portion))
+            progress.update(len(chunk))
     if output_file != STDOUT:
-        log.info("Words for the masks of %d texts: %s", model.texts, output_file)
+        log.info("Predictions for the masks in %d texts: %s", model.texts, output_file)
     if model.cut:
         count = f"{model.cut} of {model.texts} texts"
         message = "%s are longer than --max_seq_length=%d: only the text around a [MASK] was read"
@@ -75,7 +75,7 @@ def run(options: MaskedWordsOptions) -> None:
 
 
 def make_answer(options: MaskedWordsOptions) -> Callable[[Sequence[Any]], list[Any]]:
-    """Makes the function behind a `Predictor`: from texts with `[MASK]` to candidates."""
+    """Returns the function behind a `Predictor`, which maps texts with `[MASK]` to candidates."""
     model = FillMask(options)
 
     def answer(inputs: Sequence[Any]) -> list[Any]:
@@ -106,9 +106,9 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 
 
 class FillMask:
-    """A pre-trained model, loaded once, that predicts masked words; several threads may share it.
+    """A pre-trained model, loaded once, that predicts masked words; it is thread-safe.
 
-    `texts` is the number of texts so far, and `cut` of those that were too long.
+    `texts` counts the texts so far, and `cut` those that were longer than `max_seq_length`.
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
@@ -117,7 +117,9 @@ class FillMask:
         options = find_model_files(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
-            raise UserError(f"The vocabulary {options.vocab_file} has no {MASK}: pass the model's")
+            raise UserError(
+                f"The vocabulary {options.vocab_file} has no {MASK}: pass that of the model"
+            )
         self.texts = self.cut = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
@@ -125,30 +127,30 @@ class FillMask:
         allowed = allowed_pieces(tokenizer.inv_vocab, config.vocab_size)
         self._counts = allowed.sum(axis=1).tolist()
         self._top_k = min(options.top_k, self._counts[ANY])
-        self._fill, self._portion = self._top_candidates, _MAX_ROWS
+        self._fill, self._chunk_size = self._top_candidates, _MAX_ROWS
         if options.whole_word:
             max_pieces = options.max_word_pieces if self._counts[CONTINUATION] else 1
             self._fill = WordSearch(self._top_pieces, tokenizer, self._top_k, max_pieces)
-            self._portion = max(_MAX_ROWS // self._top_k, 1)
-        masks = 1 if options.whole_word else _MASKS_PER_ROW
-        of_masks = (Feature(name, masks) for name in ("masked_lm_positions", "kinds"))
-        features = (*sequence_features(options.max_seq_length), *of_masks)
+            self._chunk_size = max(_MAX_ROWS // self._top_k, 1)
+        masks_per_row = 1 if options.whole_word else _MASKS_PER_ROW
+        mask_features = (Feature(name, masks_per_row) for name in ("masked_lm_positions", "kinds"))
+        features = (*sequence_features(options.max_seq_length), *mask_features)
         with training.explained_errors():
             build = functools.partial(BertPretrainer, config)
             model = training.build_model(build, devices, zero_init_encoder=True)
             _require_head(restored := restore_from(model, options.init_checkpoint or ""))
             log.info("%s", restored.describe())
             select = functools.partial(_select, allowed, self._top_k)
-            # Scores of the whole vocabulary take too much memory for larger batches.
+            # Scores for the whole vocabulary take too much memory for larger batches.
             self._inference = training.Inference(
                 model, select, features, devices, options.batch_size, grow=False
             )
 
     def fill(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
-        """Returns at most `top_k` candidates for each `[MASK]` of each text.
+        """Returns at most `top_k` candidates for each `[MASK]` in each text.
 
-        They are word pieces with their softmax over the whole vocabulary; with `whole_word` they
-        are words, see `WordSearch`.
+        Candidates are word pieces with their softmax probability over the whole vocabulary or, with
+        `whole_word`, words (see `WordSearch`).
         """
         masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
         with self._lock:
@@ -156,8 +158,8 @@ class FillMask:
             self.cut += masked.cut
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         with training.explained_errors():
-            for first in range(0, len(masked.text), self._portion):
-                masks = np.arange(first, min(first + self._portion, len(masked.text)))
+            for first in range(0, len(masked.text), self._chunk_size):
+                masks = np.arange(first, min(first + self._chunk_size, len(masked.text)))
                 filled = self._fill(masked, masks)
                 for text, candidates in zip(masked.text[masks], filled, strict=True):
                     results[text].append(candidates)
@@ -168,14 +170,14 @@ class FillMask:
         ids, probabilities = (values[*slots.T].tolist() for values in self._top_pieces(rows, ANY))
         names = self._tokenizer.reference.inv_vocab
         return [
-            [Candidate(names[index], value) for index, value in zip(*of_mask, strict=True)]
-            for of_mask in zip(ids, probabilities, strict=True)
+            [Candidate(names[index], value) for index, value in zip(*candidates, strict=True)]
+            for candidates in zip(ids, probabilities, strict=True)
         ]
 
     def _top_pieces(
         self, rows: Mapping[str, np.ndarray], kind: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable word pieces for each mask: int32 and float32 [R, P, K]."""
+        """Returns the ids and probabilities of the K best word pieces for each mask, [R, P, K]."""
         kinds = np.full_like(rows["masked_lm_positions"], kind)
         outputs = self._inference.predict({**rows, "kinds": kinds})
         count = self._counts[kind]
@@ -183,7 +185,7 @@ class FillMask:
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Selects `ids` and `probabilities` [B, P, K], the most probable first."""
+    """Selects `ids` and `probabilities` [B, P, K], most probable first."""
     logits = tf.cast(outputs["masked_lm_logits"], tf.float32)  # [B, P, V]
     is_allowed = tf.gather(tf.constant(allowed), batch["kinds"])  # [3, V] -> [B, P, V]
     # Log-probabilities: softmax underflow would tie allowed and other word pieces.
@@ -196,5 +198,5 @@ def _require_head(restored: checkpoints.Restored) -> None:
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
         problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
-        advice = "pass bert_model.ckpt as published, or a model.ckpt-N of run_pretraining.py"
+        advice = "pass a published bert_model.ckpt, or a model.ckpt-N from run_pretraining.py"
         raise UserError(f"{problem}: {advice}")

@@ -1,8 +1,8 @@
-"""Texts with `[MASK]` as rows of the model: `[CLS] word pieces [SEP]`.
+"""Texts with `[MASK]` as model inputs: `[CLS] word pieces [SEP]`.
 
-M masks, R rows, P masks of a row, W word pieces in place of a mask, S max_seq_length, V vocabulary
-size. A text that fits is one row. In a longer text, each mask gets a row with the surrounding word
-pieces, equally many on both sides if possible.
+A text that fits becomes one row. In a longer text, each mask gets a row with the surrounding word
+pieces, the same number on both sides if possible. In shapes: M masks, R rows, P masks per row, W
+word pieces in place of a mask, S max_seq_length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 MASK = "[MASK]"
 
-# What a mask stands for: any word piece, the first one of a word, or a later one.
+# Kinds of masks: for any word piece, for the first one of a word, or for a later one.
 ANY, BEGIN, CONTINUATION = range(3)
 
 
 def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
-    """Yields the number, from 1, and the text of each line that is not blank."""
+    """Yields the 1-based line number and the text of each non-blank line."""
     for number, line in enumerate(lines(path), start=1):
         if text := line.strip():
             require_mask(text, f"{display_name(path)}:{number}")
@@ -30,7 +30,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Requires that a text contains `[MASK]`; errors name `where` it is from."""
+    """Raises a UserError, which begins with `where`, if `[MASK]` is not in a text."""
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
@@ -39,8 +39,8 @@ def require_mask(text: str, where: str) -> None:
 def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
     """Returns which word pieces `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, size].
 
-    Words contain no special tokens such as `[unused0]`: in texts, brackets are word pieces of
-    their own. Ids without a name are never allowed.
+    Words contain no special tokens such as `[unused0]`, because in texts, brackets are separate
+    word pieces. Ids without a token are never allowed.
     """
     allowed = np.zeros((3, size), bool)
     for number, name in names.items():
@@ -51,12 +51,12 @@ def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
 
 
 class MaskedTexts:
-    """Tokenized texts in which every `[MASK]` is a mask; `max_seq_length` is at least 3.
+    """Tokenized texts with `[MASK]` as a special token; `max_seq_length` must be at least 3.
 
     Attributes:
-        pieces: word pieces of the texts, with masks.
-        position: positions of the masks in `pieces.ids`, int64 [M].
-        text: text of each mask, ascending, int64 [M].
+        pieces: word pieces of the texts, including masks.
+        position: index of each mask in `pieces.ids`, int64 [M].
+        text: index of the text of each mask, ascending, int64 [M].
         cut: number of texts that do not fit into a row.
     """
 
@@ -67,8 +67,8 @@ class MaskedTexts:
         self._cls, self._sep, self._mask = (vocab[name] for name in ("[CLS]", "[SEP]", MASK))
         self._max_seq_length = max_seq_length
         parts = [text.split(MASK) for text in texts]
-        tokens = tokenizer.encode([part for of_text in parts for part in of_text])
-        counts = np.array([len(of_text) for of_text in parts], np.int64)
+        tokens = tokenizer.encode([part for text_parts in parts for part in text_parts])
+        counts = np.array([len(text_parts) for text_parts in parts], np.int64)
         first_part = np.concatenate([[0], np.cumsum(counts)])
         # A mask precedes each part except the first of a text.
         follows_mask = np.ones(len(tokens), bool)
@@ -83,13 +83,13 @@ class MaskedTexts:
     def shared_rows(
         self, masks: np.ndarray, max_masks: int
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns rows in which at most P = `max_masks` masks with the same surroundings share one.
+        """Returns rows, each shared by at most P = `max_masks` masks with the same context.
 
-        `masks` are ascending numbers of masks [M].
+        `masks` are ascending indexes of masks [M].
 
         Returns:
-            The inputs, int32 [R, S], and `masked_lm_positions`, int32 [R, P], padded with 0; and
-            the row of each mask and its number in the row, int64 [M, 2].
+            The inputs, int32 [R, S], with `masked_lm_positions`, int32 [R, P], padded with 0; and
+            the row of each mask and its index among the masks of the row, int64 [M, 2].
         """
         start = self.position[masks] - self._surroundings(masks, 1)[0]
         differs = np.diff(start, prepend=-1) != 0
@@ -107,7 +107,7 @@ class MaskedTexts:
     def rows(
         self, masks: np.ndarray, fills: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns a row for each of R masks, with other word pieces, int32 [R, W], in its place.
+        """Returns a row for each of R masks, with `fills`, int32 [R, W], in place of the mask.
 
         Returns:
             The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
@@ -128,9 +128,9 @@ class MaskedTexts:
         return {"input_ids": input_ids, "input_mask": mask, "segment_ids": segments}, first
 
     def _surroundings(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of word pieces before and after each mask in its row, both int64 [M].
+        """Returns the number of word pieces before and after each mask in its row, int64 [M] each.
 
-        If the text has too few on one side, the other side gets more.
+        If there are too few on one side, the other side gets more.
         """
         position, text = self.position[masks], self.text[masks]
         before = position - self.pieces.row_splits[text]

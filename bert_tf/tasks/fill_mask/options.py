@@ -17,12 +17,14 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
 
     init_checkpoint: str | None = option(
         None,
-        "Trained model with its masked-LM head: bert_model.ckpt as published, or a model.ckpt-N of "
-        "run_pretraining.py; a prefix or a folder.",
+        "Trained model with its masked-LM head: a published bert_model.ckpt, or a model.ckpt-N "
+        "from run_pretraining.py; a prefix or a folder.",
         required=True,
     )
     max_seq_length: int = option(
-        128, "Word pieces to read, including special tokens; of longer texts those around a [MASK]."
+        128,
+        "Maximum input length in word pieces, including special tokens; of longer texts, only the "
+        "part around a [MASK] is read.",
     )
     input_file: str | None = option(
         None, "Texts with [MASK], one per line; blank lines are skipped. `-`: standard input."
@@ -36,12 +38,12 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
     )
     top_k: int = option(5, "Number of predictions per [MASK].", limits=(1, 1000))
     whole_word: bool = option(
-        False, "Predict whole words of one or more pieces for [MASK], and not single pieces."
+        False, "Predict whole words, of one or more pieces, instead of single pieces for [MASK]."
     )
     max_word_pieces: int = option(
-        _DEFAULT_WORD_PIECES, "Pieces of the longest word, with --whole_word.", limits=(1, 10)
+        _DEFAULT_WORD_PIECES, "With --whole_word: maximum pieces per word.", limits=(1, 10)
     )
-    batch_size: int = option(32, "Rows in a batch.", limits=(1, 2**31 - 1))
+    batch_size: int = option(32, "Rows per batch.", limits=(1, 2**31 - 1))
 
     def check(self) -> None:
         """Checks what can be checked without reading a file."""
@@ -50,7 +52,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
         if bool(self.input_file) == bool(self.text):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
         if not self.output_file:
-            raise UserError("--output_file is empty: pass a file, or - for the standard output")
+            raise UserError("--output_file is empty: pass a file, or - for standard output")
 
     def check_model(self) -> None:
         """Checks the options of model and inputs."""

@@ -1,4 +1,4 @@
-"""Formats of `predict_masked.py`: tables for people, JSON lines for programs."""
+"""Output formats of `predict_masked.py`: human-readable tables, and JSON lines."""
 
 import itertools
 import json
@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 # As in extract_features.py.
 _DECIMALS = 6
-# Masks side by side in a table; more would not fit into a line.
+# Maximum number of masks side by side in a table, so that they fit on a line.
 _COLUMNS = 4
 
 
 class Candidate(NamedTuple):
-    """A word for a mask, with its probability."""
+    """A candidate word for a mask, with its probability."""
 
     word: str
     probability: float
 
 
 def json_line(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
-    """Returns an object with `line`, `text`, and the candidates of each mask."""
+    """Returns a JSON object with `line`, `text`, and `masks`: the candidates for each mask."""
     words = [
         [{"word": c.word, "probability": round(c.probability, _DECIMALS)} for c in candidates]
         for candidates in masks
@@ -29,7 +29,7 @@ def json_line(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> s
 
 
 def table(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
-    """Returns the text, and below it a column for each mask."""
+    """Returns the text, followed by a column of candidates for each mask."""
     blocks = [masks[n : n + _COLUMNS] for n in range(0, len(masks), _COLUMNS)]
     return "\n".join([text, *map(_block, blocks)]) + "\n"
 

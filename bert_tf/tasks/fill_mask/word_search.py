@@ -11,12 +11,12 @@ from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, Mask
 from bert_tf.tasks.fill_mask.output_formats import Candidate
 from bert_tf.tokenization import FullTokenizer
 
-# (rows with one mask each, kind) -> ids and probabilities [R, 1, K], the most probable first.
+# (rows with one mask each, kind) -> ids and probabilities [R, 1, K], most probable first.
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
 
 
 class _Word(NamedTuple):
-    """Word pieces in place of a mask, and their probability."""
+    """A word, or the beginning of one, in place of a mask, with its probability."""
 
     mask: int
     pieces: tuple[int, ...]
@@ -27,9 +27,9 @@ class WordSearch:
     """Finds the most probable words of up to `max_pieces` word pieces.
 
     A mask is replaced by 1, 2, ... masks, which are filled from left to right; a beam keeps the
-    `top_k` most probable beginnings. The probability of a word is the product of those of its word
-    pieces, each among the pieces allowed at its position. Words of different lengths are compared
-    directly, so the sum over all words may exceed 1.
+    `top_k` most probable prefixes. The probability of a word is the product of the probabilities of
+    its word pieces, each relative to the pieces allowed at its position. Words of different lengths
+    are compared directly, so the probabilities of all words may add up to more than 1.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class WordSearch:
             words = [_Word(mask, (), 1.0) for mask in best]
             for _ in range(size):
                 words = self._extend(texts, words, size)
-                # Probabilities only decrease: drop beginnings that cannot enter the best words.
+                # Probabilities only decrease: drop prefixes that cannot enter the best words.
                 words = [
                     word
                     for word in words
-                    if len(found := best[word.mask]) < self._top_k
-                    or word.probability > found[-1].probability
+                    if len(complete := best[word.mask]) < self._top_k
+                    or word.probability > complete[-1].probability
                 ]
             for word in words:
                 best[word.mask].append(word)
@@ -60,7 +60,7 @@ class WordSearch:
         return [[Candidate(self._name(w), w.probability) for w in words] for words in best.values()]
 
     def _extend(self, texts: MaskedTexts, words: list[_Word], size: int) -> list[_Word]:
-        """Adds the next piece to words of `size` pieces, all of which have equally many so far."""
+        """Appends a piece to prefixes of the same length, of words of `size` pieces."""
         if not words:
             return []
         count = len(words[0].pieces)
@@ -75,15 +75,15 @@ class WordSearch:
                 _Word(word.mask, (*word.pieces, piece), word.probability * probability)
                 for piece, probability in zip(*top, strict=True)
             ]
-        return [word for of_mask in longer.values() for word in self._prune(of_mask)]
+        return [word for extended in longer.values() for word in self._prune(extended)]
 
     def _prune(self, words: list[_Word]) -> list[_Word]:
-        """Keeps the `top_k` most probable words that the tokenizer splits into the same pieces."""
+        """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
         ordered = sorted(words, key=lambda word: -word.probability)
         return list(itertools.islice(filter(self._is_as_tokenized, ordered), self._top_k))
 
     def _is_as_tokenized(self, word: _Word) -> bool:
-        # If a word is split like this, so are its beginnings: they can be checked, too.
+        # If the tokenizer splits a word like this, then also its prefixes: check them as well.
         names = self._tokenizer.convert_ids_to_tokens(word.pieces)
         return len(names) == 1 or self._tokenizer.tokenize(self._name(word)) == names
 

@@ -1,4 +1,4 @@
-"""Pre-training: vocabularies, records of masked texts, training."""
+"""Pre-training: learns vocabularies, creates training records, and trains."""
 
 from typing import Any
 
@@ -6,17 +6,16 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does the work of `run_pretraining.py`: trains and evaluates, as the options say.
+    """Pre-trains and evaluates a model, like `run_pretraining.py`.
 
     Args:
         options: `bert_tf.options.PretrainingOptions`.
 
     Returns:
-        `bert_tf.finetuning.output_dir.Results`: metrics of the evaluation, and paths of the files
-        that were written.
+        `bert_tf.finetuning.output_dir.Results`: evaluation metrics, and paths of the files written.
 
     Raises:
-        UserError: options, configuration, checkpoint or records are invalid; then nothing in
-            `output_dir` has changed. Or a file cannot be written.
+        UserError: options, configuration, checkpoint or records are invalid (`output_dir` is then
+            unchanged), or a file cannot be written.
     """
     return registry.run(options)

@@ -1,4 +1,4 @@
-"""Runs work on a cluster as an Apache Beam pipeline (Dataflow, Flink, Spark; the extra `beam`)."""
+"""Runs work on a cluster as an Apache Beam pipeline, for example on Dataflow, Flink or Spark."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +12,10 @@ Item = TypeVar("Item")
 def for_each_on_beam(
     function: Callable[[Item], object], items: Sequence[Item], runner: str, options: str
 ) -> Iterator[Item]:
-    """Calls a function with each item on the workers of a Beam runner; yields the items afterwards.
+    """Calls a function on each item on the workers of a Beam runner; yields the items at the end.
 
-    The function is pickled by name, so the workers need this package and its files. Options are
-    `name=value` separated by commas, or `--name=value --other=value` if values have commas.
+    The function is pickled by name, so this package must be installed on the workers. Options are
+    `name=value` pairs separated by commas, or `--name=value --other=value` if values have commas.
     """
     try:
         import apache_beam as beam  # pyright: ignore[reportMissingImports]
@@ -25,9 +25,9 @@ def for_each_on_beam(
     except ImportError as error:
         advice = "pip install 'bert_tf[beam]'"
         raise UserError(f"--beam_runner needs Apache Beam ({error}): {advice}") from error
-    given = (f"--{option.strip()}" for option in options.split(",") if option.strip())
-    is_spelled_out = options.lstrip().startswith("--")
-    arguments = [f"--runner={runner}", *(shlex.split(options) if is_spelled_out else given)]
+    pairs = (f"--{option.strip()}" for option in options.split(",") if option.strip())
+    has_dashes = options.lstrip().startswith("--")
+    arguments = [f"--runner={runner}", *(shlex.split(options) if has_dashes else pairs)]
     try:
         with beam.Pipeline(options=pipeline_options.PipelineOptions(arguments)) as pipeline:
             _ = (
@@ -37,9 +37,9 @@ def for_each_on_beam(
                 | "Spread" >> beam.Reshuffle()
                 | "Do" >> beam.Map(function)
             )
-    # Beam exits the process if it does not understand an option.
+    # Beam raises SystemExit for an option that it does not know.
     except (Exception, SystemExit) as error:
-        last = (str(error).strip() or repr(error)).splitlines()[-1].strip()
-        last = last.removeprefix("bert_tf.errors.UserError: ")
-        raise UserError(f"The Beam pipeline failed: {last}") from error
+        reason = (str(error).strip() or repr(error)).splitlines()[-1].strip()
+        reason = reason.removeprefix("bert_tf.errors.UserError: ")
+        raise UserError(f"The Beam pipeline failed: {reason}") from error
     yield from items

@@ -10,13 +10,13 @@ from bert_tf.tasks.pretraining.word_segments import Segmenter, load_segmenter, m
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-_BATCH_SIZE = 1 << 14
+_BATCH_LINES = 1 << 14
 
 
 class LineEncoder:
     """Converts lines to lists of token ids.
 
-    For whole word masking, words are those of the segmenter, otherwise those that `##` marks.
+    For whole word masking, words come from the segmenter, if any, or else from `##` prefixes.
     """
 
     def __init__(self, tokenizer: FullTokenizer, segmenter: Segmenter | None = None) -> None:
@@ -35,7 +35,7 @@ class LineEncoder:
 
 
 def load_encoder(options: PretrainingDataOptions) -> LineEncoder:
-    """Loads vocabulary and segmenter."""
+    """Loads the vocabulary and the segmenter, if one is set."""
     name = options.whole_word_segments
     segmenter = load_segmenter(name) if name else None
     return LineEncoder(FullTokenizer(options.vocab_file or "", options.do_lower_case), segmenter)
@@ -44,12 +44,12 @@ def load_encoder(options: PretrainingDataOptions) -> LineEncoder:
 def read_documents(paths: Iterable[str], encode: LineEncoder) -> list[Document]:
     """Reads all documents of text files, as the original does.
 
-    The end of a file does not end a document. A line without tokens, such as one of control
-    characters, is ignored and does not end a document either.
+    The end of a file does not end a document. A line without tokens that is not blank, such as a
+    line of control characters, is ignored and does not end a document either.
     """
     documents: list[Document] = [[]]
     lines = (line.strip() for path in paths for line in files.read_lines(path))
-    while batch := list(itertools.islice(lines, _BATCH_SIZE)):
+    while batch := list(itertools.islice(lines, _BATCH_LINES)):
         for line, ids in zip(batch, encode(batch), strict=True):
             if not line:
                 documents.append([])

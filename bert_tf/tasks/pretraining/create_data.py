@@ -1,4 +1,4 @@
-"""Creates pre-training records from text files: `create_pretraining_data.py`."""
+"""Creates pre-training records from text files, for `create_pretraining_data.py`."""
 
 import functools
 import itertools
@@ -28,25 +28,25 @@ from bert_tf.tasks.pretraining.record_description import described
 from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 
-_MAX_PATHS = 5  # in messages
+_MAX_PATHS = 5  # listed in messages
 _ONE_DOCUMENT = (
-    "all lines are one document, so the random next sentence comes from the same text: put a blank "
+    "all lines form one document, so random next sentences come from the same text: put a blank "
     "line between documents"
 )
 _ONE_LINE = (
-    "each document is a single line, so no next sentence is the real one: put each sentence on a "
-    "line of its own"
+    "each document is a single line, so every next sentence is random: put each sentence on its "
+    "own line"
 )
-# Instances that --verbose_logging shows.
+# Number of instances logged with --verbose_logging.
 _NUM_SHOWN = 20
-# Lines of each file that are checked for unknown tokens.
+# Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
-    """Creates the records that `run_pretraining.py` trains on, and returns the paths of the files.
+    """Creates the records that `run_pretraining.py` trains on; returns the output paths.
 
-    After an error no output file has been created.
+    If an error occurs, no output file is created.
     """
     options.check()
     paths = _find_texts(options)
@@ -68,7 +68,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
 
 
 def _find_texts(options: PretrainingDataOptions) -> list[str]:
-    """Returns the input files; checks that outputs can be written."""
+    """Returns the input files, after checking that the outputs can be written."""
     paths, outputs = file_names.expand(options.input_file or ""), options.outputs
     if not paths or not outputs:
         raise UserError("--input_file and --output_file must name files")
@@ -77,19 +77,19 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     for output in outputs:
         file_names.require_writable(output)
     if options.in_shards and files.is_stream(outputs[0]):
-        problem = f"--output_file={outputs[0]} is not a file, and shards are kept beside it"
+        problem = f"--output_file={outputs[0]} is not a file, but shards are stored next to it"
         raise UserError(f"{problem}: leave out --num_workers and --beam_runner")
     return paths
 
 
 def _check_num_predictions(options: PretrainingDataOptions) -> None:
-    """Warns if `max_predictions_per_seq` is too small; with shards it is an error."""
-    wanted = round(options.max_seq_length * options.masked_lm_prob)
-    if options.max_predictions_per_seq >= wanted:
+    """Warns if `max_predictions_per_seq` is too small; raises a UserError when using shards."""
+    needed = round(options.max_seq_length * options.masked_lm_prob)
+    if options.max_predictions_per_seq >= needed:
         return
-    product = f"--masked_lm_prob * --max_seq_length = {wanted}"
+    product = f"--masked_lm_prob * --max_seq_length = {needed}"
     message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
-    message += f": pass --max_predictions_per_seq={wanted}, here and to run_pretraining.py"
+    message += f": pass --max_predictions_per_seq={needed}, here and to run_pretraining.py"
     if options.in_shards:
         raise UserError(message)
     log.warning("%s", message)
@@ -98,7 +98,7 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
 def _write_in_shards(
     options: PretrainingDataOptions, paths: Sequence[str], vocab: Mapping[str, int]
 ) -> None:
-    workers: sharded_data.Workers = functools.partial(
+    workers: sharded_data.UnorderedMap = functools.partial(
         do_by_processes, num_workers=options.num_workers, start=import_tensorflow
     )
     if options.beam_runner:
@@ -120,39 +120,41 @@ def _write_in_shards(
 def _write_in_memory(
     options: PretrainingDataOptions, paths: Sequence[str], encode: LineEncoder
 ) -> None:
-    """Creates all instances in memory, as the original does, and writes them."""
+    """Creates all instances in memory, as the original does, and writes their records."""
     documents = read_documents(paths, encode)
     if not documents:
         raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
     _check_documents(documents, paths)
     rng = ReferenceRng(random.Random(options.random_seed))
-    with bar(len(documents) * options.dupe_factor, "documents") as shown:
-        instances = create_training_instances(documents, rng, options, encode.vocab, shown.update)
+    with bar(len(documents) * options.dupe_factor, "documents") as progress:
+        instances = create_training_instances(
+            documents, rng, options, encode.vocab, progress.update
+        )
     tokenizer = encode.tokenizer.reference
     for instance in instances[:_NUM_SHOWN]:
         log.debug("%s", _describe(instance, tokenizer))
     features, outputs = record_features(options), options.outputs
     with described(options, tokenizer.vocab):
         for number, output in enumerate(outputs):
-            part = instances[number :: len(outputs)]
-            count = write_records(output, features, record_batches(part, options, use_threads=True))
+            batches = record_batches(instances[number :: len(outputs)], options, use_threads=True)
+            count = write_records(output, features, batches)
             log.info("%s: %d examples", output, count)
 
 
 def _check_lines(path: str, lines: Sequence[str], max_seq_length: int) -> None:
-    """Warns about lines so long that most of their text would be cut."""
-    words = [len(line.split()) for line in lines]
-    cut = sum(max(count - max_seq_length, 0) for count in words)
-    if 2 * cut > sum(words):
-        message = "%s: %.0f %% of the text is cut: put each sentence on a line of its own"
-        log.warning(message, path, 100 * cut / sum(words))
+    """Warns if lines are so long that more than half of the text would be truncated."""
+    word_counts = [len(line.split()) for line in lines]
+    num_cut = sum(max(count - max_seq_length, 0) for count in word_counts)
+    if 2 * num_cut > sum(word_counts):
+        message = "%s: %.0f%% of the text will be truncated: put each sentence on its own line"
+        log.warning(message, path, 100 * num_cut / sum(word_counts))
 
 
 def _check_documents(documents: Sequence[Document], paths: Sequence[str]) -> None:
-    """Warns about files that probably lack blank lines, or lines for sentences."""
-    has_one, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
-    if has_one != one_line_each:
-        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT if has_one else _ONE_LINE)
+    """Warns if documents are probably not separated by blank lines, or sentences by newlines."""
+    single, one_line_each = len(documents) == 1, max(map(len, documents)) == 1
+    if single != one_line_each:
+        log.warning("%s: %s", shortened(paths, _MAX_PATHS), _ONE_DOCUMENT if single else _ONE_LINE)
 
 
 def _describe(instance: Instance, tokenizer: FullTokenizer) -> str:

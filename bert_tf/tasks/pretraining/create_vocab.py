@@ -1,6 +1,6 @@
-"""Learns a WordPiece vocabulary from text files: `create_vocab.py`.
+"""Learns a WordPiece vocabulary from text files, for `create_vocab.py`.
 
-Words are those of the package's tokenizer; the learner is TensorFlow Text's.
+The package's tokenizer splits the texts into words; the learner is from TensorFlow Text.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from bert_tf.tokenization import BasicTokenizer
 _UNUSED_BEFORE = 99
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# The learner's defaults, except for `slack_ratio` and `max_unique_chars`: the result should be
-# close to the requested size, and have room for the thousands of characters of Chinese.
+# The learner's defaults, except for `slack_ratio`, so that the size is close to the requested one,
+# and `max_unique_chars` (see `learn`), so that thousands of Chinese characters fit.
 _LEARNER_PARAMS = {
     "upper_thresh": 10_000_000,
     "lower_thresh": 2,
@@ -32,86 +32,86 @@ _LEARNER_PARAMS = {
     "include_joiner_token": True,
     "joiner": "##",
 }
-_BATCH_SIZE = 1000
-# Fraction of the words that must remain after dropping those with characters that do not fit.
+_BATCH_LINES = 1000
+# Minimum fraction of words that remain after dropping those with characters that do not fit.
 _MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
-    """Learns and writes a vocabulary, and returns its `vocab_size` tokens in the order of ids.
+    """Learns and writes a vocabulary; returns its `vocab_size` tokens in the order of their ids.
 
-    If there are not enough word pieces, the last ones are missing characters and then `[unusedN]`.
+    If there are too few word pieces, missing characters and then `[unusedN]` fill the rest.
     """
     options.check()
     learner = _import_learner()
     output = options.output_file or ""
     file_names.require_writable(output)
-    beside = set(files.list_dir(os.path.dirname(output) or "."))
-    if os.path.basename(output) in beside and beside & {"run.json", "bert_config.json"}:
-        raise UserError(f"--output_file={output} is the vocabulary of a model: choose another name")
+    siblings = set(files.list_dir(os.path.dirname(output) or "."))
+    if os.path.basename(output) in siblings and siblings & {"run.json", "bert_config.json"}:
+        raise UserError(f"--output_file={output} belongs to a model: choose a different name")
     paths = file_names.expand(options.input_file or "")
     file_names.require_distinct([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
-    total, different = f"{counts.total():,}", f"{len(counts):,}"
-    message = "Learning from %s words, %s of them different, which can take minutes"
-    log.info(message, total, different)
+    total, distinct = f"{counts.total():,}", f"{len(counts):,}"
+    message = "Learning from %s words (%s distinct); this can take several minutes"
+    log.info(message, total, distinct)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     tokens += _missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
-    first, missing = options.num_unused_tokens, options.vocab_size - len(tokens)
-    tokens += [f"[unused{number}]" for number in range(first, first + missing)]
+    num_unused = options.num_unused_tokens + options.vocab_size - len(tokens)
+    tokens += [f"[unused{n}]" for n in range(options.num_unused_tokens, num_unused)]
     files.write_text(output, "\n".join(tokens) + "\n")
-    log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), first + missing)
+    log.info("%s: %d tokens, %d of them [unusedN]", output, len(tokens), num_unused)
     return tokens
 
 
 def reserved_tokens(num_unused_tokens: int) -> list[str]:
-    """Returns the first tokens, as in the published vocabularies."""
+    """Returns the first tokens of the vocabulary, ordered as in the published vocabularies."""
     unused = [f"[unused{number}]" for number in range(num_unused_tokens)]
     return ["[PAD]", *unused[:_UNUSED_BEFORE], *_SPECIAL, *unused[_UNUSED_BEFORE:]]
 
 
 def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]:
-    """Counts the words in files."""
+    """Counts the words in text files."""
     counts: Counter[str] = Counter()
-    with bar(len(paths), "files") as shown:
+    with bar(len(paths), "files") as progress:
         for path in paths:
             lines = iter(files.read_lines(path))
-            warn_of_columns(path, first := [*itertools.islice(lines, _BATCH_SIZE)])
+            warn_of_columns(path, first := [*itertools.islice(lines, _BATCH_LINES)])
             lines = itertools.chain(first, lines)
-            while batch := list(itertools.islice(lines, _BATCH_SIZE)):
+            while batch := list(itertools.islice(lines, _BATCH_LINES)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))
-            shown.update()
+            progress.update()
     return counts
 
 
 def learn(
     counts: Mapping[str, int], vocab_size: int, reserved: Sequence[str], learner: Any
 ) -> list[str]:
-    """Learns at most `vocab_size` tokens from the frequencies of words.
+    """Learns at most `vocab_size` tokens from word frequencies.
 
-    Returns the reserved tokens, single characters, and then word pieces, the most frequent first.
+    Returns the reserved tokens, then single characters, then word pieces, most frequent first.
     """
-    # Punctuation and ideographs are always single words, and need no `##` form.
-    inside = set().union(*(word for word in counts if len(word) > 1))
-    alone = sorted(
-        (word for word in counts if len(word) == 1 and word not in inside),
+    # Punctuation and ideographs only occur as single-character words, and need no `##` form.
+    in_words = set().union(*(word for word in counts if len(word) > 1))
+    standalone = sorted(
+        (word for word in counts if len(word) == 1 and word not in in_words),
         key=lambda word: (-counts[word], word),
     )
     room = vocab_size - len(reserved)
-    first = [*reserved, *sorted(alone[: room // 2])]
+    first = [*reserved, *sorted(standalone[: room // 2])]
     room = vocab_size - len(first)
     params = learner.Params(
         vocab_size=vocab_size,
-        # Each takes two tokens: for the beginning and for the inside of a word.
+        # Each takes two tokens: one at the start of a word, and one with `##`.
         max_unique_chars=max(room // 3, 1),
         reserved_tokens=first,
         **_LEARNER_PARAMS,
     )
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words = [(word, count) for word, count in words if len(word) > 1 or word in inside]
+    words = [(word, count) for word, count in words if len(word) > 1 or word in in_words]
     words = learner.get_input_words(words, params.reserved_tokens, params.max_token_length)
     allowed = learner.get_allowed_chars(words, params.max_unique_chars)
     total = sum(count for _, count in words)
@@ -128,7 +128,7 @@ def learn(
 
 
 def _missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
-    """Characters without a token, the most frequent first; with `##` inside of words."""
+    """Returns characters without a token, most frequent first; those inside words with `##`."""
     frequencies: Counter[str] = Counter()
     for word, count in counts.items():
         frequencies.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
@@ -140,6 +140,6 @@ def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
-        advice = "install tensorflow-text of TensorFlow's version"
+        advice = "install the version of tensorflow-text that matches TensorFlow"
         raise UserError(f"TensorFlow Text cannot be used ({error}): {advice}") from error
     return wordpiece_tokenizer_learner_lib

@@ -1,6 +1,6 @@
-"""Converts pre-training instances to the features of records.
+"""Converts pre-training instances to record features.
 
-n instances, S max_seq_length, P max_predictions_per_seq.
+In shapes: n instances, S max_seq_length, P max_predictions_per_seq.
 """
 
 import functools
@@ -18,7 +18,7 @@ _BATCH_SIZE = 1024
 
 
 def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tuple[Feature, ...]:
-    """Declares the records."""
+    """Declares the features of the records."""
     max_predictions = options.max_predictions_per_seq
     return (
         *sequence_features(options.max_seq_length),
@@ -32,9 +32,9 @@ def record_features(options: PretrainingDataOptions | PretrainingOptions) -> tup
 def record_batches(
     instances: Iterable[Instance], options: PretrainingDataOptions, use_threads: bool = False
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the features of all instances batch by batch, see `_to_arrays`."""
-    rest = iter(instances)
-    batches = iter(lambda: list(itertools.islice(rest, _BATCH_SIZE)), [])
+    """Yields the features of the instances in batches, as returned by `_to_arrays`."""
+    iterator = iter(instances)
+    batches = iter(lambda: list(itertools.islice(iterator, _BATCH_SIZE)), [])
     convert = functools.partial(_to_arrays, options=options)
     return map_in_order(convert, batches) if use_threads else map(convert, batches)
 
@@ -42,13 +42,13 @@ def record_batches(
 def _to_arrays(
     instances: Sequence[Instance], options: PretrainingDataOptions
 ) -> dict[str, np.ndarray]:
-    """Token features int32 [n, S], masked-LM features [n, P], and next sentence labels [n, 1]."""
+    """Returns token features int32 [n, S], masked-LM features [n, P], and labels [n, 1]."""
     max_length, max_predictions = options.max_seq_length, options.max_predictions_per_seq
-    input_ids, input_mask = _padded([instance.input_ids for instance in instances], max_length)
-    positions, weights = _padded([instance.positions for instance in instances], max_predictions)
-    labels, _ = _padded([instance.labels for instance in instances], max_predictions)
-    second_starts = np.array([instance.first_length for instance in instances], np.int32)
-    is_second = np.arange(max_length) >= second_starts[:, None]  # [n, S]
+    input_ids, input_mask = _pad([instance.input_ids for instance in instances], max_length)
+    positions, weights = _pad([instance.positions for instance in instances], max_predictions)
+    labels, _ = _pad([instance.labels for instance in instances], max_predictions)
+    first_lengths = np.array([instance.first_length for instance in instances], np.int32)
+    is_second = np.arange(max_length) >= first_lengths[:, None]  # [n, S]
     is_random_next = np.array([instance.is_random_next for instance in instances], np.int32)
     return {
         "input_ids": input_ids,
@@ -61,8 +61,8 @@ def _to_arrays(
     }
 
 
-def _padded(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pads rows with zeros: int32 [n, length], and bool [n, length], false for padding."""
+def _pad(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pads rows with zeros; returns int32 [n, length] and a mask, False for padding."""
     lengths = np.array([len(row) for row in rows], np.int64)
     mask = np.arange(length) < lengths[:, None]
     padded = np.zeros(mask.shape, np.int32)

@@ -1,8 +1,8 @@
 """Pre-training instances: pairs of segments with masked tokens (Devlin et al. 2018, section 3.1).
 
-Random numbers are drawn in the order of the original release, so that the same documents and the
-same `random.Random` give the same instances. A document is a list of sentences, a sentence a list
-of token ids.
+Random numbers are drawn in the same order as in the original release, so that the same documents
+and the same `random.Random` give the same instances. A document is a list of sentences, and a
+sentence is a list of token ids.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ Sentence = list[int]
 Document = list[Sentence]
 
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Attempts to draw another document for a random second segment.
+# Maximum number of attempts to draw a different document for a random second segment.
 _MAX_ATTEMPTS = 10
 
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Disables the garbage collector, which takes a seventh of the time and finds no cycles."""
+    """Disables garbage collection, which would take a seventh of the time and free nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -36,7 +36,7 @@ def gc_paused() -> Iterator[None]:
 
 
 class VocabInfo:
-    """What masking needs to know about a vocabulary, which must have the special tokens."""
+    """Vocabulary properties needed for masking; the vocabulary must have the special tokens."""
 
     def __init__(self, vocab: dict[str, int]) -> None:
         missing = [token for token in _SPECIAL if token not in vocab]
@@ -48,7 +48,7 @@ class VocabInfo:
         # Random tokens are drawn from all entries, special tokens included.
         self.replacements = list(vocab.values())
         self.size = max(vocab.values()) + 1
-        # The second half is for ids that `word_segments` marks as inside of a word.
+        # `word_segments` adds `size` to ids of pieces inside a word; the second half is for those.
         self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
@@ -56,12 +56,12 @@ class VocabInfo:
 
 @dataclass(slots=True)
 class Instance:
-    """A training instance."""
+    """A training instance: `[CLS] A [SEP] B [SEP]`."""
 
-    input_ids: list[int]  # with special tokens and masks, without padding
-    first_length: int  # of [CLS] A [SEP]
-    is_random_next: bool  # B does not follow A in the text
-    positions: list[int]  # of the masked tokens, ascending
+    input_ids: list[int]  # with special tokens, masked, not padded
+    first_length: int  # length of [CLS] A [SEP]
+    is_random_next: bool  # whether B is a random segment, not the continuation of A
+    positions: list[int]  # positions of the masked tokens, ascending
     labels: list[int]  # original ids of the masked tokens
 
 
@@ -70,9 +70,9 @@ def create_training_instances(
     rng: ReferenceRng,
     options: PretrainingDataOptions,
     vocab: VocabInfo,
-    after_each: Callable[[], object] = lambda: None,
+    on_document_done: Callable[[], object] = lambda: None,
 ) -> list[Instance]:
-    """Creates the shuffled instances of a whole corpus, and calls `after_each` after each document.
+    """Creates the instances of a corpus, shuffled; calls `on_document_done` after each document.
 
     Shuffles `documents` in place. No document may be empty.
     """
@@ -81,7 +81,7 @@ def create_training_instances(
     for _ in range(options.dupe_factor):
         for index in range(len(documents)):
             instances += create_instances_from_document(documents, index, rng, options, vocab)
-            after_each()
+            on_document_done()
     rng.shuffle(instances)
     return instances
 
@@ -93,7 +93,7 @@ def create_instances_from_document(
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> Iterator[Instance]:
-    """Yields the instances of document `index`; random second segments come from the others."""
+    """Yields the instances of document `index`; other documents provide random second segments."""
     document = documents[index]
     max_tokens = options.max_seq_length - 3
     is_short = rng.random() < options.short_seq_prob
@@ -140,13 +140,13 @@ def _random_segment(
 def _truncate(
     first: Sentence, second: Sentence, max_tokens: int, rng: ReferenceRng
 ) -> tuple[Sentence, Sentence]:
-    """Removes tokens of the longer segment, at random from its front or back, until both fit."""
-    ends = [0, len(first), 0, len(second)]
-    while (a := ends[1] - ends[0]) + (b := ends[3] - ends[2]) > max_tokens:
+    """Removes tokens from the longer segment, randomly at its front or back, until both fit."""
+    bounds = [0, len(first), 0, len(second)]
+    while (a := bounds[1] - bounds[0]) + (b := bounds[3] - bounds[2]) > max_tokens:
         side = 0 if a > b else 2
         is_front = rng.random() < 0.5
-        ends[side if is_front else side + 1] += 1 if is_front else -1
-    return first[ends[0] : ends[1]], second[ends[2] : ends[3]]
+        bounds[side if is_front else side + 1] += 1 if is_front else -1
+    return first[bounds[0] : bounds[1]], second[bounds[2] : bounds[3]]
 
 
 def _mask(
@@ -156,7 +156,7 @@ def _mask(
     options: PretrainingDataOptions,
     vocab: VocabInfo,
 ) -> tuple[list[int], list[int]]:
-    """Masks tokens in place, and returns their positions and original ids.
+    """Masks tokens in place; returns their positions and original ids.
 
     Also removes the inner-piece marks that `word_segments` added to the ids.
     """
@@ -186,7 +186,7 @@ def _mask(
 
 
 def _group_words(candidates: list[int], input_ids: list[int], vocab: VocabInfo) -> list[list[int]]:
-    """Groups positions by word; as in the original, a word may extend over [SEP]."""
+    """Groups positions by word; as in the original, a word may extend across [SEP]."""
     words: list[list[int]] = []
     for position in candidates:
         if words and vocab.is_inner[input_ids[position]]:

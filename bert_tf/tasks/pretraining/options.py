@@ -19,8 +19,8 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
 
     input_file: str | None = option(
         None,
-        "Records of create_pretraining_data.py: files, patterns (data/*.tfrecord) or folders, "
-        "separated by commas.",
+        "Comma-separated TFRecord files from create_pretraining_data.py, patterns "
+        "(data/*.tfrecord) or folders.",
         required=True,
     )
     max_predictions_per_seq: int = option(
@@ -28,20 +28,20 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
     )
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate on the same files.")
-    eval_batch_size: int = option(8, "Examples in an evaluation batch.")
+    eval_batch_size: int = option(8, "Batch size for evaluation.")
     num_train_steps: int = option(100000, "Total number of training steps.")
     num_warmup_steps: int = option(
-        10000, "Warm-up steps, over which the learning rate rises.", limits=(0, 2**31 - 1)
+        10000, "Number of steps over which the learning rate warms up.", limits=(0, 2**31 - 1)
     )
     max_eval_steps: int = option(100, "Maximum number of evaluation batches.")
     optimizer: str = option(
         "adamw",
-        "adamw: the original's; lamb: LAMB, for batches of thousands of examples.",
+        "adamw: the original's optimizer; lamb: LAMB, for batches of thousands of examples.",
         new=True,
         choices=("adamw", "lamb"),
     )
     use_next_sentence: bool = option(
-        True, "Train on next sentences as well as on masked words.", new=True
+        True, "Train on next sentence prediction as well as on masked words.", new=True
     )
 
     def check(self) -> None:
@@ -59,76 +59,76 @@ class PretrainingDataOptions:
 
     input_file: str | None = option(
         None,
-        "Text files (also .gz), patterns (books/*.txt) or folders, separated by commas: a sentence "
-        "on each line, a blank line between documents.",
+        "Comma-separated text files (also .gz), patterns (books/*.txt) or folders; one sentence "
+        "per line, with blank lines between documents.",
         required=True,
     )
     output_file: str | None = option(
         None, "Comma-separated TFRecord files; examples are written round-robin.", required=True
     )
     vocab_file: str | None = option(
-        None, "Vocabulary of the model, one piece per line.", required=True
+        None, "Vocabulary of the model, one word piece per line.", required=True
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
     do_whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
     max_seq_length: int = option(
-        128, "Length of an example in word pieces, including special tokens."
+        128, "Maximum length of an example in word pieces, including special tokens."
     )
     max_predictions_per_seq: int = option(
         20, "Maximum number of masked pieces per example.", limits=(1, 2**31 - 1)
     )
     random_seed: int = option(12345, "Random seed.")
     dupe_factor: int = option(
-        10, "Number of times each document is used, with new masks.", limits=(1, 2**31 - 1)
+        10, "Number of times each document is used, with different masks.", limits=(1, 2**31 - 1)
     )
-    masked_lm_prob: float = option(0.15, "Fraction of pieces to predict.", limits=(0, 1))
+    masked_lm_prob: float = option(0.15, "Fraction of word pieces to mask.", limits=(0, 1))
     short_seq_prob: float = option(
-        0.1, "Probability that the examples of a document are shorter.", limits=(0, 1)
+        0.1, "Probability of a random, shorter example length for a document.", limits=(0, 1)
     )
     verbose_logging: bool = option(False, "Log the first examples.", new=True)
     whole_word_segments: str | None = option(
         None,
-        "Words for --do_whole_word_mask in languages without spaces, such as Chinese: a file with "
-        "one word per line, or a Python function such as jieba:lcut.",
+        "How to find words for --do_whole_word_mask in languages without spaces, such as Chinese: "
+        "a file with one word per line, or a Python function such as jieba:lcut.",
         new=True,
     )
     num_workers: int = option(
         0,
-        "Processes that create the examples shard by shard, for texts of any size; examples do not "
-        "depend on the number. 0: as the original, with the whole text in memory.",
+        "Number of processes that create the examples shard by shard, for corpora of any size; the "
+        "examples do not depend on it. 0: as in the original, with the whole corpus in memory.",
         new=True,
         limits=(0, 1024),
     )
     shard_mb: float = option(
         4.0,
-        "MB of text in a shard, with --num_workers or --beam_runner: a process holds one, and "
-        "random next sentences come from it.",
+        "Megabytes of text per shard, with --num_workers or --beam_runner. Each process has one "
+        "shard in memory, and draws random next sentences from it.",
         new=True,
         limits=(0.001, 4096),
     )
     beam_runner: str | None = option(
         None,
-        "Apache Beam runner, such as DataflowRunner, on which to create the same examples as with "
-        "--num_workers.",
+        "Apache Beam runner, such as DataflowRunner, that creates the same examples as "
+        "--num_workers does.",
         new=True,
     )
     beam_options: str | None = option(
         None,
-        "Options of the runner: project=my-project,region=europe-west1, or in Beam's syntax "
-        "'--project=my-project --labels=a,b'.",
+        "Options for the runner, such as project=my-project,region=europe-west1, or in Beam's own "
+        "syntax '--project=my-project --labels=a,b'.",
         new=True,
     )
 
     @property
     def in_shards(self) -> bool:
-        """Whether texts are processed shard by shard, and not as in the original."""
+        """Whether texts are processed shard by shard, unlike in the original."""
         return bool(self.num_workers or self.beam_runner)
 
     @property
     def shard_bytes(self) -> int:
-        """Approximate size of a shard."""
+        """Approximate size of a shard in bytes."""
         return int(self.shard_mb * 1e6)
 
     @property
@@ -147,7 +147,7 @@ class PretrainingDataOptions:
         if self.beam_runner and self.num_workers:
             raise UserError("Pass --num_workers or --beam_runner, not both")
         if self.beam_options and not self.beam_runner:
-            raise UserError("--beam_options needs --beam_runner, for instance DirectRunner")
+            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,18 +155,20 @@ class VocabularyOptions:
     """Options of `create_vocab.py`, which the original does not have."""
 
     input_file: str | None = option(
-        None, "Text files, patterns (books/*.txt) or folders, separated by commas.", required=True
+        None, "Comma-separated text files, patterns (books/*.txt) or folders.", required=True
     )
-    output_file: str | None = option(None, "The vocabulary: one piece per line.", required=True)
-    vocab_size: int = option(30522, "Tokens in total.", limits=(10, 2**24))
+    output_file: str | None = option(
+        None, "Vocabulary to write, one piece per line.", required=True
+    )
+    vocab_size: int = option(30522, "Total number of tokens.", limits=(10, 2**24))
     do_lower_case: bool = option(
         True,
-        "Lower-case the text and strip accents; pass the same value wherever it is used.",
+        "Lower-case the text and strip accents; pass the same value when using the vocabulary.",
     )
     num_unused_tokens: int = option(
         99,
-        "Free tokens [unused0], [unused1], ... With 99 or more [UNK], [CLS], [SEP] and [MASK] have "
-        "their usual ids, 100 to 103.",
+        "Number of unused tokens [unused0], [unused1], ... With 99 or more, [UNK], [CLS], [SEP] "
+        "and [MASK] have their usual ids, 100 to 103.",
         limits=(0, 100_000),
     )
 
@@ -176,4 +178,4 @@ class VocabularyOptions:
         check_values(self)
         if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:
             reserved = f"--num_unused_tokens={self.num_unused_tokens} and the special tokens"
-            raise UserError(f"--vocab_size={self.vocab_size} leaves no room beside {reserved}")
+            raise UserError(f"--vocab_size={self.vocab_size} leaves no room after {reserved}")

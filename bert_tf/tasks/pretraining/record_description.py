@@ -1,4 +1,4 @@
-"""The description of pre-training records: written beside them, checked before training."""
+"""Descriptions of pre-training records, written next to them and checked before training."""
 
 import contextlib
 import hashlib
@@ -14,17 +14,17 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 from bert_tf.tokenization import load_vocab
 
-_OTHER = "does not describe the records: rebuild them or remove it"
-_NOT_RECORDS = "pass records of create_pretraining_data.py"
-# Features whose length is given by a flag.
+_MISMATCH = "does not match the records: rebuild them, or delete this file"
+_ADVICE = "pass records from create_pretraining_data.py"
+# Features, and the flags that determine their lengths.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
 
 @contextlib.contextmanager
 def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
-    """Locks record files while they are written, then writes `<output>.json` beside each.
+    """Locks the record files while they are written, then writes `<output>.json` next to each.
 
-    The lock keeps descriptions of other runs away. Pipes and devices get no description.
+    The lock keeps other runs from writing their descriptions. Pipes and devices get none.
     """
     outputs = [output for output in options.outputs if not files.is_stream(output)]
     flags = (*_LENGTH_FLAGS.values(), "do_lower_case", "do_whole_word_mask")
@@ -34,7 +34,7 @@ def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iter
         "vocab_sha256": _digest(vocab),
     }
     with contextlib.ExitStack() as stack:
-        # Sorted, so that two runs cannot wait for each other.
+        # Sorted, to prevent a deadlock between two runs.
         for lock in sorted(map(locks.beside, outputs)):
             stack.enter_context(locks.exclusive(lock))
         # An old description must not outlive its records if this run fails.
@@ -54,10 +54,10 @@ def _digest(vocab: Mapping[str, int]) -> str:
 def check_records(
     paths: Sequence[str], options: PretrainingOptions, config: BertConfig, vocab_file: str = ""
 ) -> None:
-    """Compares description and first record of files with flags, model, and vocabulary if known.
+    """Checks descriptions and first records against flags, model, and vocabulary if known.
 
     Raises:
-        UserError: they do not fit, or a file is empty or does not contain such records.
+        UserError: they do not match, or a file is empty or does not contain such records.
     """
     vocabularies = {_digest(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
     for path in paths:
@@ -68,20 +68,20 @@ def check_records(
             sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
             raise UserError(f"{path} has {sizes}: it is incomplete. Copy it again, or rebuild it")
         if description and lengths != {flag: description[flag] for flag in lengths}:
-            raise UserError(f"{path}.json {_OTHER}")
+            raise UserError(f"{path}.json {_MISMATCH}")
         for flag, length in lengths.items():
             if length != getattr(options, flag):
                 both = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
                 raise UserError(f"The records in {path} were made with {both}: pass the same value")
         size = max([description.get("vocab_size", 0), *(index + 1 for index in first["input_ids"])])
         if size > config.vocab_size:
-            sizes = f"{size} entries or more, but the model has only {config.vocab_size}"
+            sizes = f"at least {size} entries, but the model has only {config.vocab_size}"
             raise UserError(f"The records in {path} were made with a vocabulary of {sizes}")
         if "vocab_sha256" in description:
             vocabularies.setdefault(description["vocab_sha256"], path)
     if len(vocabularies) > 1:
         both = " and ".join(list(vocabularies.values())[:2])
-        raise UserError(f"{both} are of different vocabularies: their ids have different meanings")
+        raise UserError(f"{both} use different vocabularies, so their ids have different meanings")
 
 
 def _read_description(path: str) -> dict[str, Any]:
@@ -92,23 +92,23 @@ def _read_description(path: str) -> dict[str, Any]:
         description = json.loads(files.read_text(name))
         return {**description, **{flag: int(description[flag]) for flag in _LENGTH_FLAGS.values()}}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{name} {_OTHER} ({error!r})") from error
+        raise UserError(f"{name} {_MISMATCH} ({error!r})") from error
 
 
 def _first_record(path: str) -> dict[str, Sequence[int]]:
-    files.open_binary(path).close()  # TensorFlow would wait for a pipe.
+    files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     except tf.errors.OpError as error:
         problem = f"{path} is not a TFRecord file, or is damaged ({error.message})"
-        raise UserError(f"{problem}: {_NOT_RECORDS}") from error
+        raise UserError(f"{problem}: {_ADVICE}") from error
     if first is None:
-        raise UserError(f"{path} is empty: {_NOT_RECORDS}")
+        raise UserError(f"{path} is empty: {_ADVICE}")
     try:
         entries = tf.train.Example.FromString(first.numpy()).features.feature
     except Exception as error:
-        raise UserError(f"The first record of {path} is no tf.train.Example: {error}") from error
+        raise UserError(f"The first record of {path} is not a tf.train.Example: {error}") from error
     missing = [name for name in _LENGTH_FLAGS if name not in entries]
     if missing:
-        raise UserError(f"The records in {path} lack {', '.join(missing)}: {_NOT_RECORDS}")
+        raise UserError(f"The records in {path} lack {', '.join(missing)}: {_ADVICE}")
     return {name: entries[name].int64_list.value for name in _LENGTH_FLAGS}

@@ -1,13 +1,13 @@
-"""Random numbers for pre-training instances: the original's, or fewer of them."""
+"""Random number generators for pre-training instances: the original's, and a faster one."""
 
 import random
 
 
 class ReferenceRng:
-    """Draws what a `random.Random` would, but faster.
+    """Draws the same numbers as a `random.Random`, but faster.
 
-    `below` and `shuffle` do what `random.Random.randint` and `shuffle` do internally, without the
-    calls in between, which would take most of the time of masking.
+    `below` and `shuffle` do what `random.Random.randint` and `shuffle` do internally, without their
+    intermediate calls, which would take most of the time of masking.
     """
 
     def __init__(self, source: random.Random) -> None:
@@ -22,7 +22,7 @@ class ReferenceRng:
         return number
 
     def shuffle(self, items: list) -> None:
-        """Shuffles in place."""
+        """Shuffles `items` in place."""
         bits = self._bits
         for last in range(len(items) - 1, 0, -1):
             width = (last + 1).bit_length()
@@ -37,17 +37,17 @@ class ReferenceRng:
 
 
 class FastRng(ReferenceRng):
-    """Draws fewer numbers, which are not the original's."""
+    """Draws fewer numbers than the original, and so different ones."""
 
     def shuffle(self, items: list, first: int = 0) -> None:
-        """Shuffles in place; only the items from `first` on are random."""
+        """Shuffles `items` in place; only those from index `first` on are a random sample."""
         uniform = self.random
         for count in range(len(items), first, -1):
             other = int(uniform() * count)
             items[count - 1], items[other] = items[other], items[count - 1]
 
     def choose(self, items: list, count: int) -> list:
-        """Returns `count` items with as many draws; changes the order of `items`."""
+        """Returns `count` random items with only `count` draws; changes the order of `items`."""
         first = max(len(items) - count, 0)
         self.shuffle(items, first)
         return items[first:]

@@ -1,8 +1,8 @@
 """Creates pre-training records for a corpus of any size: shard by shard, in several processes.
 
-The records of a unit (see `shards`) depend only on its text and the options, so the number of
-workers changes nothing, and an interrupted run resumes with the missing units. The records of
-units are kept in a folder beside the output, and joined at the end.
+The records of a unit (see `shards`) depend only on its text and the options. Therefore the number
+of workers does not affect the result, and an interrupted run resumes with the missing units. Each
+unit writes its records to part files in a folder next to the output; they are joined at the end.
 """
 
 import contextlib
@@ -35,57 +35,55 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
 from bert_tf.tasks.pretraining.shards import Unit, plan, read_shards
 
-# Describes the parts in a folder.
+# Name of the file that describes the parts in a folder.
 _PLAN = "plan.json"
 # Increment this when the same plan starts to give different records.
 _FORMAT = 1
+# Names, or prefixes of names, of options that do not affect the records.
+_IRRELEVANT_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
 
-
-# Options on which the records do not depend.
-_OTHER_OPTIONS = ("input_file", "output_file", "num_workers", "verbose_logging", "beam_")
-
-# Once for each process.
+# Loaded once per process.
 _load_encoder = functools.lru_cache(maxsize=1)(load_encoder)
 
 # Calls a function on each item in a worker process; yields each item when it is done, in any order.
-Workers = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
+UnorderedMap = Callable[[Callable[[Any], object], Sequence[Any]], Iterable[Any]]
 
 
 def write_parts(
-    options: PretrainingDataOptions, paths: Sequence[str], folder: str, workers: Workers
+    options: PretrainingDataOptions, paths: Sequence[str], folder: str, workers: UnorderedMap
 ) -> list[Unit]:
-    """Writes the records of all units to a folder that no other run is using; returns the units.
+    """Writes the parts of all units to a folder that no other run is using; returns the units.
 
-    After an error, complete units are kept, and the same command resumes from there.
+    After an error, complete units are kept, and the same command resumes with the missing ones.
     """
     units = plan(paths, options.shard_bytes)
     _prepare_folder(options, units, folder)
     missing = [unit for unit in units if not _is_complete(unit, folder)]
     if len(missing) < len(units):
-        log.info("%d of %d units are done already", len(units) - len(missing), len(units))
+        log.info("%d of %d parts are already done", len(units) - len(missing), len(units))
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in missing)
     # Start the workers before the bar starts its thread: forking a process with threads is unsafe.
     work = workers(functools.partial(write_unit, options, folder), missing)
-    with bar(total, "text", initial=done, unit="B") as shown:
+    with bar(total, "text", initial=done, unit="B") as progress:
         for unit in work:
-            shown.update(unit.size)
+            progress.update(unit.size)
     return units
 
 
 def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], folder: str) -> None:
-    """Creates the folder; empties it if its parts have other options, text or version."""
+    """Creates the folder; empties it if its parts have other options, texts or format version."""
     texts = sorted({path for unit in units for path, *_ in unit.ranges})
     settings = dataclasses.asdict(options).items()
-    content = {
+    description = {
         "format": _FORMAT,
-        "options": {name: v for name, v in settings if not name.startswith(_OTHER_OPTIONS)},
+        "options": {name: v for name, v in settings if not name.startswith(_IRRELEVANT_OPTIONS)},
         "outputs": len(options.outputs),
         "digests": [_digest(options.vocab_file), _digest(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
-    text = json.dumps(content, indent=1, sort_keys=True)
+    text = json.dumps(description, indent=1, sort_keys=True)
     path = os.path.join(folder, _PLAN)
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
@@ -97,7 +95,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
 
 
 def _digest(path: str | None) -> str:
-    """Digest of a file; "" for a segmenter that is a function."""
+    """Returns the digest of a file; "" if the option names a function or is not set."""
     if not path or not files.exists(path):
         return ""
     with files.open_binary(path) as file:
@@ -114,7 +112,7 @@ def _is_complete(unit: Unit, folder: str) -> bool:
 
 
 def _report_path(folder: str, unit: Unit) -> str:
-    """The report of a unit, which is written after its parts."""
+    """Returns the path of a unit's report, which marks its parts as complete."""
     return os.path.join(folder, f"{unit.number:06d}.json")
 
 
@@ -128,26 +126,27 @@ def _part_path(folder: str, unit: Unit, output: int) -> str:
 
 # At module level because multiprocessing and Beam pickle it by name.
 def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None:
-    """Writes the parts of a unit and its report.
+    """Writes the parts of a unit, and then its report.
 
-    Two workers may write the same unit, as happens on clusters: temporary names differ, and the
-    files that they are renamed to are equal.
+    Two workers may write the same unit, as happens on clusters: their temporary files have
+    different names, and the final files are identical.
     """
     parts = [_part_path(folder, unit, output) for output in range(len(options.outputs))]
-    count = single = 0
+    count = single_document_shards = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(gc_paused())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
             for num_documents, records in _shards(options, unit):
-                single += num_documents == 1
+                single_document_shards += num_documents == 1
                 for record in records:
                     writers[count % len(writers)].write(record)
                     count += 1
         except tf.errors.OpError as error:
-            raise UserError(f"Cannot write into {folder}: {error.message}") from error
-    report = {"examples": count, "single": single, "bytes": [files.size(part) for part in parts]}
+            raise UserError(f"Cannot write to {folder}: {error.message}") from error
+    sizes = [files.size(part) for part in parts]
+    report = {"examples": count, "single": single_document_shards, "bytes": sizes}
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
@@ -156,11 +155,11 @@ def _shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, 
     encode = _load_encoder(options)
     for number, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
-        address = f"{options.random_seed} {unit.number} {number}"
-        instances = _instances(options, documents, encode.vocab, address)
+        seed_key = f"{options.random_seed} {unit.number} {number}"
+        instances = _instances(options, documents, encode.vocab, seed_key)
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
-        _random(address).shuffle(records)
+        _random(seed_key).shuffle(records)
         yield len(documents), records
 
 
@@ -171,31 +170,32 @@ def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Docum
 
 
 def _instances(
-    options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, address: str
+    options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, seed_key: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
-        rng = _random(f"{address} {index}")
+        rng = _random(f"{seed_key} {index}")
         for _ in range(options.dupe_factor):
             yield from create_instances_from_document(documents, index, rng, options, vocab)
 
 
-def _random(address: str) -> FastRng:
-    """An independent stream of random numbers for each address."""
-    digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
+def _random(seed_key: str) -> FastRng:
+    """Returns an independent random number generator for each key."""
+    digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
     return FastRng(random.Random(int.from_bytes(digest, "big")))
 
 
-def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Workers) -> int:
-    """Joins the parts of all units to the output files, removes the folder, and counts records."""
+def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: UnorderedMap) -> int:
+    """Joins the parts into the output files, removes the folder, and counts the records."""
     reports = [_read_report(folder, unit) for unit in units]
     count = sum(report["examples"] for report in reports)
     if not count:
         files.remove_tree(folder)
         raise UserError("No tokens in the input files: nothing to train on")
-    single = sum(report["single"] for report in reports)
-    if single:
-        message = "%d shards have one document only: put a blank line between documents, or pass "
-        log.warning(message + "a larger --shard_mb", single)
+    single_document_shards = sum(report["single"] for report in reports)
+    if single_document_shards:
+        message = "%d shards contain only one document, so random next sentences come from the same"
+        advice = "put a blank line between documents, or pass a larger --shard_mb"
+        log.warning(f"{message} text: {advice}", single_document_shards)
     for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)

@@ -1,8 +1,8 @@
-"""Divides a corpus into shards without reading it.
+"""Divides a corpus into shards based on file sizes alone, and reads the shards.
 
-A unit is the work of one worker at a time: a byte range of a large file, several small files, or a
-compressed file, which has several shards. A document belongs to the range in which the blank line
-before it begins, so the division depends only on file sizes.
+A unit is what a worker processes at a time: a byte range of a large file, several small files, or
+a compressed file, which may contain several shards. A document belongs to the range that contains
+the start of the blank line before it, so the corpus can be divided without reading it.
 """
 
 import itertools
@@ -24,7 +24,7 @@ Range = tuple[str, int, int | None]
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one worker at a time."""
+    """What a worker processes at a time."""
 
     number: int
     ranges: tuple[Range, ...]
@@ -32,9 +32,9 @@ class Unit:
 
 
 def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
-    """Divides files into units with shards of about `shard_bytes`, in the order of the files."""
+    """Divides files, in order, into units with shards of about `shard_bytes`."""
     groups: list[list[Range]] = []
-    room = -1  # for more small files in the last group
+    room = -1  # bytes left for small files in the last group; -1: none can be added
     for path in paths:
         size = files.size(path)
         if path.endswith(".gz"):
@@ -58,7 +58,7 @@ def _size(ranges: Sequence[Range]) -> int:
 
 
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
-    """Yields the documents of each shard of a unit, as lists of lines that are not blank.
+    """Yields the documents of each shard of a unit, as lists of non-blank lines.
 
     Unlike in the original, the end of a file also ends a document.
     """
@@ -70,39 +70,40 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 def _numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
         with files.open_decompressed(path, regular=True) as file:
-            for begin, document in _documents(path, file, start, stop, shard_bytes):
-                yield 0 if stop else begin // shard_bytes, document
+            for blank_start, document in _documents(path, file, start, stop, shard_bytes):
+                yield 0 if stop else blank_start // shard_bytes, document
 
 
 def _documents(
     path: str, file: Any, start: int, stop: int | None, shard_bytes: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the documents of a byte range, each after the offset of the blank line before it."""
-    begin, is_owned = start, start == 0
+    """Yields each document of a byte range, with the offset of the blank line before it."""
+    blank_start, in_range = start, start == 0
     if start:
         # The line that contains the byte before `start` belongs to the previous range.
         file.seek(start - 1, os.SEEK_SET)
         file.readline()
     offset, size = file.tell(), 0
     document: list[str] = []
-    for raw in file:
-        line = _decode(path, raw)
-        if line and is_owned:
+    for raw_line in file:
+        line = _decode(path, raw_line)
+        if line and in_range:
             document.append(line)
-            size += len(raw)
+            size += len(raw_line)
             if size > _MAX_SHARDS_OF_DOCUMENT * shard_bytes:
-                problem = f"has no blank line in {size / 1e6:.3g} MB from byte {begin} on"
-                raise UserError(f"{path} {problem}: put some in, or pass a larger --shard_mb")
+                problem = f"{path}: no blank line in {size / 1e6:.3g} MB from byte {blank_start}"
+                advice = "put a blank line between documents, or pass a larger --shard_mb"
+                raise UserError(f"{problem}: {advice}")
         else:
             if document:
-                yield begin, document
+                yield blank_start, document
             if not line:
-                document, size, begin, is_owned = [], 0, offset, True
+                document, size, blank_start, in_range = [], 0, offset, True
             if stop is not None and offset >= stop:
                 return
-        offset += len(raw)
+        offset += len(raw_line)
     if document:
-        yield begin, document
+        yield blank_start, document
 
 
 def _decode(path: str, raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Pre-trains on masked language modeling and next sentence prediction: `run_pretraining.py`."""
+"""Masked language modeling and next sentence prediction, for `run_pretraining.py`."""
 
 import functools
 import os
@@ -31,21 +31,21 @@ from bert_tf.tasks.pretraining.instance_records import record_features
 from bert_tf.tasks.pretraining.options import PretrainingOptions
 from bert_tf.tasks.pretraining.record_description import check_records
 
-# Size of the buffer for shuffling; the order of the files is shuffled, too.
-_SHUFFLED_RECORDS = 20_000
+# Number of records in the shuffle buffer; the order of the files is also shuffled.
+_SHUFFLE_BUFFER = 20_000
 
 
 def run(options: PretrainingOptions) -> Results:
-    """Trains and evaluates, see `bert_tf.tasks.pretraining.run`."""
+    """Trains and evaluates; see `bert_tf.tasks.pretraining.run`."""
     options.check()
     options = find_model_files(options)
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")
-    # Before records are read: workers must be connected before TensorFlow computes anything.
+    # Before reading records: workers must be connected before TensorFlow computes anything.
     devices = training.open_devices(options)
     with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
-        check_records(paths, options, config, _vocab_file_beside(options.init_checkpoint or ""))
+        check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
         try:
             return _train_and_evaluate(options, config, paths, devices)
         except (tf.errors.DataLossError, UserError) as error:
@@ -55,8 +55,8 @@ def run(options: PretrainingOptions) -> Results:
             raise
 
 
-def _vocab_file_beside(init_checkpoint: str) -> str:
-    """The vocabulary in the folder of a published checkpoint, or ""."""
+def _find_vocab_file(init_checkpoint: str) -> str:
+    """Returns the path of the vocabulary next to a published checkpoint, or ""."""
     folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
     return existing(folder, VOCAB_FILE) or "" if init_checkpoint else ""
 
@@ -68,17 +68,17 @@ def _train_and_evaluate(
     data = describe_data([(os.path.basename(path), files.size(path)) for path in paths])
     check_resumed(options, data)
     keras.utils.set_random_seed(options.random_seed)
-    build, begins_trained = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
+    build, will_restore = functools.partial(BertPretrainer, config), bool(options.init_checkpoint)
     model = training.build_model(
-        build, devices, options.recompute_layers, zero_init_encoder=begins_trained
+        build, devices, options.recompute_layers, zero_init_encoder=will_restore
     )
     if options.do_train:
         training.check_training(model, options, devices)
     restored = restore_weights(model, options)
     step = checkpoints.step_of(restored) if restored else 0
-    state, kept = None, {}
+    state, metadata = None, {}
     if options.do_train:
-        kept = run_metadata.training_files(options, bool(restored), data)
+        metadata = run_metadata.training_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
         flags = ("num_train_steps", "num_warmup_steps")
         steps: dict[str, Any] = {name: getattr(options, name) for name in flags}
@@ -93,8 +93,8 @@ def _train_and_evaluate(
     elif options.do_train:
         log.warning("Skipping training: %s is at step %d already", restored, step)
     if devices.is_chief:
-        prepare_output_dir(output_dir, kept)
-    devices.require_equal(step, "step that it goes on from", "--output_dir")
+        prepare_output_dir(output_dir, metadata)
+    devices.require_equal(step, "step that training resumes from", "--output_dir")
     devices.require_equal(len(paths), "number of files", "--input_file")
     devices.require_equal_options(options)
 
@@ -102,7 +102,7 @@ def _train_and_evaluate(
     results = Results()
     if state:
         if devices.is_chief:
-            run_metadata.write(output_dir, kept)
+            run_metadata.write(output_dir, metadata)
         _train(options, state, paths, features, devices)
         step = state.step
     if options.do_eval:
@@ -126,7 +126,7 @@ def _train(
 ) -> None:
     output_dir, num_train_steps = options.output_dir or "", options.num_train_steps
     batches = training.training_batches(
-        paths, features, options, devices, num_records=_SHUFFLED_RECORDS, skip_batches=state.step
+        paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
     loss, step_options = _loss(options.use_next_sentence), training.step_options(options, devices)
     train_step = training.make_train_step(
@@ -142,23 +142,23 @@ def _train(
 
 
 def _loss(use_next_sentence: bool) -> training.Loss:
-    """Means over all masked tokens of the batch, and over all rows for next sentences."""
+    """Averages the masked-LM loss over masked tokens, and the next sentence loss over rows."""
 
     def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
         return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
 
-    def share(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
+    def replica_loss(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
         rows = _row_metrics(outputs, batch)
         loss = tf.reduce_sum(rows["masked_lm_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
         if use_next_sentence:
             loss += tf.reduce_sum(rows["next_sentence_loss"]) / totals["sequences"]
         return loss
 
-    return training.Loss(totals, share)
+    return training.Loss(totals, replica_loss)
 
 
 def _row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Losses and correct predictions of each row [B], summed over its masked tokens."""
+    """Returns losses and correct predictions of each row [B], summed over its masked tokens."""
     token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
     next_labels = batch["next_sentence_labels"][:, 0]
@@ -180,12 +180,12 @@ def _evaluate(
     features: Sequence[Feature],
     devices: training.Devices,
 ) -> dict[str, Any]:
-    """Evaluates a number of batches, as the original; records are repeated if they run out."""
+    """Evaluates `max_eval_steps` batches, as the original does, repeating records if needed."""
     size = options.eval_batch_size
     inference = training.Inference(model, _row_metrics, features, devices, size)
     rows = inference.predict_records(paths, options.max_eval_steps * size, "eval")
     batches = {name: values.reshape(-1, size) for name, values in rows.items()}
-    # As in the original, the loss is a mean over batches, but `masked_lm_loss` is over tokens.
+    # As in the original, `loss` is a mean over batches, but `masked_lm_loss` is one over tokens.
     loss = batches["masked_lm_loss"].sum(1) / (
         batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
     )

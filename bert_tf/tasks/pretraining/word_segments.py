@@ -1,8 +1,8 @@
 """Finds the words of languages written without spaces, for whole word masking.
 
-The tokenizer makes every Chinese character a word of its own, so that whole word masking has no
-effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"). A segmenter says
-which characters belong together.
+The tokenizer makes every Chinese character a separate word, so that whole word masking has no
+effect (Cui et al. 2019, "Pre-Training with Whole Word Masking for Chinese BERT"). A segmenter
+groups characters into words.
 """
 
 import functools
@@ -21,16 +21,16 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 
 Segmenter = Callable[[str], Sequence[str]]
 
-# `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
+# Matches `jieba:lcut`, but not `gs://words.txt` or `C:\words.txt`.
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_segmenter(name: str) -> Segmenter:
-    """Loads a segmenter.
+    """Loads a segmenter from a Python function or a word list.
 
-    `name` is `module:function`, installed or in the current folder, that takes a line and returns
-    its words in order, with or without spaces; or a file with one word per line, whose longest
-    match is taken from left to right.
+    `name` is `module:function`, installed or in the current folder, for a function that takes a
+    line and returns its words in order, with or without spaces; or it is a file with one word per
+    line, for greedy longest-match segmentation from left to right.
     """
     if not _FUNCTION.fullmatch(name):
         words = {line.strip() for line in files.read_lines(name)} - {""}
@@ -38,29 +38,29 @@ def load_segmenter(name: str) -> Segmenter:
             raise UserError(f"{name} contains no words")
         return functools.partial(_longest_match, words, max(map(len, words)))
     module, _, function = name.partition(":")
-    if os.getcwd() not in sys.path:  # A script only searches its own folder.
+    if os.getcwd() not in sys.path:  # Python adds only the script's own folder.
         sys.path.append(os.getcwd())
     try:
         segmenter = getattr(importlib.import_module(module), function)
     except Exception as error:
         raise UserError(f"--whole_word_segments={name} cannot be used: {error}") from error
     if not callable(segmenter):
-        raise UserError(f"--whole_word_segments={name} is no function")
+        raise UserError(f"--whole_word_segments={name} is not a function")
     return typing.cast(Segmenter, segmenter)
 
 
 def mark_inner_pieces(
     tokens: RaggedIds, texts: Sequence[str], segmenter: Segmenter, vocab_size: int
 ) -> np.ndarray:
-    """Returns the ids of tokens with spans, plus `vocab_size` for those inside a word."""
+    """Returns the ids of `tokens`, which have spans; adds `vocab_size` to those inside a word."""
     starts = np.zeros(0, np.int32) if tokens.spans is None else tokens.spans[:, 0]
     is_inner = np.zeros(len(tokens.ids), bool)
     for row, text in enumerate(texts):
-        first, last = tokens.row_splits[row], tokens.row_splits[row + 1]
-        inside = np.zeros(len(text) + 1, bool)
+        first, stop = tokens.row_splits[row], tokens.row_splits[row + 1]
+        is_inner_char = np.zeros(len(text) + 1, bool)
         for start, end in _word_spans(text, segmenter):
-            inside[start + 1 : end] = True
-        is_inner[first:last] = inside[starts[first:last]]
+            is_inner_char[start + 1 : end] = True
+        is_inner[first:stop] = is_inner_char[starts[first:stop]]
     return tokens.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
 
 
@@ -73,18 +73,18 @@ def _word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
     for word in words:
         start = text.find(word, end) if isinstance(word, str) else -1
         if start < 0:
-            problem = f"which is not in what is left of {text!r:.80}"
-            raise UserError(f"--whole_word_segments gave {word!r}, {problem}")
+            problem = f"which is not in the rest of {text!r:.80}"
+            raise UserError(f"--whole_word_segments returned {word!r}, {problem}")
         end = start + len(word)
         yield start, end
 
 
 def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:
-    """Takes the longest known word from left to right, otherwise a single character."""
-    parts, start = [], 0
+    """Splits off the longest known word, or else a single character, from left to right."""
+    segments, start = [], 0
     while start < len(text):
         ends = range(min(start + max_length, len(text)), start + 1, -1)
         end = next((end for end in ends if text[start:end] in words), start + 1)
-        parts.append(text[start:end])
+        segments.append(text[start:end])
         start = end
-    return parts
+    return segments

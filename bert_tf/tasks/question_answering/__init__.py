@@ -1,4 +1,4 @@
-"""Fine-tunes and applies models that answer questions on texts (SQuAD)."""
+"""Extractive question answering (SQuAD): fine-tuning, evaluation and prediction."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from bert_tf import registry
 
 
 def run(options: Any) -> Any:
-    """Does what `run_squad.py` does; see `bert_tf.tasks.classification.run`."""
+    """Runs question answering like `run_squad.py`; see `bert_tf.tasks.classification.run`."""
     return registry.run(options)

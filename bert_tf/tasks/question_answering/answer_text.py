@@ -6,28 +6,28 @@ from bert_tf.tokenization import BasicTokenizer
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """Joins word pieces to words, with a space between words."""
+    """Joins word pieces into words, separated by spaces."""
     text = " ".join(pieces).replace(" ##", "").replace("##", "")
     return " ".join(text.split())
 
 
 def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
-    """Returns the part of `orig_text`, which is whole words, that `pred_text` stands for."""
+    """Returns the part of `orig_text`, a sequence of whole words, that matches `pred_text`."""
     tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
     return align(pred_text, orig_text, " ".join(tokens))
 
 
 def align(part: str, text: str, normalized: str) -> str:
-    """Finds `part` in the normalized text, and returns the same characters of `text`.
+    """Finds `part` in the normalized text; returns the corresponding characters of `text`.
 
     Returns all of `text` if `part` is not found, or if normalization changed the number of
-    characters other than spaces, for instance by removing combining accents.
+    non-space characters, for instance by removing combining accents.
     """
     start = normalized.find(part)
     if start < 0 or part != part.strip(" ") or not part:
         return text
     in_text, in_normalized = (
-        [index for index, char in enumerate(each) if char != " "] for each in (text, normalized)
+        [index for index, char in enumerate(chars) if char != " "] for chars in (text, normalized)
     )
     if len(in_text) != len(in_normalized):
         return text

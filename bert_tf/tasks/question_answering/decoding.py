@@ -1,6 +1,6 @@
 """Decodes start and end logits into n-best lists of answers, as the original does.
 
-N windows, K most likely starts and ends of each.
+In shapes: N windows, and the K most likely starts and ends of each.
 """
 
 import functools
@@ -18,12 +18,12 @@ from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 
-# The original's answer if no answer is possible.
+# The text that the original returns if there is no valid answer.
 _NO_ANSWER = "empty"
 
 
 class Answer(NamedTuple):
-    """An entry of an n-best list; the text "" means no answer."""
+    """An entry of an n-best list; the text "" means "no answer"."""
 
     text: str
     start_logit: float
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The sum of both logits."""
+        """Sum of the start and end logits."""
         return self.start_logit + self.end_logit
 
 
@@ -49,34 +49,34 @@ class NBest(NamedTuple):
         return "" if self.null_odds > null_score_diff_threshold else self.best_text()
 
     def best_text(self) -> str:
-        """Returns the best answer that is not "", if there is one."""
+        """Returns the best answer other than "no answer", or "" if there is none."""
         return next((answer.text for answer in self.answers if answer.text), "")
 
 
-# First and last token (indexes in the tokens of all texts here), and their logits.
+# A span: first and last token (here indexes into the tokens of all texts), and their logits.
 Entry = tuple[Any, Any, float, float]
 
 
 def decode(
     windows: Windows, top: Mapping[str, np.ndarray], tokenizer: FullTokenizer, options: SquadOptions
 ) -> list[NBest]:
-    """Returns the n-best list of each question of `windows`; `top` is of `task.top_positions`.
+    """Returns the n-best list of each question; `top` comes from `task.top_positions`.
 
     A span is valid if start and end are in the window, the start has its maximum context there, and
-    the length is 1 to `max_answer_length`. (The original does not check the context of the end.)
+    the length is 1 to `max_answer_length`. As in the original, the end's context is not checked.
 
-    The original fails if `version_2_with_negative` and a question has no valid span; here its
+    With `version_2_with_negative`, the original fails if a question has no valid span; here the
     answer is "", and the null score is compared with 0.
     """
-    text_of = _text_function(windows, tokenizer)
-    borders = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
-    lists = []
-    for first, end in itertools.pairwise(borders.tolist()):
+    text_of = _make_text_of(windows, tokenizer)
+    row_splits = np.searchsorted(windows.question_index, np.arange(len(windows.questions) + 1))
+    n_best_lists = []
+    for first, end in itertools.pairwise(row_splits.tolist()):
         rows = np.arange(first, end)
         null = _null_answer(top, rows) if options.version_2_with_negative else None
         entries = _best_spans(windows, top, options.max_answer_length, rows)
-        lists.append(n_best(entries, null, text_of, options.n_best_size))
-    return lists
+        n_best_lists.append(n_best(entries, null, text_of, options.n_best_size))
+    return n_best_lists
 
 
 def _best_spans(
@@ -88,20 +88,20 @@ def _best_spans(
     ends = top["end_indexes"][rows] - offset
     distance = ends[:, None, :] - starts[:, :, None]  # [n, K, K]
     valid = (distance >= 0) & (distance < max_length)
-    valid &= windows.has_most_context(rows, starts)[:, :, None]
+    valid &= windows.is_max_context(rows, starts)[:, :, None]
     valid &= ((ends >= 0) & (ends < length))[:, None, :]
     row, i, j = np.nonzero(valid)
     start_logits = top["start_logits"][rows][row, i].astype(np.float64)
     end_logits = top["end_logits"][rows][row, j].astype(np.float64)
     first_token = windows.first_token(rows)[row]
     columns = (first_token + starts[row, i], first_token + ends[row, j], start_logits, end_logits)
-    # Stable: ties stay in the order of windows and positions.
+    # A stable sort keeps ties in the order of windows and positions.
     order = np.argsort(-(start_logits + end_logits), kind="stable")
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
 def _null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
-    """Returns "no answer" from the window with its lowest score; zeros without windows."""
+    """Returns "no answer" with its lowest score in any window; 0 if there are no windows."""
     logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
     answers = [Answer("", float(start), float(end)) for start, end in logits]
     return min(answers, key=lambda answer: answer.score, default=Answer("", 0.0, 0.0))
@@ -113,10 +113,10 @@ def n_best(
     text_of: Callable[[Any, Any], str],
     n_best_size: int,
 ) -> NBest:
-    """Returns the n-best list of entries, which come best first; drops repeated texts.
+    """Returns the n-best list from entries sorted best first; drops duplicate texts.
 
-    `null` is "no answer" in SQuAD 2.0, which may exceed `n_best_size` by one; `text_of` returns the
-    text from a first to a last token.
+    `null` is SQuAD 2.0's "no answer", with which the list may be longer than `n_best_size` by one;
+    `text_of` returns the text from a first to a last token.
     """
     answers: dict[str, Answer] = {}
     for start, end, start_logit, end_logit in entries:
@@ -136,15 +136,15 @@ def n_best(
     return NBest(list(answers.values()), null.score - best.start_logit - best.end_logit)
 
 
-def _text_function(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
-    """Returns a function from first and last token to the answer in the original text."""
+def _make_text_of(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int, int], str]:
+    """Returns a function that maps first and last token to the answer in the original text."""
     normalize = functools.cache(lambda word: " ".join(tokenizer.basic_tokenizer.tokenize(word)))
 
     def text_of(start: int, end: int) -> str:
         first, last = int(windows.token_words[start]), int(windows.token_words[end])
         words = windows.words[first : last + 1]
         text = " ".join(words)
-        # Whole words need no alignment.
+        # A span of whole words needs no alignment.
         if windows.word_splits[first] == start and windows.word_splits[last + 1] == end + 1:
             return text
         ids = windows.token_ids[start : end + 1].tolist()
@@ -155,22 +155,22 @@ def _text_function(windows: Windows, tokenizer: FullTokenizer) -> Callable[[int,
 
 
 def probabilities(answers: Sequence[Answer]) -> list[float]:
-    """Returns the softmax of the scores, to the original's last digit."""
+    """Returns the softmax of the scores, bit for bit as the original does."""
     highest = max(answer.score for answer in answers)
     exponentials = [math.exp(answer.score - highest) for answer in answers]
-    # `sum` is more exact since Python 3.12.
+    # Not `sum`, which rounds differently since Python 3.12.
     total = functools.reduce(operator.add, exponentials)
     return [value / total for value in exponentials]
 
 
-def n_best_json(lists: Mapping[str, Sequence[Answer]]) -> str:
-    """Formats n-best lists by question id as the original's `nbest_predictions.json`."""
+def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
+    """Formats n-best lists by question id like the original's `nbest_predictions.json`."""
     keys = "text", "probability", "start_logit", "end_logit"
     entries = {
-        name: [
+        qas_id: [
             dict(zip(keys, (text, probability, *logits), strict=True))
             for (text, *logits), probability in zip(answers, probabilities(answers), strict=True)
         ]
-        for name, answers in lists.items()
+        for qas_id, answers in n_best_lists.items()
     }
     return json.dumps(entries, indent=4) + "\n"

@@ -16,58 +16,62 @@ class SquadOptions(FineTuningOptions):
     """Options of `run_squad.py`."""
 
     train_file: str | None = option(
-        None, "Questions to train on: JSON as train-v1.1.json of SQuAD. Needed with --do_train."
+        None, "Training questions: JSON in the format of SQuAD. Required with --do_train."
     )
     predict_file: str | None = option(
         None,
-        "Questions to answer: JSON as dev-v1.1.json of SQuAD. Needed with --do_predict and "
+        "Questions to answer: JSON in the format of SQuAD. Required with --do_predict and "
         "--do_eval.",
     )
     max_seq_length: int = option(
         384, "Maximum input length in word pieces: a question and a window of its text."
     )
     doc_stride: int = option(
-        128, "Word pieces from the begin of one window of a long text to the next.", limits=_COUNT
+        128, "Number of word pieces between the starts of consecutive windows.", limits=_COUNT
     )
-    max_query_length: int = option(64, "Word pieces of a question; the rest is cut.", limits=_COUNT)
+    max_query_length: int = option(
+        64, "Maximum length of a question in word pieces; the rest is truncated.", limits=_COUNT
+    )
     n_best_size: int = option(
         20,
-        "Answers of a question in nbest_predictions.json, and begins and ends of answers that are "
-        "looked at in each window.",
+        "Number of answers per question in nbest_predictions.json, and of answer starts and ends "
+        "considered per window.",
         limits=_COUNT,
     )
-    max_answer_length: int = option(30, "Longest answer in word pieces.", limits=_COUNT)
+    max_answer_length: int = option(
+        30, "Maximum length of an answer in word pieces.", limits=_COUNT
+    )
     version_2_with_negative: bool = option(
-        False, "Whether there are questions without an answer, as in SQuAD 2.0."
+        False, "Whether some questions have no answer, as in SQuAD 2.0."
     )
     null_score_diff_threshold: float | str = option(
         0.0,
-        "A question has no answer if that is so much more probable than the best answer (in "
-        "logits). auto, with --do_eval: the threshold with the best F1 on --predict_file.",
+        "Predict no answer if the score of no answer exceeds that of the best answer by more than "
+        "this. auto, with --do_eval: the threshold with the best F1 on --predict_file.",
         words=("auto",),
     )
-    do_predict: bool = option(False, "Answer the questions of --predict_file.")
+    do_predict: bool = option(False, "Answer the questions in --predict_file.")
     do_eval: bool = option(
         False,
-        "Answer the questions of --predict_file, and score the answers: exact match and F1.",
+        "Answer the questions in --predict_file, and score the answers: exact match and F1.",
         new=True,
     )
     answer_scoring: str = option(
         "auto",
-        "With --do_eval: characters adds exact match and F1 by characters, as CMRC 2018 counts "
-        "them. auto: where most characters of the answers are Han, kana or Thai.",
+        "With --do_eval: characters adds character-level exact match and F1, as in CMRC 2018. "
+        "auto: does so if most answer characters are Han, kana or Thai.",
         new=True,
         choices=("auto", "words", "characters"),
     )
     fixed_shapes: bool = option(
         True,
-        "Pad every batch to --max_seq_length, as the original does, whose loss and best answers "
-        "count padding, too. false: only to the longest row, which is faster; results differ a "
-        "little.",
+        "Pad every batch to --max_seq_length, as in the original, where padding affects the loss "
+        "and the n-best answers. false: pad only to the longest row, which is faster, with "
+        "slightly different results.",
         new=True,
     )
     verbose_logging: bool = option(
-        False, "Print the first examples, and the answers that are not in their texts."
+        False, "Log the first examples, and the ids of questions whose answer is not in the text."
     )
 
     def check(self) -> None:
@@ -90,7 +94,7 @@ class SquadOptions(FineTuningOptions):
         """Checks the options that a trained model needs."""
         super().check_model()
         if self.null_score_diff_threshold == "auto":
-            raise UserError("null_score_diff_threshold=auto needs answers: pass a number")
+            raise UserError("null_score_diff_threshold=auto needs the right answers: pass a number")
         self._check_lengths()
 
     def _check_lengths(self) -> None:

@@ -1,4 +1,4 @@
-"""Predicted answers, as objects and as the original's files."""
+"""Predicted answers, as objects and in the original's file formats."""
 
 import json
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class AnswerPrediction(NamedTuple):
     """The predicted answer to a question.
 
     Attributes:
-        text: the answer; "" if the text has none.
+        text: the answer; "" if there is none.
         n_best: the most likely answers, best first, with probabilities that add up to 1.
-        null_odds: how much more probable "no answer" is than the best answer, in logits; None
-            without `version_2_with_negative`.
+        null_odds: score of "no answer" minus that of the best answer, in logits; None without
+            `version_2_with_negative`.
     """
 
     text: str
@@ -29,18 +29,18 @@ class AnswerPrediction(NamedTuple):
 
 
 class Predictions(Sequence[AnswerPrediction]):
-    """The predictions for questions in order, and by question id for the files."""
+    """Predictions in the order of the questions, and, for the files, by question id."""
 
     def __init__(
         self, examples: Sequence[SquadExample], n_best: Sequence[NBest], threshold: float
     ) -> None:
         self._n_best = n_best
         self.threshold = threshold
-        # Of questions that share an id, the last list counts, in the position of the first.
+        # If questions share an id, the last one's list replaces that of the first.
         self.lists = {e.qas_id: entry for e, entry in zip(examples, n_best, strict=True)}
-        self.texts = {name: entry.text(threshold) for name, entry in self.lists.items()}
-        odds = ((name, entry.null_odds) for name, entry in self.lists.items())
-        self.null_odds = {name: value for name, value in odds if value is not None}
+        self.texts = {qas_id: entry.text(threshold) for qas_id, entry in self.lists.items()}
+        odds = ((qas_id, entry.null_odds) for qas_id, entry in self.lists.items())
+        self.null_odds = {qas_id: value for qas_id, value in odds if value is not None}
 
     def __len__(self) -> int:
         return len(self._n_best)
@@ -52,7 +52,7 @@ class Predictions(Sequence[AnswerPrediction]):
         return AnswerPrediction(entry.text(self.threshold), n_best, entry.null_odds)
 
     def contents(self) -> dict[str, str]:
-        """Returns the contents of the files by name."""
+        """Returns the contents of the prediction files by file name."""
         contents = {
             PREDICTIONS: json.dumps(self.texts, indent=4) + "\n",
             NBEST_PREDICTIONS: n_best_json({k: entry.answers for k, entry in self.lists.items()}),

@@ -1,8 +1,8 @@
 """Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
 
-By characters as in Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine Reading
-Comprehension" (CMRC 2018): tokens are Han characters (here kana and Thai, too) and other words, and
-F1 counts the longest common run of tokens.
+Character-level metrics follow Cui et al. 2019, "A Span-Extraction Dataset for Chinese Machine
+Reading Comprehension" (CMRC 2018): tokens are Han characters (here also kana and Thai) and words in
+other scripts, and F1 is based on the longest common run of tokens.
 """
 
 import collections
@@ -17,12 +17,12 @@ from bert_tf.tasks.question_answering.squad_reader import SquadExample
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The Han characters of CMRC 2018's script; kana; Thai.
+# The Han characters in the CMRC 2018 script; kana; Thai.
 _CHARACTERS = "\u4e00-\u9fa5\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\u0e00-\u0e7f"
 _WORD = rf"[^\W{_CHARACTERS}]+"
-# A point inside a word, or a comma before digits, does not end it.
+# A period within a word, or a comma before digits, does not split it.
 _TOKEN = re.compile(rf"[{_CHARACTERS}]|{_WORD}(?:\.{_WORD}|,\d+)*|[^\w\s]")
-# As in CMRC 2018's script, and the middle dot of Japanese.
+# As in the CMRC 2018 script, plus the Japanese middle dot.
 _IGNORED = re.compile(r"[-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』・]")
 
 
@@ -32,39 +32,39 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answer: str) -> float:
-    """Returns 1 if both are the same, else 0."""
+    """Returns 1 if both are equal after normalization, else 0."""
     return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
-    """Returns the F1 of the words; 0 if there are none."""
-    predicted, right = normalize_answer(prediction).split(), normalize_answer(answer).split()
-    same = sum((collections.Counter(predicted) & collections.Counter(right)).values())
-    if not same:
+    """Returns the F1 score of the words; 0 if there are none in common."""
+    predicted, correct = normalize_answer(prediction).split(), normalize_answer(answer).split()
+    num_same = sum((collections.Counter(predicted) & collections.Counter(correct)).values())
+    if not num_same:
         return 0.0
-    precision, recall = same / len(predicted), same / len(right)
+    precision, recall = num_same / len(predicted), num_same / len(correct)
     return 2 * precision * recall / (precision + recall)
 
 
 def uses_characters(examples: Sequence[SquadExample]) -> bool:
-    """Returns whether most characters of the right answers are Han, kana or Thai."""
+    """Returns whether most characters of the correct answers are Han, kana or Thai."""
     text = "".join("".join(answer.split()) for e in examples for answer in e.answers or ())
     return 2 * len(re.findall(f"[{_CHARACTERS}]", text)) > len(text)
 
 
 def exact_characters(prediction: str, answer: str) -> float:
-    """Returns 1 if both are the same except for case and punctuation, else 0."""
-    one, other = (_IGNORED.sub("", text.lower().strip()) for text in (prediction, answer))
-    return float(one == other)
+    """Returns 1 if both are equal except for case and punctuation, else 0."""
+    predicted, correct = (_IGNORED.sub("", x.lower().strip()) for x in (prediction, answer))
+    return float(predicted == correct)
 
 
 def f1_characters(prediction: str, answer: str) -> float:
-    """Returns the F1 of the longest common substring of tokens."""
-    one, other = (_TOKEN.findall(_IGNORED.sub("", x.lower())) for x in (prediction, answer))
-    if not one or not other:
+    """Returns the F1 score based on the longest common run of tokens."""
+    predicted, correct = (_TOKEN.findall(_IGNORED.sub("", x.lower())) for x in (prediction, answer))
+    if not predicted or not correct:
         return exact_characters(prediction, answer)
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
-    return 2 * matcher.find_longest_match().size / (len(one) + len(other))
+    matcher = difflib.SequenceMatcher(None, predicted, correct, autojunk=False)
+    return 2 * matcher.find_longest_match().size / (len(predicted) + len(correct))
 
 
 BY_WORDS = {"exact_match": exact_match, "f1": f1}
@@ -76,9 +76,9 @@ def score(
     predictions: Mapping[str, str],
     metrics: Mapping[str, Callable[[str, str], float]] = BY_WORDS,
 ) -> dict[str, float]:
-    """Returns mean metrics in percent of predictions by question id, by default those of SQuAD 1.1.
+    """Returns means of metrics in percent, by default those of SQuAD 1.1.
 
-    The correct prediction for a question without an answer is "".
+    `predictions` are by question id; "" is the correct one for a question without an answer.
     """
     return {
         name: 100
@@ -93,23 +93,23 @@ def score_with_negative(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """Returns the metrics of the official script of SQuAD 2.0; arguments are by question id.
+    """Returns the metrics of the official SQuAD 2.0 script; mappings are keyed by question id.
 
-    `exact` and `f1` are means in percent, of all questions, of those with answers (`HasAns_`) and
-    without (`NoAns_`); `best_exact` and `best_f1` result if questions with null odds above
-    `best_exact_thresh` and `best_f1_thresh` get no answer. Unlike the script, which drops answers
-    with odds above its `--na-prob-thresh`, 1.0, this counts predictions as they are.
+    `exact` and `f1` are means in percent over all questions, over those with answers (`HasAns_`),
+    and over those without (`NoAns_`). `best_exact` and `best_f1` are the means if questions with
+    null odds above `best_exact_thresh` or `best_f1_thresh` get no answer. Unlike the script, which
+    drops answers with odds above its `--na-prob-thresh` of 1.0, this scores all predictions as is.
     """
     metrics = {"exact": exact_match, "f1": _f1_or_exact}
     scores = {key: _scores(examples, predictions, metric) for key, metric in metrics.items()}
     has_answer = {example.qas_id: bool(example.answers) for example in examples}
     results: dict[str, float] = {}
     for prefix, kinds in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
-        names = [name for name, has in has_answer.items() if has in kinds]
-        if names:
+        ids = [qas_id for qas_id, has in has_answer.items() if has in kinds]
+        if ids:
             for key, values in scores.items():
-                results[prefix + key] = 100 * sum(values[name] for name in names) / len(names)
-            results[f"{prefix}total"] = len(names)
+                results[prefix + key] = 100 * sum(values[qas_id] for qas_id in ids) / len(ids)
+            results[f"{prefix}total"] = len(ids)
     for key, values in scores.items():
         best, threshold = _best_threshold(values, predictions, null_odds, has_answer)
         results[f"best_{key}"], results[f"best_{key}_thresh"] = best, threshold
@@ -121,17 +121,17 @@ def best_f1_threshold(
     best_texts: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> float:
-    """Returns the threshold of null odds with the best F1, the lowest of several.
+    """Returns the threshold for null odds with the best F1; the lowest one in case of ties.
 
-    Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as applying it
-    does. `best_texts` are the best answers by question id, however improbable.
+    Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as prediction
+    does. `best_texts` are the best answers other than "no answer", by question id.
     """
     answered = _scores(examples, best_texts, _f1_or_exact)
     unanswered = _scores(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
     gains: dict[float, float] = collections.defaultdict(float)
-    for name in answered:
-        gains[null_odds[name]] += answered[name] - unanswered[name]
-    # First, no question is answered.
+    for qas_id in answered:
+        gains[null_odds[qas_id]] += answered[qas_id] - unanswered[qas_id]
+    # Start with no question answered.
     current = best = 0.0
     threshold = math.nextafter(min(gains), -math.inf)
     for odds in sorted(gains):
@@ -167,12 +167,12 @@ def _best_threshold(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """Returns the best mean in percent, and the highest odds of an answered question."""
-    # First, no question is answered; the official threshold is then 0.
+    """Returns the best mean in percent, and the highest null odds of an answered question."""
+    # Start with no question answered, for which the official threshold is 0.
     best = current = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
-    for name in sorted(scores, key=lambda name: null_odds[name]):
-        current += scores[name] if has_answer[name] else -1.0 if predictions[name] else 0.0
+    for qas_id in sorted(scores, key=lambda qas_id: null_odds[qas_id]):
+        current += scores[qas_id] if has_answer[qas_id] else -float(bool(predictions[qas_id]))
         if current > best:
-            best, threshold = current, null_odds[name]
+            best, threshold = current, null_odds[qas_id]
     return 100 * best / len(scores), threshold

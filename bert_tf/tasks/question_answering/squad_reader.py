@@ -19,11 +19,11 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# The original splits texts at these only: U+00A0, U+3000 and U+2028 stay inside words.
+# The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Questions that a warning names.
-_MAX_NAMES = 5
-# JSON often is one line, for which there is no limit.
+# Number of question ids listed in a warning.
+_MAX_LISTED = 5
+# The default limit of `read_text` is for small files; data sets may be larger.
 _MAX_BYTES = 1 << 36
 _FORMAT = (
     '{"data": [{"paragraphs": [{"context": TEXT, "qas": [{"id": TEXT, "question": TEXT, '
@@ -33,7 +33,7 @@ _FORMAT = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paragraph:
-    """A text: its words, the index of each word's first character, and the number of characters."""
+    """A text: its words, the index of each word's first character, and the text's length."""
 
     words: list[str]
     starts: list[int]
@@ -46,9 +46,9 @@ class Paragraph:
         return cls([m.group() for m in words], [m.start() for m in words], len(context))
 
     def word_at(self, index: int) -> int:
-        """Returns the word that a character is in or follows; -1 before the first word.
+        """Returns the index of the word that a character is in or follows; -1 before all words.
 
-        The index works as in a list: it may be negative, and may raise an IndexError.
+        As for a list, the character index may be negative. Raises an IndexError if out of range.
         """
         if not -self.length <= index < self.length:
             raise IndexError(index)
@@ -60,14 +60,14 @@ class SquadExample:
     """A question about a text.
 
     Attributes:
-        qas_id: its id, unique in the file.
+        qas_id: the question's id, unique in the file.
         question_text: the question.
-        doc_tokens: the words of the text; questions about one text share the list.
-        orig_answer_text: the answer to train on; "" for no answer, None except to train.
-        start_position: index of the answer's first word; -1 for no answer, None except to train.
-        end_position: index of its last word, likewise.
-        is_impossible: whether the text has no answer; False except to train.
-        answers: all correct answers; empty for no answer, None if the file has no answers.
+        doc_tokens: words of the text; questions about the same text share the list.
+        orig_answer_text: answer to train on; "" if there is none, None if not training.
+        start_position: index of the answer's first word; -1 without answer, None if not training.
+        end_position: index of the answer's last word, likewise.
+        is_impossible: whether the text contains no answer; False if not training.
+        answers: all correct answers; empty if there are none, None if the file does not have them.
     """
 
     qas_id: str
@@ -83,72 +83,72 @@ class SquadExample:
 def read_squad_examples(
     path: str, is_training: bool, version_2_with_negative: bool
 ) -> list[SquadExample]:
-    """Reads all questions of a file, as the original does; a UserError says what is invalid where.
+    """Reads all questions in a file, as the original does.
 
-    To train on, a question needs exactly one answer, or `is_impossible` with
-    `version_2_with_negative`. A warning lists questions that are left out, because their text does
-    not contain the answer where `answer_start` says.
+    For training, a question needs exactly one answer or, with `version_2_with_negative`,
+    `is_impossible`. Questions whose answer is not in the text at `answer_start` are skipped with a
+    warning. A UserError tells what is invalid, and where.
     """
     examples: list[SquadExample] = []
-    left_out: list[str] = []
-    for place, paragraph, entry in _questions(path):
-        qas_id = str(_value(entry, "id", (str, int, float), place))
-        question = _value(entry, "question", str, place)
-        answer = _answer(paragraph, entry, version_2_with_negative, place) if is_training else ()
+    skipped: list[str] = []
+    for location, paragraph, entry in _questions(path):
+        qas_id = str(_value(entry, "id", (str, int, float), location))
+        question = _value(entry, "question", str, location)
+        answer = _answer(paragraph, entry, version_2_with_negative, location) if is_training else ()
         if is_training and not answer:
-            left_out.append(qas_id)
+            skipped.append(qas_id)
             continue
         example = SquadExample(qas_id, question, paragraph.words, *answer)
         example.answers = _answer_texts(entry)
         examples.append(example)
     if not examples:
-        reason = f" left: {len(left_out)} have answers that are not in the text" if left_out else ""
-        raise UserError(f"{path} has no question{reason}")
-    if left_out:
-        total, names = len(left_out) + len(examples), some(left_out, _MAX_NAMES)
-        message = "%s: %d of %d questions are left out, as answer_start is wrong for them: %s"
-        _logger.warning(message, path, len(left_out), total, names)
-        _logger.debug("Left out: %s", ", ".join(left_out))
+        reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
+        raise UserError(f"{path} has no usable questions{reason}")
+    if skipped:
+        total, ids = len(skipped) + len(examples), some(skipped, _MAX_LISTED)
+        message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
+        _logger.warning(message, path, len(skipped), total, ids)
+        _logger.debug("Skipped: %s", ", ".join(skipped))
     counts = collections.Counter(example.qas_id for example in examples)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
-    if repeated:
-        message = "%s: %d ids belong to more than one question, of which the last one counts: %s"
-        _logger.warning(message, path, len(repeated), some(repeated, _MAX_NAMES))
+    duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
+    if duplicates:
+        message = "%s: %d ids belong to several questions, of which only the last is used: %s"
+        _logger.warning(message, path, len(duplicates), some(duplicates, _MAX_LISTED))
     return examples
 
 
 def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields each question with its place in the file and its text."""
+    """Yields the location in the file, the text and the JSON object of each question."""
     text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         reason = f"not JSON ({error.msg} at position {error.colno})"
-        expected = "a file in the format of SQuAD was expected"
+        expected = "expected a file in SQuAD format"
         raise UserError(f"{path}:{error.lineno}: {reason}: {expected}") from error
-    # Numbers of thousands of digits, thousands of brackets.
+    # For numbers with thousands of digits, or thousands of nested brackets.
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON that can be read ({error})") from error
+        raise UserError(f"{path} cannot be read as JSON ({error})") from error
     for n, article in enumerate(_value(content, "data", list, path)):
-        place = f"{path}: data[{n}]"
-        for m, entry in enumerate(_value(article, "paragraphs", list, place)):
-            inside = f"{place}.paragraphs[{m}]"
-            paragraph = Paragraph.of(_value(entry, "context", str, inside))
-            for k, question in enumerate(_value(entry, "qas", list, inside)):
-                yield f"{inside}.qas[{k}]", paragraph, question
+        location = f"{path}: data[{n}]"
+        for m, entry in enumerate(_value(article, "paragraphs", list, location)):
+            paragraph_location = f"{location}.paragraphs[{m}]"
+            paragraph = Paragraph.of(_value(entry, "context", str, paragraph_location))
+            for k, question in enumerate(_value(entry, "qas", list, paragraph_location)):
+                yield f"{paragraph_location}.qas[{k}]", paragraph, question
 
 
-def _value(parent: Any, key: str, kind: Any, place: str) -> Any:
+def _value(parent: Any, key: str, kind: Any, location: str) -> Any:
     if isinstance(parent, dict) and isinstance(parent.get(key), kind):
         return parent[key]
     problem = f'has no "{key}"'
     if isinstance(parent, dict) and key in parent:
-        problem = f'has a "{key}" that makes no sense: {str(parent[key])[:40]!r}'
-    raise UserError(f"{place} {problem}. A file in the format of SQuAD is {_FORMAT}")
+        problem = f'has an invalid "{key}": {str(parent[key])[:40]!r}'
+    raise UserError(f"{location} {problem}. The format of SQuAD is {_FORMAT}")
 
 
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
-    """Returns the correct answers; None if the file has none, or in another form."""
+    """Returns the correct answers; None if they are missing or invalid."""
     try:
         return tuple(_value(x, "text", str, "") for x in _value(entry, "answers", list, ""))
     except UserError:
@@ -156,30 +156,30 @@ def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def _answer(
-    paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, place: str
+    paragraph: Paragraph, entry: dict[str, Any], version_2_with_negative: bool, location: str
 ) -> tuple:
-    """Returns text, first word, last word, `is_impossible`; () if the text lacks the answer."""
+    """Returns answer, first and last word, `is_impossible`; () if the answer is not in the text."""
     if version_2_with_negative:
         if "is_impossible" not in entry:
-            advice = "files of SQuAD 1.1 have none, leave the flag out"
-            raise UserError(f'{place} has no "is_impossible" (--version_2_with_negative): {advice}')
-        if _value(entry, "is_impossible", bool, place):
+            advice = "omit --version_2_with_negative for SQuAD 1.1 files"
+            raise UserError(f'{location} has no "is_impossible": {advice}')
+        if _value(entry, "is_impossible", bool, location):
             return "", -1, -1, True
-    answers = _value(entry, "answers", list, place)
+    answers = _value(entry, "answers", list, location)
     if len(answers) != 1:
-        advice = ". Sets to evaluate on have several" if answers else ""
+        advice = ". Evaluation data may have several" if answers else ""
         if not answers and not version_2_with_negative:
-            advice = ". For those without an answer pass --version_2_with_negative=true"
-        needed = "to train on, a question needs exactly one"
-        raise UserError(f"{place} has {len(answers)} answers: {needed}{advice}")
-    inside = f"{place}.answers[0]"
-    text = _value(answers[0], "text", str, inside)
-    index = _value(answers[0], "answer_start", int, inside)
+            advice = ". For questions without an answer, pass --version_2_with_negative=true"
+        needed = "training questions need exactly one"
+        raise UserError(f"{location} has {len(answers)} answers: {needed}{advice}")
+    answer_location = f"{location}.answers[0]"
+    text = _value(answers[0], "text", str, answer_location)
+    index = _value(answers[0], "answer_start", int, answer_location)
     try:
         start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
     except IndexError:
-        end = f"and the text has {paragraph.length} characters"
-        raise UserError(f"{place}: the answer {text[:40]!r} begins at {index}, {end}") from None
-    # Compares words: a wrong index inside the right word is good enough.
+        problem = f"the answer {text[:40]!r} begins at {index}, but the text has"
+        raise UserError(f"{location}: {problem} {paragraph.length} characters") from None
+    # Compares whole words: `answer_start` may be wrong, but inside the right word.
     has_answer = " ".join(text.split()) in " ".join(paragraph.words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

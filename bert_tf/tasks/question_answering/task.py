@@ -30,17 +30,17 @@ from bert_tf.tokenization.fast import BatchTokenizer
 _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
 # Number of questions to check for unknown tokens.
-_SAMPLE = 2000
+_NUM_CHECKED = 2000
 # With more windows per question than this, a warning explains what an epoch is.
 _MANY_WINDOWS = 1.5
 
 
 class QuestionAnswering(Task):
-    """Questions on texts: a row for each window of a text, a prediction for each question."""
+    """Questions about texts: one row per window of a text, and one prediction per question."""
 
     targets = tuple(map(Feature, ("start_positions", "end_positions", "is_impossible")))
     text_pairs = True
-    # Metrics compare texts.
+    # Metrics compare answer texts, so evaluation needs the predictions.
     predict_split = "eval"
     result_files = FILES
     # An answer may start at any position of the row, as in the original.
@@ -50,10 +50,10 @@ class QuestionAnswering(Task):
         self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
-        by_words = ("f1", "exact" if options.version_2_with_negative else "exact_match")
-        is_by_characters = options.answer_scoring == "characters"
-        by_characters = ("f1_characters", "exact_characters") if is_by_characters else ()
-        self.metric_names = (*by_characters, *by_words)
+        word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
+        scores_characters = options.answer_scoring == "characters"
+        character_metrics = ("f1_characters", "exact_characters") if scores_characters else ()
+        self.metric_names = (*character_metrics, *word_metrics)
 
     def read(self, split: str) -> Windows:
         """Reads `--train_file`, or `--predict_file` for all other splits."""
@@ -66,18 +66,22 @@ class QuestionAnswering(Task):
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.uses_characters(examples):
-                message = "%s: most characters of the answers are Han, kana or Thai: these count"
-                log.info(f"{message}, too (--answer_scoring=words: words only)", path)
-        texts = [(e.question_text, *e.doc_tokens) for e in examples[:_SAMPLE]]
+                message = (
+                    "%s: most answer characters are Han, kana or Thai: also scoring characters"
+                )
+                log.info(f"{message} (pass --answer_scoring=words for words only)", path)
+        texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
         self.tokenizer.warn_of_unknown(path, texts)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if is_training and not len(windows):
-            raise UserError(f"{path}: all texts are empty, there is nothing to train on")
+            raise UserError(f"{path}: all texts are empty; cannot train")
         ratio = len(windows) / len(examples)
         if is_training and ratio > _MANY_WINDOWS:
-            message = "There are %.1f windows for each question, but steps are counted in questions"
-            log.warning(f"{message}: --num_train_epochs=%.3g shows all windows once", ratio, ratio)
+            message = "There are %.1f windows per question, but an epoch is counted in questions"
+            log.warning(
+                f"{message}: --num_train_epochs=%.3g covers every window once", ratio, ratio
+            )
         self._log_examples(windows)
         return windows
 
@@ -88,13 +92,13 @@ class QuestionAnswering(Task):
 
     def _log_examples(self, windows: Windows) -> None:
         """Logs the first questions with the first window of each."""
-        for row in np.flatnonzero(windows.number == 0)[:_LOGGED_EXAMPLES].tolist():
+        for row in np.flatnonzero(windows.window_index == 0)[:_LOGGED_EXAMPLES].tolist():
             example = windows.questions[windows.question_index[row]]
             ids = windows.inputs(row, row + 1)["input_ids"][0].tolist()
             tokens = " ".join(self.tokenizer.reference.convert_ids_to_tokens(ids))
             answers = example.orig_answer_text if example.answers is None else example.answers
-            shown = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
-            log.debug("%s\n  tokens: %s\n  input_ids: %s", shown, tokens, " ".join(map(str, ids)))
+            header = f"{example.qas_id}: {example.question_text}\n  answer: {answers}"
+            log.debug("%s\n  tokens: %s\n  input_ids: %s", header, tokens, " ".join(map(str, ids)))
 
     def features(self, split: str) -> tuple[Feature, ...]:
         """Declares the original's record features; targets only for training."""
@@ -117,32 +121,34 @@ class QuestionAnswering(Task):
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Selects the n best logits of each row instead of all S."""
-        size = self.options.n_best_size, self.options.max_seq_length
-        starts = top_positions(outputs["start_logits"], "start", *size)
-        return starts | top_positions(outputs["end_logits"], "end", *size)
+        limits = self.options.n_best_size, self.options.max_seq_length
+        starts = top_positions(outputs["start_logits"], "start", *limits)
+        return starts | top_positions(outputs["end_logits"], "end", *limits)
 
     def decode(self, examples: Windows, outputs: Mapping[str, np.ndarray]) -> Predictions:
         """Answers each question; also finds the threshold if it is `auto`."""
         n_best = decoding.decode(examples, outputs, self.tokenizer.reference, self.options)
         threshold = self.options.null_score_diff_threshold
         if isinstance(threshold, str):
-            by_id = Predictions(examples.questions, n_best, 0.0)
-            texts = {name: entry.best_text() for name, entry in by_id.lists.items()}
-            threshold = scoring.best_f1_threshold(examples.questions, texts, by_id.null_odds)
+            candidates = Predictions(examples.questions, n_best, 0.0)
+            texts = {qas_id: entry.best_text() for qas_id, entry in candidates.lists.items()}
+            threshold = scoring.best_f1_threshold(examples.questions, texts, candidates.null_odds)
             log.info("--null_score_diff_threshold=auto: the best F1 is at %s", threshold)
         return Predictions(examples.questions, n_best, threshold)
 
     def metrics(self, examples: Windows, predictions: Predictions) -> dict[str, Any]:
-        """Scores as the official script of the version does, and by characters."""
+        """Scores answers like the official SQuAD script and, if requested, by characters."""
         questions, texts = examples.questions, predictions.texts
-        how, by_characters = self.options.answer_scoring, {}
-        if how == "characters" or (how == "auto" and scoring.uses_characters(questions)):
-            by_characters = scoring.score(questions, texts, scoring.BY_CHARACTERS)
+        scoring_mode, character_scores = self.options.answer_scoring, {}
+        if scoring_mode == "characters" or (
+            scoring_mode == "auto" and scoring.uses_characters(questions)
+        ):
+            character_scores = scoring.score(questions, texts, scoring.BY_CHARACTERS)
         if not self.options.version_2_with_negative:
-            return {**scoring.score(questions, texts), **by_characters}
-        by_words = scoring.score_with_negative(questions, texts, predictions.null_odds)
+            return {**scoring.score(questions, texts), **character_scores}
+        word_scores = scoring.score_with_negative(questions, texts, predictions.null_odds)
         threshold = {"null_score_diff_threshold": predictions.threshold}
-        return {**by_characters, **by_words, **threshold}
+        return {**character_scores, **word_scores, **threshold}
 
     def write_predictions(
         self, examples: Windows, predictions: Predictions, output_dir: str
@@ -154,13 +160,13 @@ class QuestionAnswering(Task):
         return [os.path.join(output_dir, name) for name in contents]
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the logits of start and end [B, S], and the `input_ids`."""
+        """Returns the logits of start and end [B, S], and the `input_ids`."""
         return {**outputs, "input_ids": batch["input_ids"]}
 
     def from_inputs(self, inputs: Sequence[Any]) -> Windows:
         """Converts tuples of a question and a text."""
         require_texts(inputs, [2], "a tuple: question, text")
-        # Questions on one text share its words.
+        # Questions about the same text share its words.
         words = {text: Paragraph.of(text).words for text in {text for _, text in inputs}}
         pairs = enumerate(inputs)
         return self._windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
@@ -179,22 +185,22 @@ def _require_answers(
 ) -> None:
     without = [example.qas_id for example in examples if example.answers is None]
     if without:
-        found = f"the answers of {len(without)} questions, {without[0]} among them"
-        raise UserError(f"{path} does not say {found}, which --do_eval needs to score")
+        problem = f"has no answers for {len(without)} questions, for example {without[0]}"
+        raise UserError(f"{path} {problem}, but --do_eval needs them")
     impossible = [example.qas_id for example in examples if not example.answers]
     if impossible and not version_2_with_negative:
-        found = f"{len(impossible)} questions that have no answer, {impossible[0]} among them"
-        raise UserError(f"{path} has {found}: pass --version_2_with_negative=true")
+        problem = f"has {len(impossible)} questions without answer, for example {impossible[0]}"
+        raise UserError(f"{path} {problem}: pass --version_2_with_negative=true")
 
 
 def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> dict[str, Any]:
-    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]`, no answer.
+    """Selects the `count` highest logits of each row [B, S], and that of `[CLS]` for no answer.
 
-    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K], the highest first, ties in order
-    of position; and `null_NAME_logits` [B].
+    Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K] in descending order, with ties by
+    position, and `null_NAME_logits` [B].
     """
     logits = ops.cast(logits, "float32")
-    # Batches may be cut to their longest row, but K is the same for all.
+    # Batches may be trimmed to their longest row, but K is the same for all.
     missing = max_seq_length - ops.shape(logits)[1]
     padded = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
     values, indexes = ops.top_k(padded, min(count, max_seq_length), sorted=True)

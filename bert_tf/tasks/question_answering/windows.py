@@ -1,7 +1,7 @@
-"""Questions with windows of their texts, as rows of the model: `[CLS] question [SEP] window [SEP]`.
+"""Questions with windows of their texts, as model inputs: `[CLS] question [SEP] window [SEP]`.
 
-A text that does not fit into one row is read in overlapping windows. N windows, T tokens and W
-words of all texts, S max_seq_length.
+A text that does not fit into one row is split into overlapping windows. In shapes: N windows, T
+tokens and W words of all texts, S max_seq_length.
 """
 
 import copy
@@ -32,10 +32,10 @@ class Windows(Sequence[Any]):
 
     Attributes:
         question_index: int64 [N], ascending; the question of each window.
-        number: int64 [N]; index of each window among those of its question.
-        start: int64 [N]; index of its first token in the text.
-        length: int64 [N]; number of its tokens.
-        offset: int64 [N]; position of its first token in the row.
+        window_index: int64 [N]; index of each window among those of its question.
+        start: int64 [N]; index of the first token of each window in the text.
+        length: int64 [N]; number of its tokens in the text.
+        offset: int64 [N]; position of the first token of each window in the row.
         words: words of all texts.
         token_ids: int32 [T]; tokens of all texts.
         token_words: int64 [T]; index of the word that each token is part of.
@@ -57,20 +57,20 @@ class Windows(Sequence[Any]):
         self._read_texts(tokenizer)
         self._query_ids = tokenizer.encode([question.question_text for question in questions])
         self._answer_ids = tokenizer.encode([q.orig_answer_text or "" for q in questions])
-        kept = np.minimum(self._query_ids.lengths, max_query_length)
+        query_lengths = np.minimum(self._query_ids.lengths, max_query_length)
 
-        lengths = self._text_splits[self._text + 1] - self._text_splits[self._text]
-        room = max_seq_length - kept - SPECIAL_TOKENS
+        text_lengths = self._text_splits[self._text_index + 1] - self._text_splits[self._text_index]
+        room = max_seq_length - query_lengths - SPECIAL_TOKENS
         step = np.minimum(room, doc_stride)
-        rest = np.maximum(lengths - room, 0)
-        counts = np.where(lengths > 0, 1 + -(-rest // step), 0)
-        self.question_index, self.number = owner, _ = numbered(counts)
-        self.start = self.number * step[owner]
-        self.length = np.minimum(lengths[owner] - self.start, room[owner])
-        self.offset = kept[owner] + 2
-        # How many windows before and after may contain the same token.
-        self._reach = int(np.max(-(-room // step), initial=1)) - 1
-        self._rows = range(len(owner))
+        remaining = np.maximum(text_lengths - room, 0)
+        counts = np.where(text_lengths > 0, 1 + -(-remaining // step), 0)
+        self.question_index, self.window_index = question_of, _ = numbered(counts)
+        self.start = self.window_index * step[question_of]
+        self.length = np.minimum(text_lengths[question_of] - self.start, room[question_of])
+        self.offset = query_lengths[question_of] + 2
+        # How many windows before and after a window may share tokens with it.
+        self._max_overlap = int(np.max(-(-room // step), initial=1)) - 1
+        self._rows = range(len(question_of))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -84,7 +84,7 @@ class Windows(Sequence[Any]):
         # Questions about one text share its list of words.
         texts = {id(question.doc_tokens): question.doc_tokens for question in self.questions}
         index_of = {key: index for index, key in enumerate(texts)}
-        self._text = np.array([index_of[id(q.doc_tokens)] for q in self.questions], np.int64)
+        self._text_index = np.array([index_of[id(q.doc_tokens)] for q in self.questions], np.int64)
         self.words = [word for words in texts.values() for word in words]
         self._tokens = tokens = encode_words(self.words, tokenizer)
         self.token_ids, self.word_splits = tokens.ids, tokens.row_splits
@@ -94,34 +94,34 @@ class Windows(Sequence[Any]):
         self._text_words = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self._text_splits = self.word_splits[self._text_words]
 
-    def inputs(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the rows of windows `first` to `last` - 1.
+    def inputs(self, first: int, stop: int) -> dict[str, np.ndarray]:
+        """Returns the rows of windows `first` to `stop` - 1.
 
         `unique_ids` are int64 [n]; `input_ids`, `input_mask` and `segment_ids` int32 [n, S].
         """
-        rows = np.array(self._rows[first:last], np.int64)
-        owner = self.question_index[rows]
-        questions = self._query_ids.take(owner, 0, self.offset[rows] - 2)
-        first_words = self._text_words[self._text[owner]]
+        rows = np.array(self._rows[first:stop], np.int64)
+        question_of = self.question_index[rows]
+        questions = self._query_ids.take(question_of, 0, self.offset[rows] - 2)
+        first_words = self._text_words[self._text_index[question_of]]
         texts = self._tokens.take(first_words, self.start[rows], self.length[rows])
         packed = pack_batch(questions, texts, self._max_seq_length, *self._special_ids)
         return {"unique_ids": FIRST_UNIQUE_ID + rows, **packed}
 
     def first_token(self, rows: np.ndarray) -> np.ndarray:
         """Returns the index, in the tokens of all texts, of the first token of windows [n]."""
-        return self._text_splits[self._text[self.question_index[rows]]] + self.start[rows]
+        return self._text_splits[self._text_index[self.question_index[rows]]] + self.start[rows]
 
-    def targets(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Returns the answers in windows `first` to `last` - 1, as targets int64 [n].
+    def targets(self, first: int, stop: int) -> dict[str, np.ndarray]:
+        """Returns the answers in windows `first` to `stop` - 1, as targets int64 [n].
 
-        As in the original, a window without the whole answer has the position of `[CLS]`.
+        As in the original, a window that lacks part of the answer gets the position of `[CLS]`.
         """
-        rows = np.array(self._rows[first:last], np.int64)
-        owner = self.question_index[rows]
-        spans = {index: self._answer_tokens(index) for index in np.unique(owner)}
-        start, end = np.array([spans[index] for index in owner], np.int64).reshape(-1, 2).T
+        rows = np.array(self._rows[first:stop], np.int64)
+        question_of = self.question_index[rows]
+        spans = {index: self._answer_tokens(index) for index in np.unique(question_of)}
+        start, end = np.array([spans[index] for index in question_of], np.int64).reshape(-1, 2).T
         first_token = self.start[rows]
-        impossible = np.array([self.questions[index].is_impossible for index in owner], bool)
+        impossible = np.array([self.questions[index].is_impossible for index in question_of], bool)
         inside = (start >= first_token) & (end < first_token + self.length[rows]) & ~impossible
         shift = self.offset[rows] - first_token
         return {
@@ -131,39 +131,39 @@ class Windows(Sequence[Any]):
         }
 
     def _answer_tokens(self, index: int) -> tuple[int, int]:
-        """Returns the first and last token of the answer in its text; -1 without an answer."""
+        """Returns the first and last token of the answer in its text; (-1, -1) if there is none."""
         question = self.questions[index]
         if question.is_impossible or question.start_position is None:
             return -1, -1
-        text = self._text[index]
-        first, last = self._text_words[text], self._text_words[text + 1]
-        splits = self.word_splits[first : last + 1] - self._text_splits[text]
+        text = self._text_index[index]
+        first, stop = self._text_words[text], self._text_words[text + 1]
+        splits = self.word_splits[first : stop + 1] - self._text_splits[text]
         start = int(splits[:-1][question.start_position])
-        end = int(splits[min((question.end_position or 0) + 1, last - first)]) - 1
+        end = int(splits[min((question.end_position or 0) + 1, stop - first)]) - 1
         # The words may contain more than the answer: "(1895" for the answer "1895".
         answer = self._answer_ids[index]
         tokens = self.token_ids[self._text_splits[text] :]
-        for at in range(start, end - len(answer) + 2):
-            if len(answer) and np.array_equal(tokens[at : at + len(answer)], answer):
-                return at, at + len(answer) - 1
+        for position in range(start, end - len(answer) + 2):
+            if len(answer) and np.array_equal(tokens[position : position + len(answer)], answer):
+                return position, position + len(answer) - 1
         return start, end
 
-    def has_most_context(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Returns whether windows [n] give tokens [n, K] their maximum context.
+    def is_max_context(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Returns whether windows [n] give their tokens [n, K] the most context of all windows.
 
-        Context is the number of tokens before or after a token in the window, whichever is less,
-        plus a hundredth of the window's length; ties go to the first window. Tokens are
-        indexes in the window; the result is False for indexes outside.
+        Context is the number of tokens before or after a token in the window, whichever is smaller,
+        plus a hundredth of the window's length; ties go to the first window. Tokens are indexes
+        into the window; the result is False for indexes outside of it.
         """
-        own, is_best = self._context(rows, tokens)
-        in_text = self.start[rows][:, None] + tokens
-        for shift in (s for reach in range(1, self._reach + 1) for s in (-reach, reach)):
+        own_context, is_best = self._context(rows, tokens)
+        text_tokens = self.start[rows][:, None] + tokens
+        for shift in (s for reach in range(1, self._max_overlap + 1) for s in (-reach, reach)):
             others = (rows + shift).clip(0, len(self.start) - 1)
             same = self.question_index[others] == self.question_index[rows]
             same &= others == rows + shift
             if same.any():
-                context, inside = self._context(others, in_text - self.start[others][:, None])
-                better = context >= own if shift < 0 else context > own
+                context, inside = self._context(others, text_tokens - self.start[others][:, None])
+                better = context >= own_context if shift < 0 else context > own_context
                 is_best &= ~(same[:, None] & inside & better)
         return is_best
 

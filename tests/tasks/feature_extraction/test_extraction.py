@@ -176,11 +176,11 @@ def test_columns_without_names(tiny, folder):
 def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: each line is one text, with all its columns" in said.text
+    assert "rows.tsv: each line is read as one text" in said.text
     said.clear()
     (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "with all its columns" not in said.text
+    assert "is read as one text" not in said.text
 
 
 def test_standard_input(tiny, folder, monkeypatch):
@@ -321,7 +321,7 @@ def test_a_pipe_as_output(tiny, folder):
     with reader_of(folder / "pipe", folder / "copy"):
         run(tiny, folder, output_file=str(folder / "pipe"))
     assert (folder / "copy").read_bytes() == expected
-    with pytest.raises(UserError, match=r"pipe is a pipe or a device, and an \.npz cannot"):
+    with pytest.raises(UserError, match=r"pipe is a pipe or device, to which \.npz files cannot"):
         run(tiny, folder, output_file=str(folder / "pipe"), output_format="npz")
     assert sorted(path.name for path in folder.iterdir()) == ["copy", "in.txt", "out", "pipe"]
 
@@ -382,8 +382,8 @@ def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
     [
         ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
-        ({"output_file": "out.npy"}, "good\n", "out.npy is written as lines of JSON"),
-        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is one text"),
+        ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
+        ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
     ],
 )
 def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):
@@ -408,7 +408,7 @@ def test_columns_that_no_tab_separates(tiny, folder):
 @pytest.mark.parametrize(
     ("name", "text", "flags", "message"),
     [
-        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is one text"),
+        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is read as one text"),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "2"}, "the first text is 'text'"),
         ("in.tsv", "1\tthe film\n", {"text_column": "2"}, None),
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),

@@ -174,7 +174,7 @@ def test_shards_of_one_document_are_pointed_out(tiny, corpus, caplog, monkeypatc
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     sharded(tiny, corpus, "one", input_file=text)
-    assert "1 shards have one document only" in caplog.text
+    assert "1 shards contain only one document" in caplog.text
 
 
 def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkeypatch):
@@ -222,7 +222,7 @@ def test_a_pipe_as_output(tiny, corpus):
     with reader_of(pipe, corpus / "copy"):
         create_data.run(options(tiny, corpus, output_file=str(pipe)))
     assert (corpus / "copy").read_bytes() == (corpus / "out.tfrecord").read_bytes()
-    with pytest.raises(UserError, match="pipe is not a file, and shards are kept beside it"):
+    with pytest.raises(UserError, match="pipe is not a file, but shards are stored next to it"):
         create_data.run(options(tiny, corpus, output_file=str(pipe), num_workers=1))
     assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
 
@@ -358,7 +358,7 @@ def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_data.run(options(tiny, corpus, input_file=text))
-    assert "all lines are one document" in caplog.text
+    assert "all lines form one document" in caplog.text
 
 
 def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch):
@@ -371,7 +371,7 @@ def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("the good film " * 300, "97 % of the text is cut: put each sentence on a line"),
+        ("the good film " * 300, "97% of the text will be truncated: put each sentence on"),
         ("1\tthe good film\n2\tthe plot\n", "2 lines are JSON or have tabs"),
         ("the good film " * 6 + "\nthe plot\n", None),
     ],
@@ -381,4 +381,4 @@ def test_lines_that_are_no_sentences(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    assert bool(message) == ("is cut" in caplog.text or "have tabs" in caplog.text)
+    assert bool(message) == ("will be truncated" in caplog.text or "have tabs" in caplog.text)

@@ -64,7 +64,7 @@ def test_what_is_not_right(text):
         create_vocab.run(options(text, vocab_size=110))
     with pytest.raises(UserError, match="--vocab_size must be from 10"):
         create_vocab.run(options(text, vocab_size=3))
-    with pytest.raises(UserError, match="leaves no room beside --num_unused_tokens=99"):
+    with pytest.raises(UserError, match="leaves no room after --num_unused_tokens=99"):
         create_vocab.run(options(text, vocab_size=104))
     with pytest.raises(UserError, match="among the input files"):
         create_vocab.run(options(text, output_file=str(text / "text.txt")))
@@ -99,7 +99,7 @@ def test_missing_characters_take_the_places_that_are_left(text):
 def test_the_vocabulary_of_a_model_is_not_replaced(text):
     (text / "vocab.txt").write_text("[PAD]\n")
     (text / "run.json").write_text("{}")
-    with pytest.raises(UserError, match=r"vocab.txt is the vocabulary of a model: choose another"):
+    with pytest.raises(UserError, match=r"vocab.txt belongs to a model: choose a different"):
         create_vocab.run(options(text))
     assert (text / "vocab.txt").read_text() == "[PAD]\n"
 

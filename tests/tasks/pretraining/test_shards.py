@@ -84,7 +84,7 @@ def test_compressed_files(tmp_path):
 def test_a_file_without_blank_lines(tmp_path):
     paths = written(tmp_path, "a line\n" * 1000)
     with pytest.raises(
-        UserError, match=r"0\.txt has no blank line in .* MB from byte 0 on: put some"
+        UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
     ):
         shards(paths, 100)
     assert shards(paths, 10_000) == [[["a line"] * 1000]]

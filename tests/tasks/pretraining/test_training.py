@@ -164,26 +164,26 @@ def test_files_that_are_no_records(tiny, records):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
     refused("No file matches", "absent*")
-    refused("empty is empty: pass records of create_pre", "empty", b"")
+    refused("empty is empty: pass records from create_pre", "empty", b"")
     refused("is not a TFRecord file", "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    refused("empty is empty: pass records of create_pre", "empty", b"")
+    refused("empty is empty: pass records from create_pre", "empty", b"")
     lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
     (records / "a.tfr.json").write_text(json.dumps(lie))
-    refused(r"a\.tfr\.json does not describe the records", "a.tfr")
+    refused(r"a\.tfr\.json does not match the records", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
-    refused(r"a\.tfr\.json does not describe the records", "a.tfr")
+    refused(r"a\.tfr\.json does not match the records", "a.tfr")
 
 
 def test_vocabularies_that_do_not_fit(tiny, records):
     path = records / "b.tfr.json"
     described = json.loads(path.read_text())
     path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
-    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr are of different vocab"):
+    with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr use different vocab"):
         pretraining.run(options(tiny, records, do_train=True))
     path.write_text(json.dumps({**described, "vocab_size": 20}))
     with pytest.raises(
-        UserError, match="a vocabulary of 20 entries or more, but the model has only 19"
+        UserError, match="a vocabulary of at least 20 entries, but the model has only 19"
     ):
         pretraining.run(options(tiny, records, do_train=True))
 
@@ -196,7 +196,7 @@ def test_the_vocabulary_beside_a_checkpoint(tiny, records, tmp_path):
     pretraining.run(options(tiny, records, **start))
     lines = (tmp_path / "vocab.txt").read_text().split()
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
-    with pytest.raises(UserError, match=r"vocab\.txt and .*a\.tfr are of different vocabularies"):
+    with pytest.raises(UserError, match=r"vocab\.txt and .*a\.tfr use different vocabularies"):
         pretraining.run(options(tiny, records, **start))
 
 
@@ -205,7 +205,7 @@ def test_ids_beyond_the_model(tiny, records):
     config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
     (records / "small.json").write_text(json.dumps(config))
     small = {"bert_config_file": str(records / "small.json"), "input_file": f"{records}/a.tfr"}
-    with pytest.raises(UserError, match="entries or more, but the model has only 8"):
+    with pytest.raises(UserError, match="entries, but the model has only 8"):
         pretraining.run(options(tiny, records, do_eval=True, **small))
 
 

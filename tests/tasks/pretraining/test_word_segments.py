@@ -71,7 +71,7 @@ def test_a_function(chinese):
     [
         ("tests.tasks.pretraining.test_word_segments:none", "cannot be used: .*has no attribute"),
         ("no_module_of_this_name:cut", "cannot be used: No module named"),
-        ("tests.tasks.pretraining.test_word_segments:TEXT", "is no function"),
+        ("tests.tasks.pretraining.test_word_segments:TEXT", "is not a function"),
         ("absent/words.txt", "No such file"),
     ],
 )
@@ -83,9 +83,9 @@ def test_segmenters_that_are_not_there(name, message):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (foreign, "gave 'x', which is not in what is left"),
+        (foreign, "returned 'x', which is not in the rest"),
         (broken, "failed on .*no dictionary"),
-        (enumerate, r"gave \(0, '北'\), which is not"),
+        (enumerate, r"returned \(0, '北'\), which is not"),
     ],
 )
 def test_segmenters_that_fail(chinese, function, message):

@@ -63,7 +63,7 @@ def most_context(windows):
     """For all tokens of all windows [N, M]."""
     rows = np.arange(len(windows))
     places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
-    return windows.has_most_context(rows, places)
+    return windows.is_max_context(rows, places)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,7 +75,7 @@ def test_maps_are_those_of_the_original(name):
     ids = windows.inputs(0, len(windows))["input_ids"]
     for n, feature in enumerate(features):
         assert feature["example_index"] == windows.question_index[n]
-        assert feature["doc_span_index"] == windows.number[n]
+        assert feature["doc_span_index"] == windows.window_index[n]
         offset, length = int(windows.offset[n]), int(windows.length[n])
         tokens = tokenizer.convert_ids_to_tokens(ids[n, : offset + length + 1].tolist())
         assert tokens == feature["tokens"]
