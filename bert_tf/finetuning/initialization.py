@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats import SavedModelSource, Source, find_source, temporary_folder
 from bert_tf.checkpoints.formats.configs import warn_of_other_config
 from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.formats.selected_layers import SelectedLayers
 from bert_tf.checkpoints.hub_parity import require_same_outputs
 from bert_tf.checkpoints.loading import restore_source
 from bert_tf.config import BertConfig
@@ -50,7 +52,9 @@ def find_model_files(options: Any) -> Any:
         _require_same_casing(source, flag, options)
     if not missing:
         return options
-    available = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
+    layers = _layers_to_take(options)
+    available = {"bert_config_file": _config_file(source, len(layers))}
+    available["vocab_file"] = source.vocab_file
     for name in missing:
         if available[name] is None:
             raise UserError(f"--{name} is not given, and there is none beside --{flag}={path}")
@@ -82,14 +86,23 @@ def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     )
 
 
-def _config_file(source: Source) -> str | None:
-    """Returns the configuration of a model as a file in the original's format."""
+def _layers_to_take(options: Any) -> list[int]:
+    return getattr(options, "init_layer_numbers", [])
+
+
+def _config_file(source: Source, num_layers: int = 0) -> str | None:
+    """Returns the configuration of a model as a file in the original's format.
+
+    With `num_layers` it is that of a model with so many layers.
+    """
     path = source.config_file
-    if source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG):
+    is_ours = source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG)
+    if is_ours and not num_layers:
         return path
     config = source.config()
     if config is None:
         return None
+    config.num_hidden_layers = num_layers or config.num_hidden_layers
     path = os.path.join(temporary_folder(), run_metadata.CONFIG)
     files.write_text(path, config.to_json_string())
     return path
@@ -99,6 +112,12 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     """Loads configuration and tokenizer, and checks them against each other and the options."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
+    layers = _layers_to_take(options)
+    if layers and len(layers) != config.num_hidden_layers:
+        raise UserError(
+            f"--init_layers={options.init_layers} makes {len(layers)} layers, but "
+            f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
+        )
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     size = max(tokenizer.vocab.values(), default=-1) + 1
     if size > config.vocab_size:
@@ -117,6 +136,9 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     paths = [*filter(None, map(checkpoints.latest, folders))]
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
         paths.append(options.init_checkpoint)
+        if layers:
+            # Before the data are read.
+            SelectedLayers(find_source(options.init_checkpoint), layers)
     sources = list(map(find_source, paths))
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
@@ -133,9 +155,12 @@ def check_length(options: EncoderOptions, config: BertConfig) -> None:
         )
 
 
-def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
-    """Loads weights in any format that `find_source` reads."""
+def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> checkpoints.Restored:
+    """Loads weights in any format that `find_source` reads; with `layers` only these."""
     source = find_source(path)
+    if layers:
+        log.info("The layers are layers %s of %s", ", ".join(map(str, layers)), source.path)
+        return restore_source(model, SelectedLayers(source, layers))
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
@@ -164,7 +189,7 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
             "" if options.do_train else ", and without --do_train=true they stay random",
         )
         return None
-    restored = restore_from(model, init_checkpoint)
+    restored = restore_from(model, init_checkpoint, _layers_to_take(options))
     is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
     if options.do_train and is_own:
         log.warning(

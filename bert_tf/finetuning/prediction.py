@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from bert_tf import checkpoints, training
+from bert_tf import training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.initialization import (
@@ -48,9 +48,7 @@ class TaskPredictor:
 
 def restore_trained(model: keras.Model, folder: str) -> None:
     """Restores the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
-    prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
-    # A checkpoint that was moved or stripped is in no list.
-    prefix = prefix or checkpoints.resolve(folder)
+    prefix = run_metadata.trained_prefix(folder)
     run_metadata.warn_if_untrained(prefix)
     restore_all(model, prefix)
 

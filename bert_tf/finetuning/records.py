@@ -13,7 +13,9 @@ from bert_tf import files
 from bert_tf.data import records
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
+from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
+from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.record_cache import fingerprint, read_stats, write_stats
 from bert_tf.finetuning.run_checks import describe_data
 from bert_tf.finetuning.task import Task
@@ -31,10 +33,16 @@ def record_file(split: str) -> str:
 
 
 class Splits:
-    """The examples of a task by split, and their records in a folder."""
+    """The examples of a task by split, and their records in a folder.
 
-    def __init__(self, task: Task, folder: str, devices: Devices) -> None:
+    With a `teacher`, the training records have its logits.
+    """
+
+    def __init__(
+        self, task: Task, folder: str, devices: Devices, teacher: Teacher | None = None
+    ) -> None:
         self._task, self._folder, self._devices = task, folder, devices
+        self.teacher = teacher
         self._read = functools.cache(task.read)
         self._digests: dict[str, tuple[str, str]] = {}
         self._records: dict[str, tuple[str, int]] = {}
@@ -49,6 +57,11 @@ class Splits:
             digest = fingerprint(examples=rows)
             self._digests[split] = digest, describe_data(rows, digest)
         return self._digests[split]
+
+    def features(self, split: str) -> tuple[Feature, ...]:
+        """Declares the records of a split."""
+        soft = self.teacher.features if self.teacher and split == "train" else ()
+        return (*self._task.features(split), *soft)
 
     def records(self, split: str) -> tuple[str, int]:
         """Returns path and number of the records; the chief writes them, the others wait."""
@@ -66,7 +79,8 @@ class Splits:
         return path, count
 
     def _write_records(self, split: str, path: str) -> int:
-        task, options, features = self._task, self._task.options, self._task.features(split)
+        task, options, features = self._task, self._task.options, self.features(split)
+        teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
         # Flags of training and devices do not change the rows, and the digest covers the files.
         shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
@@ -76,7 +90,8 @@ class Splits:
             if name not in shared and not name.endswith(("_batch_size", "_dir", "_file"))
         }
         settings = own, list(task.labels), options.do_lower_case, vocabulary, features
-        key = fingerprint(*settings, self.digest(split)[0])
+        taught = (teacher.identity,) if teacher else ()
+        key = fingerprint(*settings, *taught, self.digest(split)[0])
         stats = read_stats(path, key)
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
@@ -84,6 +99,7 @@ class Splits:
             examples = self[split]
             stats = {"examples": len(examples), "cut_examples": 0, "cut_tokens": 0, "most_cut": 0}
             rows = _featurize(task, examples, split, stats)
+            rows = teacher.add_logits(rows) if teacher else rows
             stats["records"] = records.write_records(path, features, rows)
             write_stats(path, key, stats)
         _report(split, stats, options.max_seq_length)

@@ -14,6 +14,7 @@ from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
+from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.export import export_task, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
@@ -63,17 +64,20 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     # Before the data, which may be large.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
+    teacher = open_teacher(make_task, task, devices)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         require_text_input(options)
     with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
         if options.num_runs > 1:
-            return _run_with_several_seeds(task, devices, monitor)
-        splits = Splits(task, options.output_dir or "", devices)
+            return _run_with_several_seeds(task, devices, monitor, teacher)
+        splits = Splits(task, options.output_dir or "", devices, teacher)
         return FineTuningRun(task, task.options, devices, monitor, splits).run()
 
 
-def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Monitor) -> Results:
+def _run_with_several_seeds(
+    task: Task, devices: training.Devices, monitor: Monitor, teacher: Teacher | None
+) -> Results:
     """Trains in a folder for each seed, from the same examples and records."""
     options = task.options
     folder = options.output_dir or ""
@@ -84,7 +88,7 @@ def _run_with_several_seeds(task: Task, devices: training.Devices, monitor: Moni
         prepare_output_dir(folder, [RUNS, *files], names)
         for name in names:
             prepare_output_dir(os.path.join(folder, name), files, folders)
-    splits = Splits(task, folder, devices)
+    splits = Splits(task, folder, devices, teacher)
     results: list[Results] = []
     seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
@@ -240,13 +244,14 @@ class FineTuningRun:
         if devices.is_chief:
             run_metadata.write(self.output_dir, self.kept)
         path, count = self.splits.records("train")
-        features, step = task.features("train"), self.step
+        features, step = self.splits.features("train"), self.step
+        row_loss, teacher = partial(task.loss, training=True), self.splits.teacher
         batches = training.training_batches(
             path, features, options, devices, num_records=count, skip_batches=step
         )
         train_step = training.make_train_step(
             state,
-            training.mean_loss(lambda outputs, batch: task.loss(outputs, batch, training=True)),
+            training.mean_loss(teacher.mixed_with(row_loss) if teacher else row_loss),
             devices.strategy,
             training.step_options(options, devices, task.loss_uses_padding),
             batches.element_spec,

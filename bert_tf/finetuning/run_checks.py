@@ -22,6 +22,7 @@ _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias
 _COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
 _COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
 _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
+_COMPARED += ("teacher", "teacher_temperature", "teacher_weight")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
@@ -35,7 +36,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     Compares the flags that `run.json` has, and returns whether they are equal. Raises a UserError
     if the training has another task or another kind of output.
     """
-    folder, asked = options.output_dir or "", _task_of(options)
+    folder, asked = options.output_dir or "", task_of(options)
     script, before = read_run(folder, damaged=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
@@ -64,7 +65,7 @@ def check_evaluated(options: Any) -> str:
 
     Returns a suffix for results that would overwrite those of the trained task, or "".
     """
-    folder, asked = folder_of_checkpoint(options), _task_of(options)
+    folder, asked = folder_of_checkpoint(options), task_of(options)
     trained = other_task(folder, asked)
     if trained:
         log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
@@ -76,5 +77,6 @@ def check_evaluated(options: Any) -> str:
     return f"_{name}" if other_task(options.output_dir or "", asked) else ""
 
 
-def _task_of(options: Any) -> str:
+def task_of(options: Any) -> str:
+    """Returns the task that options name, "" if the script has only one."""
     return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf import files, registry
+from bert_tf import checkpoints, files, registry
 from bert_tf.checkpoints import label_map
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
@@ -27,7 +27,7 @@ from bert_tf.progress import log
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags that a loaded model does not have.
 _OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
-_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
+_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export", "init_layers", "teacher"}
 # A model of one of these tasks may be evaluated on the others.
 _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 
@@ -99,6 +99,13 @@ def best_prefix(folder: str) -> str | None:
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     evaluated = hint(folder, "flags", "eval_every")
     return prefix if evaluated and files.exists(f"{prefix}.index") else None
+
+
+def trained_prefix(folder: str) -> str:
+    """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
+    prefix = best_prefix(folder) or checkpoints.newest_readable(folder)[0]
+    # A checkpoint that was moved or stripped is in no list.
+    return prefix or checkpoints.resolve(folder)
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:

@@ -40,6 +40,8 @@ class Task(abc.ABC):
         loss_uses_padding: whether the loss depends on outputs at padding.
         rows_are_independent: whether the loss of a row depends on that row only; False for
             in-batch negatives.
+        soft_targets: outputs that `--teacher` can teach, with their kind, see
+            `distillation.row_loss`; none if the task does not support it.
     """
 
     options: FineTuningOptions
@@ -53,6 +55,7 @@ class Task(abc.ABC):
     result_files: Sequence[str] = (PREDICTIONS,)
     loss_uses_padding: bool = False
     rows_are_independent: bool = True
+    soft_targets: Sequence[tuple[str, str]] = ()
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:

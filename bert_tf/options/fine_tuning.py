@@ -57,6 +57,32 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         new=True,
         limits=(0, 1000),
     )
+    init_layers: str | None = option(
+        None,
+        "Layers of --init_checkpoint to start from, counting from 0, as in 0,2,4: a smaller model "
+        "with as many layers. Without --bert_config_file its configuration is that of "
+        "--init_checkpoint, with this number of layers.",
+        new=True,
+    )
+    teacher: str | None = option(
+        None,
+        "The output_dir of a larger model that the same script trained for the same task: also "
+        "learn from its logits (knowledge distillation).",
+        new=True,
+    )
+    teacher_temperature: float = option(
+        2.0,
+        "Temperature that softens the probabilities of teacher and student.",
+        new=True,
+        limits=(0.1, 100),
+    )
+    teacher_weight: float = option(
+        0.5,
+        "Weight of the teacher's logits in the loss; that of the labels is 1 minus this. 1: the "
+        "labels are not used.",
+        new=True,
+        limits=(0, 1),
+    )
 
     @property
     def evaluates(self) -> bool:
@@ -80,6 +106,27 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         check_values(self)
         self.profiled_steps()
         self._check_evaluations()
+        self._check_distillation()
+
+    def _check_distillation(self) -> None:
+        if self.init_layer_numbers and not self.init_checkpoint:
+            raise UserError("--init_layers needs --init_checkpoint, which has these layers")
+        if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
+            raise UserError("--teacher_temperature and --teacher_weight need --teacher")
+        folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
+        if self.teacher and folders[0] == folders[1]:
+            raise UserError("--teacher and --output_dir must be different folders")
+
+    @property
+    def init_layer_numbers(self) -> list[int]:
+        """The numbers of `init_layers`, empty if not given; UserError if they are invalid."""
+        if self.init_layers is None:
+            return []
+        parts = [part.strip() for part in self.init_layers.split(",")]
+        if not all(re.fullmatch(r"\d{1,4}", part) for part in parts) or len({*parts}) < len(parts):
+            expected = "--init_layers must be different numbers of layers, as in 0,2,4"
+            raise UserError(f"{expected}. Received: {self.init_layers}")
+        return [int(part) for part in parts]
 
     def _check_evaluations(self) -> None:
         if self.eval_every:
@@ -89,8 +136,9 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         for name in ("early_stopping_patience", "best_metric"):
             if not self.eval_every and getattr(self, name) not in (0, "auto"):
                 raise UserError(f"--{name} needs --eval_every, which says how often to evaluate")
-        if self.freeze_layers and not self.do_train:
-            raise UserError("--freeze_layers needs --do_train=true")
+        for name in ("freeze_layers", "init_layers", "teacher"):
+            if getattr(self, name) and not self.do_train:
+                raise UserError(f"--{name} needs --do_train=true")
         if self.num_runs > 1 and not (self.do_train and self.do_eval):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 

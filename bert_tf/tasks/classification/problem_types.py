@@ -56,6 +56,7 @@ class ProblemType(abc.ABC):
         target: the feature of the labels.
         metric_names: see `Task.metric_names`.
         lower_is_better: see `Task.lower_is_better`.
+        soft_target: kind of the logits, see `Task.soft_targets`.
         output: name of the output that predictions are made from.
         answer_column: name of the column of answers in a table of predictions.
         metrics: (values, label_ids, losses [E]) -> metrics of an evaluation.
@@ -63,6 +64,7 @@ class ProblemType(abc.ABC):
 
     metric_names: Sequence[str]
     lower_is_better: Collection[str] = ("loss",)
+    soft_target: str = "classes"
     output: str = "probabilities"
     answer_column: str = "label"
     metrics: Callable[..., Mapping[str, Any]]
@@ -162,6 +164,7 @@ class _MultiLabel(ProblemType):
 
     metric_names = ("f1_micro", "f1_macro", "precision_micro", "recall_micro", "accuracy", "loss")
     answer_column = "labels"
+    soft_target = "labels"
     metrics = staticmethod(multilabel_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
@@ -202,6 +205,7 @@ class _Regression(ProblemType):
     lower_is_better = ("loss", "mean_absolute_error")
     output = "values"
     answer_column = "prediction"
+    soft_target = "number"
     metrics = staticmethod(regression_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:

@@ -71,6 +71,7 @@ class Classification(Task):
         self.problem = PROBLEM_TYPES[data.problem_type](data, options)
         self.labels = data.labels
         self.targets = (self.problem.target,)
+        self.soft_targets = (("logits", self.problem.soft_target),)
         self.text_pairs = bool(data.has_pairs)
         self.metric_names = self.problem.metric_names
         self.lower_is_better = self.problem.lower_is_better

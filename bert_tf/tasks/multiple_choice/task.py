@@ -66,6 +66,7 @@ class MultipleChoice(Task):
     """The choice of an ending as a fine-tuning task."""
 
     metric_names = ("accuracy", "loss")
+    soft_targets = (("logits", "classes"),)
 
     def __init__(
         self, options: MultipleChoiceOptions, config: BertConfig, tokenizer: FullTokenizer

@@ -45,6 +45,7 @@ class QuestionAnswering(Task):
     result_files = FILES
     # An answer may start at any position of the row, as in the original.
     loss_uses_padding = True
+    soft_targets = (("start_logits", "positions"), ("end_logits", "positions"))
 
     def __init__(self, options: SquadOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options: SquadOptions = options

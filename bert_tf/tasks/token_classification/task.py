@@ -54,6 +54,7 @@ class TokenClassification(Task):
     options: NerOptions
     result_files = (LABEL_TEST,)
     metric_names = ("f1", "precision", "recall", "loss")
+    soft_targets = (("logits", "tokens"),)
 
     def __init__(self, options: NerOptions, config: BertConfig, tokenizer: FullTokenizer) -> None:
         self.options = options

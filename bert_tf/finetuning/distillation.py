@@ -1,0 +1,186 @@
+"""Knowledge distillation: a model also learns the logits of a teacher (Hinton et al. 2015).
+
+B batch, L labels or endings, S max_seq_length.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_tf import files, registry, training
+from bert_tf.config import BertConfig
+from bert_tf.data.records import Feature, sequence_features
+from bert_tf.errors import UserError
+from bert_tf.finetuning import label_map, run_metadata
+from bert_tf.finetuning.initialization import load_config_and_tokenizer, restore_all
+from bert_tf.finetuning.run_checks import task_of
+from bert_tf.finetuning.task import Task
+from bert_tf.progress import log
+from bert_tf.tokenization import FullTokenizer
+
+# Flags that must be the same for teacher and student: they read the same rows.
+_SAME_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
+_LOWEST = -1e9
+
+RowLoss = Callable[[Any, Mapping[str, Any]], Any]
+
+
+class Teacher:
+    """A trained model whose logits become features of the training records.
+
+    Attributes:
+        features: the logits in the records: [L], [S] or, of tokens, [L, S].
+        identity: digest of weights and configuration.
+    """
+
+    def __init__(self, task: Task, own: Task, prefix: str, devices: training.Devices) -> None:
+        self._task, self._own, self._prefix, self._devices = task, own, prefix, devices
+        self._kinds = {f"teacher_{name}": (name, kind) for name, kind in task.soft_targets}
+        self.features = tuple(self._feature(name) for name in self._kinds)
+        # The index has checksums of all weights.
+        with files.open_binary(f"{prefix}.index") as index:
+            digest = hashlib.blake2b(index.read(), digest_size=16)
+        digest.update(files.read_text(own.options.bert_config_file or "").encode())
+        self.identity = digest.hexdigest()
+
+    def _feature(self, name: str) -> Feature:
+        kind, length = self._kinds[name][1], self._task.options.max_seq_length
+        count = max(len(self._task.labels), 1)
+        shape = {"positions": length, "tokens": (count, length)}.get(kind, count)
+        return Feature(name, shape, "float32", per_token=kind in ("positions", "tokens"))
+
+    def add_logits(
+        self, batches: Iterable[Mapping[str, np.ndarray]]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yields rows with the teacher's logits; its model is in memory as long as that takes."""
+        options = self._task.options
+        log.info("Teacher: computing the logits of %s for the training set", self._prefix)
+        model = training.build_model(self._own.build_model, self._devices, zero_init_encoder=True)
+        restore_all(model, self._prefix)
+        inputs = sequence_features(options.max_seq_length, self._task.texts_per_row)
+        size = options.predict_batch_size
+        inference = training.Inference(model, self._fetch, inputs, self._devices, size)
+        for rows in batches:
+            yield {**rows, **inference.predict(rows)}
+
+    def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        found = {}
+        for feature in self.features:
+            name, kind = self._kinds[feature.name]
+            logits = ops.cast(outputs[name], "float32")
+            logits = ops.swapaxes(logits, 1, 2) if kind == "tokens" else logits
+            # Batches may be cut to their longest row.
+            missing = feature.shape[-1] - ops.shape(logits)[-1]
+            padded = ops.pad(logits, [*[[0, 0]] * len(feature.shape), [0, missing]])
+            found[feature.name] = ops.reshape(padded, (-1, *feature.shape))
+        return found
+
+    def mixed_with(self, label_loss: RowLoss) -> RowLoss:
+        """Returns the loss (outputs, batch) -> [B] of labels and logits, by `--teacher_weight`."""
+        options = self._task.options
+        weight, temperature = options.teacher_weight, options.teacher_temperature
+
+        def mixed(outputs: Any, batch: Mapping[str, Any]) -> Any:
+            losses = [
+                row_loss(kind, outputs[name], batch[key], batch["input_mask"], temperature)
+                for key, (name, kind) in self._kinds.items()
+            ]
+            soft = sum(losses) / float(len(losses))
+            return (
+                soft if weight == 1 else (1 - weight) * label_loss(outputs, batch) + weight * soft
+            )
+
+        return mixed if weight else label_loss
+
+
+def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature: float) -> Any:
+    """Computes how much the logits of a student differ from those of a teacher, [B].
+
+    That is T^2 KL(teacher || student) of the probabilities at temperature T, by `kind` of logits:
+
+    - classes [B, L]: softmax over L.
+    - labels [B, L]: sigmoid, mean over L.
+    - number [B, 1]: the squared difference, without temperature.
+    - positions [B, S]: softmax over the positions that are not padding.
+    - tokens [B, S, L], the teacher's [B, L, S]: softmax over L, mean over the same positions.
+    """
+    student = ops.cast(student, "float32")
+    if kind == "number":
+        return ops.mean(ops.square(student - teacher), axis=-1)
+    if kind == "tokens":
+        teacher = ops.swapaxes(teacher, 1, 2)
+    student, teacher = student / temperature, teacher / temperature
+    if kind == "positions":
+        student, teacher = (ops.where(input_mask != 0, x, _LOWEST) for x in (student, teacher))
+    if kind == "labels":
+        differences = ops.mean(_divergence(teacher, student, ops.log_sigmoid), axis=-1)
+        differences += ops.mean(_divergence(-teacher, -student, ops.log_sigmoid), axis=-1)
+    else:
+        differences = ops.sum(_divergence(teacher, student, ops.log_softmax), axis=-1)
+    if kind == "tokens":
+        mask = ops.cast(input_mask, "float32")
+        differences = ops.sum(mask * differences, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
+    return temperature**2 * differences
+
+
+def _divergence(teacher: Any, student: Any, log_of: Callable[[Any], Any]) -> Any:
+    log_teacher = log_of(teacher)
+    return ops.exp(log_teacher) * (log_teacher - log_of(student))
+
+
+def open_teacher(
+    make_task: Callable[[Any, BertConfig, FullTokenizer], Task],
+    task: Task,
+    devices: training.Devices,
+) -> Teacher | None:
+    """Checks `--teacher`, and returns it without loading its weights; None if not given.
+
+    Raises:
+        UserError: it is no training of the same script, task, labels, vocabulary and length, or the
+            task cannot be taught.
+    """
+    folder = task.options.teacher
+    if not folder:
+        return None
+    if not task.soft_targets:
+        raise UserError(f"--teacher: {type(task).__name__} cannot learn from a teacher")
+    if devices.workers > 1:
+        raise UserError("--teacher runs in one process: unset TF_CONFIG")
+    _require_same_rows(folder, task)
+    # Without the data, as for a Predictor.
+    options = run_metadata.read_options(folder, eval_every=None)
+    own = make_task(options, *load_config_and_tokenizer(options))
+    return Teacher(task, own, run_metadata.trained_prefix(folder), devices)
+
+
+def _require_same_rows(folder: str, task: Task) -> None:
+    """Raises a UserError unless a teacher was trained for a task, on rows that a student reads."""
+    options, script = task.options, registry.script_of(type(task.options))
+    trained, flags = run_metadata.read_run(folder)
+    if trained != script:
+        there = files.describe_absence(os.path.join(folder, run_metadata.RUN))
+        found = f"it was trained by {trained}.py" if trained else f"no run.json: {there}"
+        raise UserError(f"--teacher={folder} is not the output_dir of {script}.py ({found})")
+    asked, labels = task_of(options), os.path.join(folder, run_metadata.LABELS)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "task": (run_metadata.other_task(folder, asked) or asked, asked),
+        "labels": (label_map.read(labels) if files.exists(labels) else [], [*task.labels]),
+    }
+    for name in _SAME_FLAGS:
+        pairs[name] = flags.get(name), getattr(options, name, None)
+    for name, (theirs, ours) in pairs.items():
+        if theirs != ours:
+            raise UserError(
+                f"--teacher={folder} was trained with {name}={theirs}, and this run has "
+                f"{name}={ours}: a student needs the same"
+            )
+    own = os.path.join(folder, run_metadata.VOCAB)
+    if files.read_text(own).rstrip() != files.read_text(options.vocab_file or "").rstrip():
+        raise UserError(
+            f"--teacher={folder} has another vocabulary than {options.vocab_file}: a student needs "
+            "the same"
+        )
