@@ -22,6 +22,7 @@ SLOT_NAMES = ("adam_m", "adam_v")
 EXTRA_NAMES = ("loss_scale",)
 
 _ENCODER_SCOPE = "bert/"
+_WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,20 +206,14 @@ def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[
     if is_other:
         advice = "It belongs to another model, or its variables have other names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
-        advice = _other_width(model, stored)
-        advice += "--bert_config_file is not the configuration that it was trained with"
+        advice = "--bert_config_file is not the configuration that it was trained with"
+        width, own = (sizes.get(_WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, model))
+        if width and own and width != own:
+            found = f"Its hidden_size is {width}, that of the model {own}"
+            advice = f"{found}: weights of another width cannot be used. {advice}"
     else:
         advice = "It has other outputs. convert_checkpoint.py --head=encoder extracts its encoder"
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
-
-
-def _other_width(model: Mapping[str, list[int]], stored: Mapping[str, list[int]]) -> str:
-    name = f"{_ENCODER_SCOPE}embeddings/word_embeddings"
-    ours, theirs = (sizes.get(name, [0])[-1] for sizes in (model, stored))
-    if not ours or not theirs or ours == theirs:
-        return ""
-    found = f"Its hidden_size is {theirs}, that of the model {ours}"
-    return f"{found}: weights of another width cannot be used. "
 
 
 def _assign(

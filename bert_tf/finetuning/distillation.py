@@ -12,7 +12,6 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files, registry, training
-from bert_tf.config import BertConfig
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
@@ -20,7 +19,6 @@ from bert_tf.finetuning.initialization import load_config_and_tokenizer, restore
 from bert_tf.finetuning.run_checks import task_of
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
-from bert_tf.tokenization import FullTokenizer
 
 # Flags that must be the same for teacher and student: they read the same rows.
 _SAME_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
@@ -57,10 +55,10 @@ class Teacher:
         self, batches: Iterable[Mapping[str, np.ndarray]]
     ) -> Iterator[dict[str, np.ndarray]]:
         """Yields rows with the teacher's logits; its model is in memory as long as that takes."""
-        options = self._task.options
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
         model = training.build_model(self._own.build_model, self._devices, zero_init_encoder=True)
         restore_all(model, self._prefix)
+        options = self._task.options
         inputs = sequence_features(options.max_seq_length, self._task.texts_per_row)
         size = options.predict_batch_size
         inference = training.Inference(model, self._fetch, inputs, self._devices, size)
@@ -90,9 +88,7 @@ class Teacher:
                 for key, (name, kind) in self._kinds.items()
             ]
             soft = sum(losses) / float(len(losses))
-            return (
-                soft if weight == 1 else (1 - weight) * label_loss(outputs, batch) + weight * soft
-            )
+            return (1 - weight) * label_loss(outputs, batch) + weight * soft if weight < 1 else soft
 
         return mixed if weight else label_loss
 
@@ -133,9 +129,7 @@ def _divergence(teacher: Any, student: Any, log_of: Callable[[Any], Any]) -> Any
 
 
 def open_teacher(
-    make_task: Callable[[Any, BertConfig, FullTokenizer], Task],
-    task: Task,
-    devices: training.Devices,
+    make_task: Callable[..., Task], task: Task, devices: training.Devices
 ) -> Teacher | None:
     """Checks `--teacher`, and returns it without loading its weights; None if not given.
 
@@ -152,7 +146,7 @@ def open_teacher(
         raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
     # Without the data, as for a Predictor.
-    options = run_metadata.read_options(folder, eval_every=None)
+    options = run_metadata.read_options(folder)
     own = make_task(options, *load_config_and_tokenizer(options))
     return Teacher(task, own, run_metadata.trained_prefix(folder), devices)
 
@@ -178,9 +172,6 @@ def _require_same_rows(folder: str, task: Task) -> None:
                 f"--teacher={folder} was trained with {name}={theirs}, and this run has "
                 f"{name}={ours}: a student needs the same"
             )
-    own = os.path.join(folder, run_metadata.VOCAB)
-    if files.read_text(own).rstrip() != files.read_text(options.vocab_file or "").rstrip():
-        raise UserError(
-            f"--teacher={folder} has another vocabulary than {options.vocab_file}: a student needs "
-            "the same"
-        )
+    own, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
+    if files.read_text(own).rstrip() != files.read_text(vocab).rstrip():
+        raise UserError(f"--teacher has another vocabulary, {own}, than this run, {vocab}")

@@ -26,8 +26,9 @@ from bert_tf.progress import log
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags that a loaded model does not have.
-_OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
-_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export", "init_layers", "teacher"}
+_OF_A_RUN = {"output_dir", "init_checkpoint", "resume", "init_layers", "teacher"}
+# With `eval_every`, tasks would read the dev set.
+_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
 # A model of one of these tasks may be evaluated on the others.
 _LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
 

@@ -59,27 +59,21 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
     )
     init_layers: str | None = option(
         None,
-        "Layers of --init_checkpoint to start from, counting from 0, as in 0,2,4: a smaller model "
-        "with as many layers. Without --bert_config_file its configuration is that of "
-        "--init_checkpoint, with this number of layers.",
+        "Layers of --init_checkpoint to start from, counting from 0, as in 0,2,4: a model of as "
+        "many layers.",
         new=True,
     )
     teacher: str | None = option(
         None,
-        "The output_dir of a larger model that the same script trained for the same task: also "
-        "learn from its logits (knowledge distillation).",
+        "output_dir of a training of this script for the same task: also learn from its logits.",
         new=True,
     )
     teacher_temperature: float = option(
-        2.0,
-        "Temperature that softens the probabilities of teacher and student.",
-        new=True,
-        limits=(0.1, 100),
+        2.0, "Temperature of teacher and student in the loss.", new=True, limits=(0.1, 100)
     )
     teacher_weight: float = option(
         0.5,
-        "Weight of the teacher's logits in the loss; that of the labels is 1 minus this. 1: the "
-        "labels are not used.",
+        "Weight of the teacher in the loss; the labels have the rest. 1: labels are not used.",
         new=True,
         limits=(0, 1),
     )

@@ -22,6 +22,7 @@ from tests.tasks.classification.test_task import options
 from tests.tasks.multiple_choice import test_task as choice_task
 from tests.tasks.question_answering import test_task as squad_task
 from tests.tasks.token_classification import test_task as ner_task
+from tests.tasks.two_devices import run_on_two_devices
 
 TRAINING = {"do_train": True, "num_train_epochs": 2.0, "learning_rate": 1e-2}
 
@@ -45,7 +46,12 @@ def differ(ours, theirs):
 def teacher(tiny_of_two_layers, tmp_path_factory):
     """MRPC, by a model of two layers."""
     folder = tmp_path_factory.mktemp("teacher")
-    classification.run(options(tiny_of_two_layers, folder, **TRAINING))
+    data = folder / "data"
+    shutil.copytree(tiny_of_two_layers.folder / "mrpc", data)
+    flags = {**TRAINING, "eval_every": "3", "best_metric": "loss"}
+    classification.run(options(tiny_of_two_layers, folder, **flags, data_dir=str(data)))
+    # Neither students nor a Predictor need them.
+    shutil.rmtree(data)
     return folder / "out"
 
 
@@ -191,6 +197,21 @@ def test_records_are_written_anew_for_another_teacher(
     classification.run(dataclasses.replace(run, num_train_epochs=3.0))
     assert "Reusing" not in said.text
     assert "computing the logits of" in said.text
+
+
+def test_two_devices_compute_the_logits_of_one(tiny, teacher, tmp_path):
+    run = student(tiny, teacher, tmp_path)
+    classification.run(run)
+    run_on_two_devices("run_classifier", dataclasses.replace(run, output_dir=f"{tmp_path}/two"))
+    found = []
+    for out in ("out", "two"):
+        path, soft = (
+            str(tmp_path / out / "train.tf_record"),
+            Feature("teacher_logits", 2, "float32"),
+        )
+        (rows,) = read_chunks(path, [soft], 100)
+        found.append(rows["teacher_logits"])
+    np.testing.assert_allclose(*found, atol=1e-5)
 
 
 def test_several_seeds_share_the_logits(tiny, teacher, tmp_path, said):

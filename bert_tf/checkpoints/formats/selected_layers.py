@@ -1,11 +1,10 @@
-"""A model that has only some layers of another one."""
+"""A model of which only some layers are read."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.checkpoints.formats.names import count_layers
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.errors import UserError
 
@@ -13,42 +12,37 @@ _LAYER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
 class SelectedLayers(Source):
-    """A view of a source in which `layers[n]` is layer n; everything but layers is unchanged.
-
-    Raises:
-        UserError: the source does not have one of the layers.
-    """
+    """A view of a source in which layer n is `layers[n]`; embeddings and heads are the same."""
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        # Same files, labels and notes.
+        # Also its path and its notes.
         vars(self).update(vars(source))
-        self.kind, self._source = source.kind, source
-        count = count_layers(source.shapes())
-        if max(layers) >= count:
-            raise UserError(
-                f"{source.path} has no layer {max(layers)}: its {count} layers are numbered from 0"
-            )
-        self._numbers = {str(layer): str(number) for number, layer in enumerate(layers)}
-
-    def _renamed(self, name: str) -> str | None:
-        found = _LAYER.search(name)
-        if found and found[0] not in self._numbers:
-            return None
-        return _LAYER.sub(lambda layer: self._numbers[layer[0]], name)
+        self._source = source
+        self._names: dict[str, str] = {}  # new name -> old name
+        found = {name: _LAYER.search(name) for name in source.shapes()}
+        present = {int(layer[0]) for layer in found.values() if layer}
+        for layer in layers:
+            if layer not in present:
+                problem = f"has no layer {layer}: its {len(present)} layers are numbered from 0"
+                raise UserError(f"{source.path} {problem}")
+        for name, layer in found.items():
+            if not layer:
+                self._names[name] = name
+            elif int(layer[0]) in layers:
+                self._names[_LAYER.sub(str(layers.index(int(layer[0]))), name)] = name
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of the variables that are left, under their new names."""
+        """Returns the shapes of the variables that are left, by their new names."""
         shapes = self._source.shapes()
-        return {new: shapes[old] for old in shapes if (new := self._renamed(old))}
+        return {new: shapes[old] for new, old in self._names.items()}
 
     def types(self) -> dict[str, str]:
         """Returns the stored types of the same variables."""
         types = self._source.types()
-        return {new: types[old] for old in types if (new := self._renamed(old))}
+        return {new: types[old] for new, old in self._names.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields new names and values."""
-        wanted = set(names)
-        old = [name for name in self._source.shapes() if self._renamed(name) in wanted]
-        for name, value in self._source.read(old):
-            yield self._renamed(name) or name, value
+        """Yields new names and values of some variables."""
+        new = {self._names[name]: name for name in names}
+        for old, value in self._source.read(new):
+            yield new[old], value
