@@ -117,10 +117,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         if self.init_layers is None:
             return []
         parts = [part.strip() for part in self.init_layers.split(",")]
-        if not all(re.fullmatch(r"\d{1,4}", part) for part in parts) or len({*parts}) < len(parts):
+        numbers = [int(part) for part in parts if part.isdecimal()]
+        if len({*numbers}) < len(parts):
             expected = "--init_layers must be different numbers of layers, as in 0,2,4"
             raise UserError(f"{expected}. Received: {self.init_layers}")
-        return [int(part) for part in parts]
+        return numbers
 
     def _check_evaluations(self) -> None:
         if self.eval_every:

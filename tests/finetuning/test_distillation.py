@@ -308,7 +308,10 @@ def test_entities(tiny, tiny_of_two_layers, tmp_path):
         ({"task_name": "CoLA"}, "was trained with task=MRPC, and this run has task=CoLA"),
         ({"max_seq_length": 20}, "was trained with max_seq_length=24, .* has max_seq_length=20"),
         ({"do_lower_case": False}, "trained with do_lower_case=True, .* has do_lower_case=False"),
-        ({"vocab_file": "{tmp}/vocab.txt"}, "has another vocabulary than .*vocab.txt"),
+        (
+            {"vocab_file": "{tmp}/vocab.txt"},
+            "--teacher has another vocabulary, .*vocab.txt, than this run, ",
+        ),
     ],
 )
 def test_teachers_that_do_not_fit(tiny, teacher, tmp_path, changes, message):
@@ -401,6 +404,7 @@ def test_layers_and_teacher_together(tiny, tiny_of_two_layers, teacher, tmp_path
     [
         ({"init_layers": "0,x"}, "--init_layers must be different numbers .* Received: 0,x"),
         ({"init_layers": "1,1"}, "--init_layers must be different numbers .* Received: 1,1"),
+        ({"init_layers": "0,-1"}, "--init_layers must be different numbers .* Received: 0,-1"),
         ({"init_layers": ""}, "--init_layers must be different numbers"),
         ({"init_layers": "0,3"}, "has no layer 3: its 3 layers are numbered from 0"),
         ({"init_checkpoint": None}, "--init_layers needs --init_checkpoint"),
