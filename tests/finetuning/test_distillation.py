@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import row_loss
@@ -387,6 +388,17 @@ def test_a_student_has_exactly_the_layers(tiny, deep, tmp_path, said):
     # A run that goes on has the same configuration, and a Predictor needs none of it.
     classification.run(dataclasses.replace(run, num_train_epochs=3.0))
     assert Predictor.from_output_dir(tmp_path / "out")(("a film", "a plot")).label in "01"
+
+
+def test_layers_of_other_formats(tiny, deep, tmp_path):
+    folder = str(tmp_path / "hugging_face")
+    request = Request(output=folder, to="hugging_face", head="encoder", do_lower_case=True)
+    convert(find_source(str(deep)), request)
+    classification.run(options(tiny, tmp_path, **TRAINING, **LAYERS, init_checkpoint=folder))
+    after, name = weights(tmp_path / "out", step=0), "bert/encoder/layer_{}/output/dense/kernel"
+    before = dict(checkpoint.read(str(deep / "bert_model.ckpt"), [name.format(0), name.format(2)]))
+    for ours, theirs in ((0, 2), (1, 0)):
+        np.testing.assert_array_equal(after[name.format(ours)], before[name.format(theirs)])
 
 
 def test_layers_and_teacher_together(tiny, tiny_of_two_layers, teacher, tmp_path):
