@@ -267,8 +267,8 @@ def test_a_configuration_that_gives_other_results(tiny, tmp_path, said):
     for change, found in (
         ({}, None),
         ({"hidden_dropout_prob": 0.3}, None),
-        ({"num_attention_heads": 4}, "num_attention_heads is 4, but beside"),
-        ({"hidden_act": "relu"}, "hidden_act is relu, but beside"),
+        ({"num_attention_heads": 4}, "num_attention_heads is 4, but the configuration of"),
+        ({"hidden_act": "relu"}, "hidden_act is relu, but the configuration of"),
     ):
         said.clear()
         other.write_text(json.dumps({**tiny.config.to_dict(), **change}))
