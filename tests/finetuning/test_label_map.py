@@ -69,7 +69,7 @@ def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path, said)
         (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
         said.clear()
         label_map.require_order(ours, options)
-        other_names = "The model names its outputs a, b, c; assuming that they are contradiction, ent"
+        other_names = "The model names its outputs a, b, c; assuming that they are contradiction"
         assert (other_names in said.text) == (theirs == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(

@@ -155,7 +155,7 @@ def test_files_of_the_model_are_those_of_the_training(tiny, out, tmp_path):
     classification.run(run)
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     (out / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=f"--vocab_file is not given, .* beside --output_dir={out}"):
+    with pytest.raises(UserError, match=f"--vocab_file is not set, .* next to --output_dir={out}"):
         classification.run(run)
     elsewhere = {"vocab_file": None, "init_checkpoint": None, "output_dir": str(tmp_path / "new")}
     with pytest.raises(UserError, match="Required, but not given: --vocab_file"):

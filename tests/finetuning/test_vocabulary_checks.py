@@ -70,7 +70,7 @@ def test_what_is_also_in_the_model_s_own_vocabulary_is_right(opened):
         (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
         (
             ["[PAD]", "[UNK]", "[SEP]", "[CLS]", *ENTRIES[4:]],
-            "in lines [2, 4, 3, 5], not one after",
+            "in lines [2, 4, 3, 5], not in consec",
         ),
     ],
 )

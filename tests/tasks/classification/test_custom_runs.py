@@ -141,9 +141,7 @@ def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_
     _, _, out = praise
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     other = own(tiny, tmp_path, do_train=True, output_dir=str(out))
-    with pytest.raises(
-        UserError, match=r"has the labels a, b, but the model in .* none of that"
-    ):
+    with pytest.raises(UserError, match=r"has the labels a, b, but the model in .* none of that"):
         classification.run(other)
 
 
@@ -325,7 +323,8 @@ def test_what_is_cut_is_reported(tiny, tmp_path, said):
     )
     classification.run(run)
     expected = (
-        "train: 2 of 4 examples (50.0%) are longer than --max_seq_length=10 and were truncated, by 2"
+        "train: 2 of 4 examples (50.0%) are longer than --max_seq_length=10 and were "
+        "truncated, by 2"
     )
     assert expected in said.text
     assert "and 4 at most" in said.text

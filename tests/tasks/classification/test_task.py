@@ -158,7 +158,7 @@ def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
         said.clear()
         flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
         classification.run(options(tiny, tmp_path, **flags))
-        (record,) = [record for record in said.records if "is not read" in record.getMessage()]
+        (record,) = [record for record in said.records if "is ignored" in record.getMessage()]
         assert record.getMessage().endswith(f"from a run that started from {begun}")
         assert (record.levelname == "WARNING") == warned
 
