@@ -1,4 +1,4 @@
-"""A fine-tuned model that predicts one request after the other, for `Predictor`."""
+"""Serves prediction requests with a fine-tuned model, for `Predictor`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """The model of a task from the checkpoint in `output_dir`; several threads may share it."""
+    """Predicts with a task's checkpoint in `output_dir`; several threads may share it."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         options = find_model_files(options)
@@ -31,7 +31,7 @@ class TaskPredictor:
         with training.explained_errors():
             model = training.build_model(task.build_model, devices, zero_init_encoder=True)
             restore_trained(model, options.output_dir or "")
-            # Without labels, which are unknown.
+            # The labels are unknown, so only the encoder's inputs are needed.
             features = [feature for feature in task.features("predict") if feature.per_token]
             self._inference = training.Inference(
                 model, task.fetch, features, devices, options.predict_batch_size
@@ -49,45 +49,46 @@ class TaskPredictor:
 def restore_trained(model: keras.Model, folder: str) -> None:
     """Restores the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
-    # A checkpoint that was moved or stripped is in no list.
+    # The folder's list of checkpoints does not name one that was moved or stripped.
     prefix = prefix or checkpoints.resolve(folder)
     run_metadata.warn_if_untrained(prefix)
     restore_all(model, prefix)
 
 
-def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:
-    """Raises a UserError if inputs are no texts or tuples of as many texts as `numbers` allows.
+def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
+    """Raises a UserError unless each input is a text or a tuple of texts, in an allowed number.
 
-    The number 1 stands for a text that is not in a tuple; `expected` describes a valid input.
+    `counts` has the allowed numbers, 1 for a text without a tuple; `expected` describes a valid
+    input.
     """
-    for number, given in enumerate(inputs):
-        texts = given if isinstance(given, tuple) else (given,)
-        if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
-            raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")
+    for index, item in enumerate(inputs):
+        texts = item if isinstance(item, tuple) else (item,)
+        if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
+            raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
 
 
 class PairCheck:
-    """Warns once of pairs for a model of single texts, and the other way round.
+    """Warns once about text pairs if the model was trained on single texts, and vice versa.
 
-    `has_pairs` says whether the model was trained on pairs; None if that is unknown.
+    `has_pairs` says whether it was trained on pairs; None if unknown.
     """
 
     def __init__(self, has_pairs: bool | None) -> None:
-        self._warnings = {"joined": "contain ' ||| ', at which nothing is split here"}
+        self._warnings = {"joined": "contain ' ||| ', which does not separate a pair here"}
         if has_pairs:
-            self._warnings["single"] = "are single texts, and the model was trained on pairs"
+            self._warnings["single"] = "are single texts, but the model was trained on pairs"
         elif has_pairs is not None:
-            self._warnings["pair"] = "are pairs, and the model was trained on single texts"
+            self._warnings["pair"] = "are pairs, but the model was trained on single texts"
 
     def __call__(self, inputs: Sequence[Any]) -> None:
-        """Checks texts and tuples of texts."""
+        """Checks a list of texts and tuples of texts."""
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
-                what = "%d of %d inputs %s: a pair is a tuple of two texts (this is said once)"
-                log.warning(what, count, len(inputs), warning)
+                message = "%d of %d inputs %s: pass a pair as a tuple of two texts (logged once)"
+                log.warning(message, count, len(inputs), warning)
 
 
-def _kind_of(given: Any) -> str:
-    texts = given if isinstance(given, tuple) else (given,)
+def _kind_of(item: Any) -> str:
+    texts = item if isinstance(item, tuple) else (item,)
     joined = any(" ||| " in text for text in texts)
     return "joined" if joined else "pair" if len(texts) == 2 else "single"
