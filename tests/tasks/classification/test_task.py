@@ -203,7 +203,7 @@ def test_records_are_those_of_the_original(tiny, tmp_path):
 
 def test_random_weights_are_announced(tiny, tmp_path, said):
     classification.run(options(tiny, tmp_path, do_eval=True))
-    assert "bert_model.ckpt: output_bias, output_weights. Without --do_train" in said.text
+    assert "bert_model.ckpt, so initialized randomly: output_bias, output_weights. W" in said.text
     said.clear()
     classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))
     assert "all weights are initialized randomly, and stay random without" in said.text
