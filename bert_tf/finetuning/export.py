@@ -12,6 +12,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
+from bert_tf.saved_models.onnx_folder import export_onnx
 from bert_tf.tokenization import FullTokenizer
 
 # Subfolders of a version: the model without text ops, and extra files that TensorFlow ignores.
@@ -52,6 +53,30 @@ def export_task(
             )
             modules.save(module, path, module.signatures())
     return log_version(export_dir)
+
+
+def export_task_to_onnx(
+    task: Task,
+    model: keras.Model,
+    options: FineTuningOptions,
+    export_dir: str,
+    entries: Mapping[str, str],
+) -> str:
+    """Exports a fine-tuned model to ONNX in the precision of the options; returns `export_dir`.
+
+    `entries` are added to `run.json`.
+    """
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    return export_onnx(
+        model,
+        export_dir,
+        model_files(options, task.labels, **entries),
+        tokenizer,
+        do_lower_case=options.do_lower_case,
+        max_seq_length=options.max_seq_length,
+        labels=task.labels,
+        precision=options.precision,
+    )
 
 
 def require_text_input(options: FineTuningOptions) -> None:

@@ -1,7 +1,7 @@
 """Serves prediction requests with a fine-tuned model, for `Predictor`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,30 +9,39 @@ import keras
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.engines import find_onnx_model
+from bert_tf.finetuning.export import export_task_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
     restore_all,
 )
 from bert_tf.finetuning.run import MakeTask
+from bert_tf.finetuning.task import Task
+from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """Predicts with a task's checkpoint in `output_dir`; several threads may share it."""
+    """Predicts with the model of a task in `output_dir`; several threads may share it."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = find_model_files(options)
-        task = make_task(options, *load_config_and_tokenizer(options))
-        devices = training.open_devices(options)
-        devices.require_one_process()
-        self._task = task
+        uses_onnx = options.engine == "onnx"
+        if not uses_onnx:
+            options = find_model_files(options)
+        self._task = task = make_task(options, *load_config_and_tokenizer(options))
+        # The labels are unknown, so only the encoder's inputs are needed.
+        features = [feature for feature in task.features("predict") if feature.per_token]
         with training.explained_errors():
+            if uses_onnx:
+                self._inference: RowBatches = _onnx_inference(task, options, features)
+                return
+            devices = training.open_devices(options)
+            devices.require_one_process()
             model = training.build_model(task.build_model, devices, zero_init_encoder=True)
             restore_trained(model, options.output_dir or "")
-            # The labels are unknown, so only the encoder's inputs are needed.
-            features = [feature for feature in task.features("predict") if feature.per_token]
             self._inference = training.Inference(
                 model, task.fetch, features, devices, options.predict_batch_size
             )
@@ -44,6 +53,18 @@ class TaskPredictor:
         with training.explained_errors():
             outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
+
+
+def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> OnnxInference:
+    folder = options.output_dir or ""
+
+    def export(export_dir: str, entries: Mapping[str, str]) -> None:
+        model = task.build_model(zero_init_encoder=True)
+        restore_trained(model, folder)
+        export_task_to_onnx(task, model, options, export_dir, entries)
+
+    path = find_onnx_model(folder, options.precision, export)
+    return OnnxInference(path, task.fetch, features, options.predict_batch_size)
 
 
 def restore_trained(model: keras.Model, folder: str) -> None:

@@ -14,7 +14,8 @@ from bert_tf.checkpoints.formats.source import BEST_FOLDER
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
-from bert_tf.finetuning.export import export_task, require_text_input
+from bert_tf.finetuning.engines import find_onnx_model
+from bert_tf.finetuning.export import export_task, export_task_to_onnx, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -34,6 +35,8 @@ from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
 from bert_tf.finetuning.run_checks import check_evaluated, check_resumed
 from bert_tf.finetuning.task import Task
+from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
@@ -126,7 +129,7 @@ class FineTuningRun:
         self.metadata_files: dict[str, str] = {}
         self.step = self.num_train_steps = 0
         self.evaluation: EvalCallback | None = None
-        self._inference: dict[str, training.Inference] = {}
+        self._inference: dict[str, RowBatches] = {}
 
     def run(self) -> Results:
         """Trains, evaluates, predicts and exports, as the options say."""
@@ -297,10 +300,18 @@ class FineTuningRun:
         # Other precisions use a cast copy of the weights, which is out of date after training.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
-            inference = training.Inference(self.model, fetch, features, self.devices, size)
+            if self.options.engine == "onnx":
+                folder = label_map.folder_of_checkpoint(self.options)
+                onnx_file = find_onnx_model(folder, self.options.precision, self._to_onnx)
+                inference = OnnxInference(onnx_file, fetch, features, size)
+            else:
+                inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
+
+    def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
+        export_task_to_onnx(self.task, self.model, self.options, export_dir, entries)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts as the options say, and writes the results."""

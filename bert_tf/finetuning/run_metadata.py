@@ -21,7 +21,7 @@ from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
 from bert_tf.options.fields import checked
-from bert_tf.options.shared import DeviceOptions
+from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
@@ -127,7 +127,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     unknown = sorted(flags.keys() - names)
     if unknown:
         raise UserError(f"{script} has no flag {unknown[0]}. Its flags: {', '.join(sorted(names))}")
-    device_flags = {field.name for field in dataclasses.fields(DeviceOptions)} - {"fixed_shapes"}
+    device_flags = {field.name for field in dataclasses.fields(EngineOptions)} - {"fixed_shapes"}
     values = {name: saved[name] for name in (saved.keys() & names) - device_flags}
     for name, flag in _COPIES.items():
         values[flag] = os.path.join(folder, name)
