@@ -1,12 +1,13 @@
 """Inference with ONNX Runtime, which needs no TensorFlow."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.data.records import Feature
-from bert_tf.errors import UserError, shortened
+from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 
@@ -49,7 +50,7 @@ class OnnxInference(RowBatches):
         try:
             self._session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise UserError(f"Cannot load {path}: {shortened(str(error), 200)}") from error
+            raise UserError(f"Cannot load {path}: {str(error)[:200]}") from error
         self._fetch = fetch
         self.output_names = [output.name for output in self._session.get_outputs()]
 
@@ -64,10 +65,16 @@ class OnnxInference(RowBatches):
         found = self._fetch(outputs, batch)
         return {name: np.asarray(value) for name, value in found.items()}
 
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        # Of a row without tokens; ONNX Runtime knows the outputs before `fetch` only.
+    @functools.cached_property
+    def _specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
+        # From a row of two tokens: ONNX Runtime knows the outputs before `fetch` only.
         types = {"int64": np.int32, "float32": np.float32}
-        row = {f.name: np.zeros((1, *f.shape), types[f.dtype]) for f in self._features}
-        row["input_mask"][...] = 1
+        row = {}
+        for feature in self._features:
+            shape = (*feature.shape[:-1], 2) if feature.per_token else feature.shape
+            row[feature.name] = np.ones((1, *shape), types[feature.dtype])
         outputs = self._compute(row)
         return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
+
+    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
+        return self._specs
