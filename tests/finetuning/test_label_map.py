@@ -19,9 +19,9 @@ def test_list_of_labels(tmp_path):
     assert label_map.read(str(path), conll.is_label) == ["O", "B-A", "I-A"]
     for text, message in (
         ("", "labels.txt has no label"),
-        ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
+        ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
         ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
-        ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
+        ("O\n{}\n", "labels.txt:2: invalid label '{}'"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):

@@ -61,7 +61,7 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
     outputs = f", {shapes['output_bias'][0]} outputs" if head.has_labels else ""
     note = ""
     if head.has_labels and source.head is None:
-        note = ", or token: text and token classifiers have the same variables"
+        note = " (or token, which has the same variables)"
     labels = f": {', '.join(source.labels[:8])}" if source.labels and head.has_labels else ""
     return f"Head: {head.name}{outputs}{labels}{note}"
 
