@@ -44,7 +44,7 @@ class Request:
 class _Model:
     """A model that is ready to be written; None means unknown."""
 
-    head: heads.Head | None
+    head: heads.Head | None  # None if all variables are copied
     names: list[str]  # variables to write
     config: BertConfig | None
     vocab_file: str | None
@@ -185,14 +185,14 @@ def _find_labels(
     is_unlabeled = "output_bias" not in shapes or bool(head and not head.has_labels)
     if not labels or (is_unlabeled and not request.labels):
         return None
-    outputs = 0 if is_unlabeled else shapes["output_bias"][0]
+    num_outputs = 0 if is_unlabeled else shapes["output_bias"][0]
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
         problem = f"the model's labels are in a different order: {', '.join(expected)}"
         raise UserError(f"--labels: {problem}. Omit --labels")
-    if len(labels) == outputs:
+    if len(labels) == num_outputs:
         return labels
-    problem = f"{len(labels)} labels, but the head has {outputs or 'none'}"
+    problem = f"{len(labels)} labels, but the head has {num_outputs or 'none'}"
     if request.labels:
         raise UserError(f"--labels: {problem}")
     log.warning("Ignoring the labels of %s: %s", source.path, problem)

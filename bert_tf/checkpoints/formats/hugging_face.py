@@ -148,10 +148,10 @@ def write(
     # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
-    outputs = len(weights[head.variables[0]]) if head.variables else 0
-    pad = load_vocab(vocab_file).get("[PAD]")
+    num_outputs = len(weights[head.variables[0]]) if head.variables else 0
+    pad_id = load_vocab(vocab_file).get("[PAD]")
     contents = {
-        CONFIG: hugging_face_config.make(config, head, outputs, labels, pad),
+        CONFIG: hugging_face_config.make(config, head, num_outputs, labels, pad_id),
         _TOKENIZER_CONFIG: hugging_face_config.tokenizer(
             do_lower_case, config.max_position_embeddings
         ),

@@ -77,13 +77,9 @@ def labels(settings: Mapping[str, Any]) -> list[str] | None:
 
 
 def make(
-    config: BertConfig,
-    head: Head,
-    num_outputs: int,
-    names: Sequence[str] | None,
-    pad_id: int | None,
+    config: BertConfig, head: Head, num_outputs: int, names: Sequence[str] | None, pad: int | None
 ) -> dict[str, Any]:
-    """Returns the content of config.json; `names` are the labels, None for placeholders."""
+    """Returns the content of config.json; `names` are the labels, `pad` is the id of `[PAD]`."""
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
@@ -94,7 +90,7 @@ def make(
         "attention_probs_dropout_prob": values["attention_probs_dropout_prob"] or 0.0,
         "layer_norm_eps": LAYER_NORM_EPSILON,
         "position_embedding_type": "absolute",
-        "pad_token_id": pad_id,
+        "pad_token_id": pad,
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
     }

@@ -1,9 +1,8 @@
 """Reads BERT encoders from object-based checkpoints of the TensorFlow Model Garden.
 
-These checkpoints key variables by their paths through Python objects, which differ between
-versions. They also store names, such as `transformer/layer_0/self_attention/query/kernel`, which
-have been stable since 2020 (up to tf-models-official 2.20). Models from 2019 use
-`bert_model/encoder/layer_0/...`.
+These checkpoints key variables by paths through Python objects, which differ between versions. They
+also store names such as `transformer/layer_0/self_attention/query/kernel`, stable since 2020 (up to
+tf-models-official 2.20). Models from 2019 use `bert_model/encoder/layer_0/...`.
 """
 
 import math
