@@ -26,7 +26,7 @@ _EXPORT_HEADS = {name for head in heads.HEADS.values() for name in head.variable
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel; `is_encoder` if it is callable, like a TensorFlow Hub encoder."""
+    """The weights of a SavedModel; `is_encoder` if it is callable like a TensorFlow Hub encoder."""
 
     kind = "saved_model"
 

@@ -25,10 +25,8 @@ class ConversionOptions:
         "Output format. auto: inferred from the extension of --output.",
         choices=("auto", "original", "hugging_face", "keras", "weights_h5"),
     )
-    bert_config_file: str | None = option(
-        None, "Model configuration. By default, the one next to the model."
-    )
-    vocab_file: str | None = option(None, "Vocabulary. By default, the one next to the model.")
+    bert_config_file: str | None = option(None, "By default, the configuration next to the model.")
+    vocab_file: str | None = option(None, "By default, the vocabulary next to the model.")
     do_lower_case: bool | None = option(
         None,
         "Whether the tokenizer for transformers lower-cases texts. By default, inferred from the "
