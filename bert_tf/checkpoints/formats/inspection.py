@@ -78,7 +78,7 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
     else:
         config = configs.guess_config(shapes)
         size = configs.USUAL_HEAD_SIZE
-        origin = f" (guess: hidden_size / {size}; weights do not depend on it)"
+        origin = f" (guess: hidden_size / {size}; not stored in the weights)"
     num_heads = f"{config.num_attention_heads}{origin}" if config else "unknown"
     matching = releases.matching(config) if config else []
     shown = "; ".join(f"{release.name} ({release.date})" for release in matching)

@@ -182,9 +182,9 @@ def test_two_heads_are_a_question(tiny, tmp_path):
     [
         ({"output": "there", "to": "original"}, "already contains files .*config"),
         ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": None}, "Cannot infer the format from --output=x"),
+        ({"output": "x", "to": None}, "Cannot infer the format from --output="),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
-        ({"output": "x.keras", "to": "original"}, "has to be a folder"),
+        ({"output": "x.keras", "to": "original"}, "requires a folder"),
         ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
@@ -232,7 +232,7 @@ def _other_module(settings):
 @pytest.mark.parametrize("change", [_lambda, _inside, _other_module])
 def test_keras_files_name_nothing_but_our_models(keras_file, tmp_path, change):
     _with_config(keras_file, change)
-    message = r"is not a model of bert_tf\.modeling.*(Lambda|os\.system|antigravity)"
+    message = r"must contain a bert_tf\.modeling model.*(Lambda|os\.system|antigravity)"
     _refused(keras_file, tmp_path, message)
 
 
@@ -270,7 +270,7 @@ def test_options_that_make_no_sense(tmp_path):
     for flags, message in (
         ({}, "Required, but not given: --input"),
         ({"input": "x"}, "Required, but not given: --output"),
-        ({"input": "x", "output": "y", "inspect": True}, "--inspect writes nothing"),
+        ({"input": "x", "output": "y", "inspect": True}, "--inspect writes no output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
         with pytest.raises(UserError, match=message):

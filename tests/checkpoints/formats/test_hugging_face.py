@@ -111,7 +111,7 @@ def test_several_files_are_read(models, changed, tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*model-00002-of-00003"):
         find_source(str(folder))
     index.write_text(json.dumps({"weight_map": {"a": "../secret.safetensors"}}))
-    with pytest.raises(UserError, match=r"names '\.\./secret\.safetensors', which is no"):
+    with pytest.raises(UserError, match=r"lists '\.\./secret\.safetensors', which is not"):
         find_source(str(folder))
 
 

@@ -46,7 +46,7 @@ def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
     text = describe(find_source(str(folder)))
-    assert "num_attention_heads 2 (guess: hidden_size / 64; weights do not depend on it)" in text
+    assert "num_attention_heads 2 (guess: hidden_size / 64; not stored in the weights)" in text
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
