@@ -30,7 +30,7 @@ class OutputTarget:
             self.output = files.resolved(self.output)
         by_extension = _format_by_extension(self.output)
         if by_extension is None and to is None:
-            problem = f"Cannot infer the format from --output={output}"
+            problem = f"--output={output} does not determine the format"
             raise UserError(f"{problem}: pass --to, or a name ending in .ckpt, .keras, .weights.h5")
         if by_extension != to and to is not None and (by_extension or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)

@@ -80,9 +80,7 @@ def _shards(path: str) -> Iterable[str]:
     shards = sorted(set(weight_map.values()))
     for shard in shards:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
-            raise UserError(
-                f"{path} lists {shard!r}, which is not a safetensors file in its folder"
-            )
+            raise UserError(f"{path} lists {shard!r}, which is not a safetensors file next to it")
     return shards
 
 

@@ -182,7 +182,7 @@ def test_two_heads_are_a_question(tiny, tmp_path):
     [
         ({"output": "there", "to": "original"}, "already contains files .*config"),
         ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": None}, "Cannot infer the format from --output="),
+        ({"output": "x", "to": None}, "does not determine the format"),
         ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
         ({"output": "x.keras", "to": "original"}, "requires a folder"),
         ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),

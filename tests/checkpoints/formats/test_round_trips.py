@@ -162,4 +162,4 @@ def test_command_line(models, tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
-    assert "Cannot infer the format" in line
+    assert "does not determine the format" in line
