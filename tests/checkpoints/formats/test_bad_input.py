@@ -293,4 +293,4 @@ def test_a_casing_that_the_vocabulary_does_not_have(tmp_path, said):
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in said.records if r.levelname == "WARNING"]
-    assert "capitals become [UNK]. For an uncased model pass --do_lower_case=true" in warning
+    assert "capitals become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
