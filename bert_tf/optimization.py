@@ -11,9 +11,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
-globals().update(replaced("optimization"))
+globals().update(error_stubs("optimization"))
 
 # Constants of the original.
 WEIGHT_DECAY_RATE = 0.01
@@ -229,7 +229,7 @@ def create_optimizer(
         **original: `loss` and the like, which the original had, raise a UserError.
     """
     if original or 0 < num_train_steps < 1:
-        replaced("optimization")["create_optimizer(loss, ...)"]()
+        error_stubs("optimization")["create_optimizer(loss, ...)"]()
     create = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return create(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

@@ -31,7 +31,7 @@ ROWS = [
     ["releases"],
     ["config"],
     ["file_names", "locks"],
-    ["files", "replaced"],
+    ["files", "removed_api"],
     ["backend", "extras", "text_lines"],
     # The registry names functions of all rows as texts, and imports them when they are used.
     ["errors", "quiet", "registry"],
@@ -66,7 +66,7 @@ ALLOWED = {
     "quiet": {"tensorflow"},
     "registry": set(),
     "releases": set(),
-    "replaced": set(),
+    "removed_api": set(),
     "scripts": set(),
     "tasks/classification": {"keras", "numpy", "tensorflow"},
     # Inside of functions.

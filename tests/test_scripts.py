@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bert_tf.checkpoints.formats.safetensors_files import Tensors
+from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -155,4 +155,4 @@ def test_a_full_disk_under_keras_files_is_one_error(tiny, tmp_path, name):
 def test_a_pipe_in_place_of_tensors_is_refused(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors is a pipe or a device: write its con"):
-        Tensors(str(tmp_path / "model.safetensors"))
+        SafetensorsReader(str(tmp_path / "model.safetensors"))

@@ -10,9 +10,9 @@ from bert_tf.modeling.heads import (
     checkpoint_name,
 )
 from bert_tf.modeling.layers import create_initializer, gelu, get_activation
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
-globals().update(replaced("modeling"))
+globals().update(error_stubs("modeling"))
 
 __all__ = [
     "BertClassifier",

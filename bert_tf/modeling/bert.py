@@ -19,7 +19,7 @@ from bert_tf.modeling.layers import (
     layer_norm_layer,
 )
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
 
 class ConfiguredModel(keras.Model):
@@ -44,7 +44,7 @@ class ConfiguredModel(keras.Model):
     ) -> None:
         are_flags = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
         if "is_training" in kwargs or "input_ids" in kwargs or not are_flags:
-            replaced("modeling")["BertModel(config, is_training, ...)"]()
+            error_stubs("modeling")["BertModel(config, is_training, ...)"]()
         if not isinstance(config, BertConfig):
             received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
             raise ValueError(f"config must be a BertConfig. {received}")
@@ -199,7 +199,7 @@ class BertModel(ConfiguredModel):
         name: scope of the variables.
     """
 
-    locals().update(replaced("BertModel"))
+    locals().update(error_stubs("BertModel"))
 
     def __init__(
         self,

@@ -213,7 +213,7 @@ def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
     with pytest.raises(
         UserError,
         match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
-        r"\. --bert_config_file is not the",
+        r"\. Pass the --bert_config_file",
     ):
         checkpoint.restore(wide, _main())
     deep = BertClassifier(config(num_hidden_layers=5), 2)
@@ -228,7 +228,7 @@ def test_other_labels_are_refused(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
     named = checkpoint.named_variables(BertClassifier(config(), 3))
     checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
-    with pytest.raises(UserError, match=r"output_weights .*It has other outputs"):
+    with pytest.raises(UserError, match=r"output_weights .*Its head differs"):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
 
 
@@ -286,7 +286,7 @@ def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):
 
 def test_object_based_checkpoint_is_named_as_such(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match="object-based checkpoint of TensorFlow 2"):
+    with pytest.raises(UserError, match="object-based TensorFlow 2 checkpoint"):
         checkpoint.restore(BertModel(config("alt_tiny")), prefix)
 
 
@@ -384,5 +384,5 @@ def test_slots_of_another_shape_are_refused(tmp_path):
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
-    with pytest.raises(UserError, match=r"bias/adam_m has the shape \[3\].*\[16\] is needed"):
+    with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
         checkpoint.restore_optimizer(optimizer, prefix)

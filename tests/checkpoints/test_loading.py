@@ -29,7 +29,7 @@ def test_a_head_that_the_checkpoint_lacks_is_new(caplog):
     encoder = BertModel.from_checkpoint(SMALL)
     for mine, other in zip(model.bert.weights, encoder.weights, strict=True):
         np.testing.assert_array_equal(mine, other)
-    assert "New, from random values: output_bias, output_weights" in caplog.text
+    assert "Randomly initialized: output_bias, output_weights" in caplog.text
 
 
 def test_errors_name_the_file(tmp_path):

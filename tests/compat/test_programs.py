@@ -48,7 +48,9 @@ def test_notebook_for_bert_tensorflow(tokenizer, label_list, labels):
     features = run_classifier.convert_examples_to_features(examples, label_list, 6, tokenizer)
     assert [feature.label_id for feature in features] == [1, 0]
     assert [feature.input_mask for feature in features] == [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]]
-    with pytest.raises(UserError, match=r"TensorFlow 1 only: use .*from_tensor_slices"):
+    with pytest.raises(
+        UserError, match=r"only exists in the TensorFlow 1 code: use .*from_tensor_slices"
+    ):
         run_classifier.input_fn_builder(
             features=features, seq_length=6, is_training=True, drop_remainder=False
         )

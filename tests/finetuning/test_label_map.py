@@ -18,10 +18,10 @@ def test_list_of_labels(tmp_path):
     path.write_text("O\nB-A\nI-A\n")
     assert label_map.read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
     for text, message in (
-        ("", "labels.txt has no label"),
-        ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
+        ("", "labels.txt contains no label"),
+        ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
         ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
-        ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
+        ("O\n{}\n", "labels.txt:2: invalid label '{}'"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):

@@ -71,7 +71,7 @@ def test_the_best_weights_are_kept_and_used(trained, tiny, tmp_path):
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
     # The folder stands for its newest, and says where the best are.
     (note,) = find_source(str(out)).notes
-    assert f"The best of the evaluations is {out}/best/model.ckpt" in note
+    assert f"To use the one with the best evaluation, pass {out}/best/model.ckpt" in note
     assert find_source(str(out / "best")).notes == []
 
 

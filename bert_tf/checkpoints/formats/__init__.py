@@ -1,4 +1,4 @@
-"""Detects, inspects and converts model formats. Variables have the names of the original BERT."""
+"""Detects, inspects and converts model formats. Variables are named as in the original BERT."""
 
 import bert_tf.backend  # noqa: F401
 from bert_tf.checkpoints.formats.convert import Request, convert, lowers_by_vocabulary

@@ -17,13 +17,13 @@ def test_heads_and_counts(models, name):
     shapes = find_source(str(models[name])).shapes()
     assert f" in {len(shapes)} variables\n" in text
     head = {
-        "classification": "Head: classification, 3 outputs; the weights do not tell",
-        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; the weights do not tell",
+        "classification": "Head: classification, 3 outputs (or token",
+        "token": "Head: classification, 3 outputs: O, B-PER, I-PER (or token",
         "encoder": "Head: none",
     }.get(name, f"Head: {name}")
     assert head in text
-    assert "num_attention_heads 2, hidden_act gelu (by " in text
-    assert "Release of this size: none" in text
+    assert "num_attention_heads 2, hidden_act gelu (from " in text
+    assert "Releases of this size: none" in text
 
 
 def test_the_optimizer_is_counted_apart(tiny, tmp_path):
@@ -34,7 +34,7 @@ def test_the_optimizer_is_counted_apart(tiny, tmp_path):
     count = int(line.split()[1].replace(",", ""))
     text = describe(find_source(str(folder)))
     assert line in text
-    assert f"With optimizer and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
+    assert f"With Adam slots and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
 
 
 def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
@@ -43,11 +43,11 @@ def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
     text = describe(find_source(str(folder)))
     # The smallest one, of which 4.4 million parameters are published.
     assert "Parameters: 4,43" in text
-    assert "Release of this size: uncased_L-2_H-128_A-2 of 2020_02_20" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
     text = describe(find_source(str(folder)))
-    assert "num_attention_heads 2 (a guess: hidden_size / 64; weights do not say it)" in text
-    assert "Release of this size: uncased_L-2_H-128_A-2 of 2020_02_20" in text
+    assert "num_attention_heads 2 (guess: hidden_size / 64; not stored in the weights)" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
 def test_other_kinds(models, tmp_path, capsysbinary):
@@ -56,11 +56,9 @@ def test_other_kinds(models, tmp_path, capsysbinary):
     )
     conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
-    assert "safetensors of Hugging Face's transformers" in text
+    assert "Hugging Face safetensors" in text
     assert "Head: span" in text
-    assert "object-based checkpoint of the Model Garden" in describe(
-        find_source(str(FOLDER / "v1"))
-    )
+    assert "Model Garden checkpoint" in describe(find_source(str(FOLDER / "v1")))
 
 
 def test_what_is_not_bert_is_shown_as_it_is(tmp_path):

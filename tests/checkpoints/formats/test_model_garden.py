@@ -87,14 +87,16 @@ def test_optimizer_and_heads_are_left(tmp_path):
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
     found = find_source(root.save(str(tmp_path / "ckpt")))
     assert found.shapes() == source.shapes()
-    assert found.notes == [f"Not read from {tmp_path}/ckpt-1, as no part of BERT: classifier/bias"]
+    assert found.notes == [
+        f"Ignoring variables of {tmp_path}/ckpt-1 that are not part of BERT: classifier/bias"
+    ]
 
 
 def test_another_object_based_checkpoint_is_refused(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match=r"no BERT encoder .* variables called scale"):
+    with pytest.raises(UserError, match=r"BERT encoder .* variables named scale"):
         find_source(prefix)
     # As that of a SavedModel that only prepares texts.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"no BERT encoder .* no weights: is it a preprocessor"):
+    with pytest.raises(UserError, match=r"BERT encoder .* no weights: is it a preprocessor"):
         find_source(prefix)

@@ -114,7 +114,9 @@ def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
 
 def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(UserError, match=r"bert_config\.json already exists and is not this model"):
+    with pytest.raises(
+        UserError, match=r"bert_config\.json already exists, with different content"
+    ):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
@@ -160,4 +162,4 @@ def test_command_line(models, tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
-    assert "does not say which format to write" in line
+    assert "does not determine the format" in line

@@ -121,7 +121,9 @@ def test_a_folder_with_two_models_and_one_with_none(models, tmp_path):
     )
     for path in models["encoder"].glob("bert_model*"):
         (tmp_path / "x" / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(UserError, match=r"has two models, model\.safetensors and bert_model\.ckpt"):
+    with pytest.raises(
+        UserError, match=r"contains two models, model\.safetensors and bert_model\.ckpt"
+    ):
         find_source(str(tmp_path / "x"))
     assert find_source(str(tmp_path / "x" / "bert_model.ckpt")).kind == "original"
     (tmp_path / "empty").mkdir()

@@ -105,7 +105,7 @@ def test_a_module_that_computes_something_else_is_refused(tiny, tmp_path, module
     config = source.config()
     require_same_outputs(source, config)
     config.hidden_act = "relu"
-    with pytest.raises(UserError, match=r"v4 has the weights of a BERT, but computes something el"):
+    with pytest.raises(UserError, match=r"v4 has the weights of a BERT, but its outputs differ"):
         require_same_outputs(source, config)
 
 
@@ -120,7 +120,7 @@ def test_a_module_of_tensorflow_1(tiny, tmp_path):
         builder.add_meta_graph_and_variables(session, [])
         builder.save()
     with pytest.raises(
-        UserError, match=r"for TensorFlow 1\. Take its form for TensorFlow 2, or the rel"
+        UserError, match=r"for TensorFlow 1\. Use its TensorFlow 2 version, or the che"
     ):
         hub.run(options(tiny, tmp_path, folder))
     assert not (tmp_path / "output").exists()

@@ -79,7 +79,7 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     assert probabilities.shape == (13, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
     assert "11 steps in all, 1 of them warm-up" in said.text
-    assert "New, from random values: output_bias, output_weights" in said.text
+    assert "Randomly initialized: output_bias, output_weights" in said.text
     assert "on the CPU" in said.text or "on one GPU" in said.text
 
 

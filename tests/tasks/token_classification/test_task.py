@@ -406,7 +406,7 @@ def test_invalid_label_maps(tiny, folder):
     with pytest.raises(UserError, match=message):
         ner.run(options(tiny, folder, do_train=True, num_train_epochs=2.0))
     path.write_text("O\n\n")
-    with pytest.raises(UserError, match=r"labels\.txt:2: '' is not a label"):
+    with pytest.raises(UserError, match=r"labels\.txt:2: invalid label ''"):
         ner.run(options(tiny, folder, do_eval=True))
     path.write_text("O\nB-A\n")
     with pytest.raises(UserError, match=r"output_weights \(checkpoint \[4, 16\], model \[2, 16\]"):
