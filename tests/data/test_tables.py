@@ -197,9 +197,9 @@ def test_cells_of_json_as_texts(value, text):
     ("value", "message"),
     [
         (None, "a:1: the text is missing"),
-        (float("nan"), "a:1: the text is 'NaN'"),
-        (["x"], r"""a:1: the text is '\["x"\]'"""),
-        ("\ud800", "a:1: the text has half of a character"),
+        (float("nan"), "a:1: the text must be a string. Received JSON: 'NaN'"),
+        (["x"], r"""a:1: the text must be a string. Received JSON: '\["x"\]'"""),
+        ("\ud800", "a:1: the text contains half a character"),
     ],
 )
 def test_cells_of_json_that_are_no_texts(value, message):

@@ -365,7 +365,7 @@ _JSON = [
     _json(
         "an object as text",
         JSON + b'{"label": "ham", "text": {"a": 1}}\n',
-        r"train\.jsonl:3: the text is '\{\"a\": 1\}'\. Pass a string",
+        r"train\.jsonl:3: the text must be a string\. Received JSON: '\{\"a\": 1\}'",
     ),
     _json(
         "NaN as label",
@@ -378,9 +378,9 @@ _JSON = [
         r"train\.jsonl:3: the label is 'Infinity'",
     ),
     _json(
-        "half of a character",
+        "half a character",
         JSON + b'{"label": "ham", "text": "\\ud83d"}\n',
-        r"train\.jsonl:3: the text has half of a character",
+        r"train\.jsonl:3: the text contains half a character",
     ),
     _json(
         "numbers of columns",
