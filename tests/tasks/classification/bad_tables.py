@@ -370,7 +370,7 @@ _JSON = [
     _json(
         "NaN as label",
         JSON + b'{"label": NaN, "text": "a"}\n',
-        r"train\.jsonl:3: the label is 'NaN'",
+        r"train\.jsonl:3: the label must be a string\. Received JSON: 'NaN'",
     ),
     _json(
         "Infinity as score",
