@@ -40,7 +40,7 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(
-        f"{place}: the {what} must be a string. Received JSON: {excerpt(json.dumps(value))}"
+        f"{place}: the {what} must be a string or a number. Received: {excerpt(json.dumps(value))}"
     )
 
 

@@ -86,7 +86,7 @@ def _validate(
     features: Sequence[Feature], batch: Mapping[str, Any], first_row: int
 ) -> dict[str, np.ndarray]:
     declared = {feature.name for feature in features}
-    where = f"in the batch that starts at row {first_row}"
+    where = f"in the batch from row {first_row}"
     if declared != set(batch):
         missing, unexpected = sorted(declared - set(batch)), sorted(set(batch) - declared)
         problem = f"Missing: {missing}, unexpected: {unexpected}"
@@ -98,8 +98,9 @@ def _validate(
         shape, name = (rows, *feature.shape), repr(feature.name)
         # A scalar may also be a list of length one.
         if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
-            expected = f"must have shape {shape} ({rows} rows of shape {feature.shape})"
-            raise ValueError(f"Feature {name} {expected}. Received: shape {values.shape} {where}")
+            raise ValueError(
+                f"Feature {name} must have shape {shape}. Received: {values.shape} {where}"
+            )
         if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
             raise ValueError(
                 f"Feature {name} must be {feature.dtype}. Received: {values.dtype} {where}"

@@ -111,21 +111,21 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
         ({"extra": [1]}, "unexpected: ['extra']"),
         (
             {"ids": [[1, 2]]},
-            "Feature 'ids' must have shape (1, 3). Received: (1, 2) in the batch that starts at row 1",
+            "Feature 'ids' must have shape (1, 3). Received: (1, 2) in the batch from row 1",
         ),
-        ({"ids": [1, 2, 3]}, "Received: (3,) in the batch that starts at row 1"),
+        ({"ids": [1, 2, 3]}, "Received: (3,) in the batch from row 1"),
         ({"label": [[1, 2]]}, "Feature 'label' must have shape (1,). Received: (1, 2)"),
         ({"label": [1, 2]}, "Received: (2,)"),
         ({"label": []}, "Received: (0,)"),
         (
             {"ids": [[1.0, 2.0, 3.0]]},
-            "Feature 'ids' must be int64. Received: float64 in the batch that starts at row 1",
+            "Feature 'ids' must be int64. Received: float64 in the batch from row 1",
         ),
         ({"label": ["yes"]}, "Feature 'label' must be int64. Received: <U3"),
         ({"score": ["high"]}, "Feature 'score' must be float32"),
         (
             {"label": [2**31]},
-            "Feature 'label' must fit into int32 in the batch that starts at row 1",
+            "Feature 'label' must fit into int32 in the batch from row 1",
         ),
         ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' must fit into int32"),
     ],
@@ -200,5 +200,5 @@ def test_files_that_are_not_there(tmp_path, hundred):
         read_dataset([hundred, missing], IDS, 8)
     with pytest.raises(UserError, match=expected):
         count_records(missing)
-    with pytest.raises(ValueError, match="no paths"):
+    with pytest.raises(ValueError, match="At least one path"):
         read_dataset([], IDS, 8)
