@@ -150,7 +150,7 @@ LONG = csv.field_size_limit() + 1
             "a.csv",
             "SEP=\t\na\tb\n",
             "auto",
-            r":1: 'SEP=\\t' is Excel's delimiter .* Remove the line",
+            r":1: 'SEP=\\t' is Excel's delimiter .* Remove",
         ),
         ("a.csv", '\ufeff"sep=;"\r\na;b\r\n', "no", ":1: '\"sep=;\"' is Excel's delimiter"),
         ("a.tsv", b"PK\x03\x04\x14\0", "auto", ":1: NUL byte at position 6 .* Is it a text file"),
