@@ -72,7 +72,7 @@ class ConfiguredModel(keras.Model):
             initialized randomly and listed in the log.
 
         Raises:
-            UserError: the checkpoint cannot be read, has no configuration or does not fit the model.
+            UserError: the checkpoint cannot be read, has no configuration or does not fit.
         """
         return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
 
@@ -120,7 +120,7 @@ class ConfiguredModel(keras.Model):
         keras.Model(inputs, outputs).export(filepath, *args, **kwargs)
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
-        """Derives `count` seeds from `seed`, drawn if None, as in `fit`; [None, ..] in inference."""
+        """Derives `count` seeds from `seed`, or if None, as in `fit`, from a new one."""
         if training:
             seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
         return [fold_in(seed if training else None, index) for index in range(count)]
@@ -147,9 +147,7 @@ class BertEmbeddings(keras.layers.Layer):
         config, num_positions = self.config, self.config.max_position_embeddings
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
-        self.position_embeddings = self._table(
-            "position_embeddings", config.max_position_embeddings
-        )
+        self.position_embeddings = self._table("position_embeddings", num_positions)
         self.layer_norm.build((None, None, config.hidden_size))
 
     def _table(self, name: str, rows: int) -> keras.Variable:
