@@ -20,7 +20,7 @@ from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
-from bert_tf.options.fields import checked
+from bert_tf.options.fields import check_type
 from bert_tf.options.shared import DeviceOptions
 from bert_tf.progress import log
 
@@ -135,7 +135,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
             absence = files.describe_absence(values[flag])
             raise UserError(f"No such file: {values[flag]} ({absence}). Pass {flag}=")
     types = typing.get_type_hints(options_class)
-    values |= {name: checked(name, value, types[name]) for name, value in flags.items()}
+    values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
     asked = flags.get("task_name") or flags.get("task_module")
     if asked and (other := other_task(folder, asked)):
         log.warning("%s: trained as %s, asked as %s", folder, other, asked)
@@ -198,7 +198,7 @@ def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, An
         kind = registry.SCRIPTS[script].options_class
         known = typing.get_type_hints(kind)
         names = flags.keys() & known
-        return script, {name: checked(name, flags[name], known[name]) for name in names}
+        return script, {name: check_type(name, flags[name], known[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
         if damaged:
             return damaged

@@ -45,7 +45,7 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
             if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in pairs):
                 expected = "[B, S]" if rank == 2 else "[B, C, S]"
                 expected = expected if name == "input_ids" else f"of input_ids, {tuple(ids_shape)}"
-                raise ValueError(f"{name} must have shape {expected}. Received: {tuple(shape)}")
+                raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
         for extreme in _extremes(value):
             if not 0 <= extreme < size:
                 raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")

@@ -185,11 +185,11 @@ def test_other_names_are_ignored():
         ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be between 0 and 1. Received: 2"),
         (
             {"input_ids": np.ones(3, int)},
-            r"input_ids must have shape \[B, S\]. Received: \(3,\)",
+            r"input_ids must have the shape \[B, S\]. Received: \(3,\)",
         ),
         (
             {"input_mask": np.ones((1, 2))},
-            r"input_mask must have shape of input_ids, \(1, 3\). Received: \(1, 2\)",
+            r"input_mask must have the shape of input_ids, \(1, 3\). Received: \(1, 2\)",
         ),
         ({"segment_ids": np.ones((1, 3, 1))}, r"segment_ids must .* Received: \(1, 3, 1\)"),
     ],
@@ -214,7 +214,7 @@ def test_a_config_of_another_type_is_refused(config):
 def test_shapes_are_checked_while_a_function_is_traced_and_values_are_not():
     encode = tf.function(lambda **inputs: _model()(inputs)["pooled_output"])
     ids = tf.ones((1, 3), tf.int32)
-    with pytest.raises(ValueError, match="input_mask must have shape of input_ids"):
+    with pytest.raises(ValueError, match="input_mask must have the shape of input_ids"):
         encode(input_ids=ids, input_mask=tf.ones((1, 2), tf.int32))
     graph = encode.get_concrete_function(input_ids=tf.TensorSpec((None, None), tf.int32)).graph
     assert not {"Max", "Min", "Assert"} & {node.type for node in graph.get_operations()}

@@ -211,7 +211,7 @@ BAD = {
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
     "no number": ({"layers": "last"}, "--layers must be comma-separated integers"),
     "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
-    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
