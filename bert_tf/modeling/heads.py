@@ -111,7 +111,7 @@ class _LabelModel(_EncoderWithHead):
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         if not isinstance(num_labels, int) or num_labels < 1:
-            raise ValueError(f"num_labels must be a whole number above 0. Received: {num_labels!r}")
+            raise ValueError(f"num_labels must be a positive integer. Received: {num_labels!r}")
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)

@@ -201,7 +201,7 @@ def test_inputs_that_make_no_sense_are_refused(changes, message):
 
 @pytest.mark.parametrize("num_labels", [0, -1, ["yes", "no"], None])
 def test_num_labels_that_make_no_sense_are_refused(num_labels):
-    with pytest.raises(ValueError, match="num_labels must be a whole number above 0"):
+    with pytest.raises(ValueError, match="num_labels must be a positive integer"):
         BertClassifier(SMALL, num_labels)
 
 
