@@ -43,7 +43,7 @@ class BertConfig:
         intermediate_size: I, width of the feed-forward layer.
         hidden_act: `linear` (or None or ""), `relu`, `gelu`, `tanh`, or `gelu_erf`, which the
             original lacks, all case-insensitive; or a callable.
-        hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None is 0.
+        hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None: 0.
         attention_probs_dropout_prob: dropout rate of attention probabilities, likewise.
         max_position_embeddings: rows of the position table; the maximum sequence length.
         type_vocab_size: number of segments.

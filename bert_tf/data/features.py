@@ -12,7 +12,7 @@ from bert_tf.tokenization import FullTokenizer
 
 _logger = logging.getLogger(__name__)
 
-_EXAMPLES_SHOWN = 5
+_NUM_LOGGED = 5
 
 
 @dataclass
@@ -173,7 +173,7 @@ def convert_single_example(
         return InputFeatures(*zeros, label_id=0, is_real_example=False)
     label_id = find_label_id(example, label_list)
     packed = pack_example(example, max_seq_length, tokenizer)
-    if ex_index < _EXAMPLES_SHOWN:
+    if ex_index < _NUM_LOGGED:
         _log_example(example, packed, label_list)
     return InputFeatures(packed.input_ids, packed.input_mask, packed.segment_ids, label_id)
 
@@ -224,7 +224,7 @@ def log_examples(
 ) -> None:
     """Logs the first five examples as tokens and ids, at level DEBUG."""
     if _logger.isEnabledFor(logging.DEBUG):
-        for example in examples[:_EXAMPLES_SHOWN]:
+        for example in examples[:_NUM_LOGGED]:
             _log_example(example, pack_example(example, max_seq_length, tokenizer), label_list)
 
 

@@ -1,7 +1,7 @@
-"""tf.data input pipeline: shuffles, batches and shards records, and groups them by length.
+"""tf.data input pipeline: shuffles, shards and batches records, and groups them by length.
 
-B is the batch size, S max_seq_length. Records are parsed last, so that each process
-parses only the records it needs.
+B is the batch size, S max_seq_length. Records are parsed last, so that each process parses only the
+records that it needs.
 """
 
 import itertools
@@ -73,7 +73,7 @@ def read_dataset(
         repeat: repeat the records without end.
         drop_remainder: drop an incomplete last batch, for static shapes.
         skip_batches: number of batches to skip without parsing them.
-        replicas: the replicas that this process feeds; None for whole batches.
+        replicas: the replicas that this process feeds; None for undivided batches.
         shard_files: see above.
         cut_padding: cut `per_token` features to the longest text of the element, rounded up to a
             multiple of 8.
@@ -84,8 +84,8 @@ def read_dataset(
         A dataset of dicts, as returned by the function of `records.parse`.
 
     Raises:
-        UserError: a file is missing, there are no records to shuffle, or `batch_size` is not a
-            multiple of the number of processes that `shard_files` feeds.
+        UserError: a file is missing, there are no records to shuffle, or, with sharded files,
+            `batch_size` is not a multiple of the number of processes.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str) else list(path_or_paths)
     require_files(paths)
@@ -113,14 +113,14 @@ def read_dataset(
         batches = _split_by_replica(batches, replicas.bounds(batch_size), drop_remainder)
     parse_batch = parse(features)
 
-    def finish(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse_and_cut(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = parse_batch(serialized)
         return _cut_padding(batch, features) if cut_padding else batch
 
     options = tf.data.Options()
-    # The autotune thread may miss its cancellation; deleting the iterator then takes a minute.
+    # The autotune thread may miss its cancellation; deleting the iterator can then take a minute.
     options.autotune.enabled = False
-    parsed = batches.map(finish, num_parallel_calls=num_cores())
+    parsed = batches.map(parse_and_cut, num_parallel_calls=num_cores())
     return parsed.prefetch(2).with_options(options)
 
 

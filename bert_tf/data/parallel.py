@@ -72,7 +72,7 @@ def parallel_for(
         start: initializer, called first in each new process.
 
     Raises:
-        UserError: a process was killed. Exceptions raised by `function` are passed on.
+        UserError: a process was killed. Exceptions of `function` propagate.
     """
     count = min(num_workers, len(items)) - 1
     if count < 1:
@@ -120,7 +120,7 @@ def _run_in_pool(
                 yield waiting.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
-            "A worker process was killed, perhaps by a lack of memory (then pass a smaller "
+            "A worker process was killed, perhaps for lack of memory (then pass a smaller "
             "--num_workers), or could not start (scripts need if __name__ == '__main__'). Run the "
             "same command again to continue"
         ) from error

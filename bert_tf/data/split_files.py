@@ -30,7 +30,7 @@ def find_files(
 ) -> dict[str, str]:
     """Finds the file of each split.
 
-    A file that is passed is a path or else a name in the folder. Other files are found in the
+    A file argument is a path or else a name in the folder. Other files are found in the
     folder by name: `train`, `dev` (`val`, `valid`, `validation`, `eval`) or `test` with a known
     extension, optionally followed by `.gz`. If none is found, the only remaining file of the
     folder is the training file.

@@ -36,9 +36,9 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
 
     `.csv`: columns separated by the most frequent of `,`, `;` and tab in the first line; `.jsonl`,
     `.ndjson` and `.json`: an object per line or, in `.json`, one list; others: tab-separated
-    columns. `.gz` may follow. Lines end with LF or CRLF. A byte order mark and blank lines at the
-    end are ignored. Other blank lines are ignored in JSON, empty texts in one-column tables, and
-    errors elsewhere.
+    columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark and blank
+    lines at the end are ignored. Other blank lines are ignored in JSON, empty texts in one-column
+    tables, and errors elsewhere.
 
     Args:
         path: the file.
@@ -126,7 +126,7 @@ def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> 
     elif "unexpected end" in reason:
         problem = 'a quote (") opened in this row is not closed.'
     else:
-        problem = f"text after a closing quote in this row ({reason}). Double quotes within text."
+        problem = f"text after a closing quote in this row ({reason}). Write quotes in text twice."
     advice = "If quotes in this file are part of the text, pass --quoted=no"
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 
@@ -136,7 +136,7 @@ def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> Us
     return UserError(
         f"{place}: {columns}, but {width} in the first row: {row}. Columns are separated by "
         f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
-        "(for a .tsv file, also pass --quoted=yes). If commas separate columns, rename to .csv"
+        "(for a .tsv file, also pass --quoted=yes). If commas separate columns, name the file .csv"
     )
 
 

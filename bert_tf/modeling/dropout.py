@@ -2,7 +2,7 @@
 
 Keras' Dropout counts its calls. Replicas would thus draw the same mask, a recomputed layer would
 draw a different mask than its forward pass (so that gradients are wrong), and a resumed run would
-lose the counter. Here seeds are derived: training folds in step and replica, the model its layers.
+lose the counter. Here, training derives seeds by folding in step and replica, and the model layers.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ class _Seed(keras.random.SeedGenerator):
         self.seed = seed
 
     def next(self, ordered: bool = True) -> Any:
-        # The TensorFlow backend requires int32, JAX unsigned seeds.
+        # The TensorFlow backend requires int32 seeds, JAX unsigned ones.
         is_signed = keras.config.backend() == "tensorflow"
         return self.seed if is_signed else ops.cast(self.seed, "uint32")
 

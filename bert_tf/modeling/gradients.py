@@ -16,7 +16,7 @@ _CUBIC = 0.044715 * _SLOPE
 
 @ops.custom_gradient
 def gelu(x: Any) -> Any:
-    """Tanh form, like `layers.gelu`, as x sigmoid(2u): (1 + tanh u) / 2 equals sigmoid(2u)."""
+    """Tanh form of GELU, as in `layers.gelu`; uses (1 + tanh u) / 2 = sigmoid(2u)."""
     square = ops.square(x)
     if x.dtype == "float16":
         # Above 1000 the gate is 0 or 1, and an infinite square times a slope of 0 would be NaN.
@@ -38,18 +38,18 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
         centered = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         scale = ops.rsqrt(variance + epsilon)
-        normal = centered * scale
+        normalized = centered * scale
 
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
             dy = upstream_of(arguments, upstream)
             batch_axes = tuple(range(len(x.shape) - 1))
-            d_normal = dy * gamma
-            mean = ops.mean(d_normal, axis=-1, keepdims=True)
-            projection = ops.mean(d_normal * normal, axis=-1, keepdims=True)
-            dx = (d_normal - mean - normal * projection) * scale
-            return dx, ops.sum(dy * normal, axis=batch_axes), ops.sum(dy, axis=batch_axes)
+            d_normalized = dy * gamma
+            mean = ops.mean(d_normalized, axis=-1, keepdims=True)
+            projection = ops.mean(d_normalized * normalized, axis=-1, keepdims=True)
+            dx = (d_normalized - mean - normalized * projection) * scale
+            return dx, ops.sum(dy * normalized, axis=batch_axes), ops.sum(dy, axis=batch_axes)
 
-        return normal * gamma + beta, gradient
+        return normalized * gamma + beta, gradient
 
     return normalize(x, gamma, beta)
 

@@ -14,7 +14,7 @@ _TPU_ONLY_NOTE = "Ignored without --use_tpu=true."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """Options of the encoder."""
+    """Encoder options."""
 
     bert_config_file: str | None = option(
         None,
@@ -40,7 +40,7 @@ class EncoderOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(EncoderOptions):
-    """Options of the encoder and its tokenizer."""
+    """Encoder and tokenizer options."""
 
     vocab_file: str | None = option(
         None, "The model's vocabulary; by default the one next to --init_checkpoint.", required=True
@@ -64,14 +64,14 @@ class ModelOptions(EncoderOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Options of training."""
+    """Training options."""
 
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", required=True
     )
     train_batch_size: int = option(32, "Batch size for training, over all devices.")
     learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
-    save_checkpoints_steps: int = option(1000, "Steps between two checkpoints.")
+    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.")
     random_seed: int = option(
         12345,
         "Random seed for new weights, dropout and the order of the training examples.",
@@ -145,7 +145,7 @@ class TrainingOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """Options of devices and precision."""
+    """Device and precision options."""
 
     distribution_strategy: str = option(
         "auto",
@@ -156,7 +156,7 @@ class DeviceOptions:
     )
     precision: str = option(
         "float32",
-        "Precision of the computation; weights and optimizer stay in float32.",
+        "Compute precision; weights and optimizer state stay in float32.",
         new=True,
         choices=("float32", "bfloat16", "float16"),
     )
