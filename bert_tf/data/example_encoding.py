@@ -26,17 +26,15 @@ def _entries(key: bytes, values: np.ndarray) -> list[bytes]:
     """Encodes the map entry of one feature for each record."""
     rows = values.reshape(len(values), int(np.prod(values.shape[1:])))
     if values.dtype == np.float32:
-        list_tag, data, size = _FIELD_2, rows.astype("<f4").tobytes(), 4 * rows.shape[1]
+        tag, data, size = _FIELD_2, rows.astype("<f4").tobytes(), 4 * rows.shape[1]
         ends = range(size, size * len(rows) + 1, size)
     elif not (rows >> 7).any():  # 0 to 127: one byte each.
-        list_tag, data, size = _FIELD_3, rows.astype(np.uint8).tobytes(), rows.shape[1]
+        tag, data, size = _FIELD_3, rows.astype(np.uint8).tobytes(), rows.shape[1]
         ends = range(size, size * len(rows) + 1, size)
     else:
-        list_tag, (data, ends) = _FIELD_3, _varints(rows)
+        tag, (data, ends) = _FIELD_3, _varints(rows)
     bounds = list(itertools.pairwise([0, *ends]))
-    headers = {
-        size: _header(key, list_tag, size) for size in {end - start for start, end in bounds}
-    }
+    headers = {size: _header(key, tag, size) for size in {end - start for start, end in bounds}}
     return [headers[end - start] + data[start:end] for start, end in bounds]
 
 
@@ -44,10 +42,10 @@ def _field(tag: bytes, content: bytes) -> bytes:
     return tag + _varint(len(content)) + content
 
 
-def _header(key: bytes, list_tag: bytes, length: int) -> bytes:
+def _header(key: bytes, tag: bytes, length: int) -> bytes:
     """Encodes the part of a map entry before its numbers: the headers of the nested messages."""
     header = _FIELD_1 + _varint(length)  # packed list of numbers
-    header = list_tag + _varint(len(header) + length) + header  # Feature
+    header = tag + _varint(len(header) + length) + header  # Feature
     header = _FIELD_2 + _varint(len(header) + length) + header  # value of the entry
     header = _field(_FIELD_1, key) + header  # key of the entry
     return _FIELD_1 + _varint(len(header) + length) + header  # map entry
