@@ -162,7 +162,7 @@ def test_mistakes_end_with_one_line_and_code_1():
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("ERROR: Required, but not given: ")
+    assert line.startswith("ERROR: Required, but missing: ")
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_activations_of_the_original_are_accepted(act):
     ("text", "message"),
     [
         ("{}", "lacks the key vocab_size"),
-        ('{\n "vocab_size": }', r"config\.json:2: not valid JSON"),
+        ('{\n "vocab_size": }', r"config\.json:2: invalid JSON"),
         ("[1]", "a JSON object"),
         ("[" * 100_000, r"config\.json: not a model configuration"),
         ('{"vocab_size": ' + "9" * 5000 + "}", r"config\.json: not a model configuration"),
@@ -113,7 +113,7 @@ def test_bad_files_are_named(tmp_path, text, message):
 
 
 def test_a_misspelt_key_is_refused_and_other_keys_are_kept():
-    with pytest.raises(UserError, match="Correct the key 'hiden_size': 'hidden_size' is missing"):
+    with pytest.raises(UserError, match="Unknown key 'hiden_size'; did you mean 'hidden_size'"):
         BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
     given = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}
     assert BertConfig.from_dict(given).to_dict().items() >= given.items()

@@ -271,7 +271,7 @@ def test_inputs_of_another_kind(trained, script, given, message):
         ({}, r"No such file: .*run.json .*pass script=, one of run_classifier, "),
         ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
         ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. Its flags: "),
-        ({"script": "predict_masked", "top_k": 0}, "--top_k must be from 1 to 1000"),
+        ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
         ({"script": "run_squad"}, r"bert_model\.ckpt does not match this model. Missing"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),

@@ -20,7 +20,7 @@ from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
-from bert_tf.options.fields import checked
+from bert_tf.options.fields import check_type
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
@@ -135,7 +135,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
             absence = files.describe_absence(values[flag])
             raise UserError(f"No such file: {values[flag]} ({absence}). Pass {flag}=")
     types = typing.get_type_hints(options_class)
-    values |= {name: checked(name, value, types[name]) for name, value in flags.items()}
+    values |= {name: check_type(name, value, types[name]) for name, value in flags.items()}
     task = flags.get("task_name") or flags.get("task_module")
     if task and (trained_task := other_task(folder, task)):
         log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
@@ -194,7 +194,7 @@ def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, An
         options_class = registry.SCRIPTS[script].options_class
         field_types = typing.get_type_hints(options_class)
         names = flags.keys() & field_types
-        return script, {name: checked(name, flags[name], field_types[name]) for name in names}
+        return script, {name: check_type(name, flags[name], field_types[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
         if damaged:
             return damaged

@@ -1,4 +1,4 @@
-"""The model, in keras and keras.ops only: it runs on every backend of Keras."""
+"""The BERT models, written with keras and keras.ops only, for any Keras backend."""
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel

@@ -1,4 +1,4 @@
-"""Options of the scripts that fine-tune."""
+"""Options shared by the fine-tuning scripts."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ from bert_tf.options.shared import EngineOptions, ModelOptions, TrainingOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
-    """Options that the fine-tuning scripts share."""
+    """Base class of the fine-tuning scripts' options."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
@@ -21,50 +21,50 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         "Export the model as a SavedModel to output_dir/export, as export_model.py does.",
         new=True,
     )
-    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    num_train_epochs: float = option(3.0, "Number of training epochs; may be a fraction.")
     warmup_proportion: float = option(
-        0.1, "Fraction of the training over which the learning rate rises.", limits=(0, 1)
+        0.1, "Fraction of training steps with learning rate warm-up.", limits=(0, 1)
     )
     predict_batch_size: int = option(8, "Batch size for prediction.")
     eval_every: str | None = option(
         None,
-        "Evaluate on the dev set every so many steps (200) or epochs (0.5epoch) of the training, "
-        "keep the best weights as best/model.ckpt in output_dir, and use them in the end.",
+        "Interval of evaluations on the dev set, in steps (200) or epochs (0.5epoch). The best "
+        "weights are saved as best/model.ckpt in output_dir and used at the end.",
         new=True,
     )
     best_metric: str = option(
         "auto",
-        "Metric by which --eval_every chooses the best weights, such as accuracy, f1 or loss. "
-        "auto: the usual one of the task.",
+        "Metric by which --eval_every selects the best weights, such as accuracy, f1 or loss. "
+        "auto: the task's usual metric.",
         new=True,
     )
     early_stopping_patience: int = option(
         0,
-        "Stop after so many evaluations of --eval_every without improvement. 0: never.",
+        "Evaluations of --eval_every without improvement after which to stop. 0: never stop.",
         new=True,
         limits=(0, 2**31 - 1),
     )
     num_runs: int = option(
         1,
-        "Train so many times, with consecutive random seeds, in run_1, run_2 and so on of "
-        "output_dir; runs.json has mean, deviation and best of the metrics.",
+        "Number of runs with consecutive random seeds, in run_1, run_2, ... of output_dir; "
+        "runs.json has mean, standard deviation and best value of each metric.",
         new=True,
         limits=(1, 1000),
     )
     freeze_layers: int = option(
         0,
-        "Do not train the embeddings and so many of the first layers: faster, and less memory.",
+        "Freeze the embeddings and this many first layers: less time and memory. 0: no freezing.",
         new=True,
         limits=(0, 1000),
     )
 
     @property
     def evaluates(self) -> bool:
-        """Whether the dev set is needed."""
+        """Whether the dev set is evaluated."""
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Returns the rows of a batch; without an `eval_batch_size` those of the prediction."""
+        """Returns the batch size of a split; `predict_batch_size` if it has none of its own."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
     def check_model(self) -> None:
@@ -73,11 +73,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         self.check_engine()
 
     def check(self) -> None:
-        """Raises a UserError if options are missing or invalid, in the original's order."""
+        """Raises a UserError for missing or invalid options; checks in the original's order."""
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):
-            raise UserError(f"--output_dir={self.output_dir} is a file: pass a folder")
+            raise UserError(f"--output_dir={self.output_dir} is a file; pass a folder")
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
@@ -96,20 +96,20 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
                 raise UserError("--eval_every needs --do_train=true")
         for name in ("early_stopping_patience", "best_metric"):
             if not self.eval_every and getattr(self, name) not in (0, "auto"):
-                raise UserError(f"--{name} needs --eval_every, which says how often to evaluate")
+                raise UserError(f"--{name} needs --eval_every, the interval between evaluations")
         if self.freeze_layers and not self.do_train:
             raise UserError("--freeze_layers needs --do_train=true")
         if self.num_runs > 1 and not (self.do_train and self.do_eval):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """Converts `eval_every` to steps, at least 1; None if not given, UserError if invalid."""
+        """Converts `eval_every` to steps, at least 1 (None if unset); UserError if invalid."""
         if not self.eval_every:
             return None
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())
-        number = float(found[1]) if found else 0.0
-        in_epochs = bool(found and found[2] and found[2].startswith("epoch"))
-        if not found or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
-            expected = "--eval_every must be a number of steps (200), or of epochs (0.5epoch)"
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())
+        number = float(match[1]) if match else 0.0
+        in_epochs = bool(match and match[2] and match[2].startswith("epoch"))
+        if not match or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
+            expected = "--eval_every must be a number of steps (200) or epochs (0.5epoch)"
             raise UserError(f"{expected}. Received: {self.eval_every}")
         return max(1, round(number * steps_per_epoch)) if in_epochs else int(number)

@@ -100,7 +100,7 @@ def test_nothing_is_not_shuffled_for_ever(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     write_records(path, IDS, numbers([]))
     assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
-    with pytest.raises(UserError, match="There are no records"):
+    with pytest.raises(UserError, match="No records in"):
         read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
 
 

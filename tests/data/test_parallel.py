@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
+from bert_tf.data.parallel import chunks, map_in_order, parallel_for
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
@@ -73,7 +73,7 @@ def nothing():
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_processes_do_everything_once(tmp_path, num_workers):
     work = functools.partial(touch, tmp_path)
-    done = list(do_by_processes(work, range(80), num_workers, nothing))
+    done = list(parallel_for(work, range(80), num_workers, nothing))
     assert sorted(done) == list(range(80))
     processes = {path.read_text() for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 80
@@ -85,14 +85,14 @@ def test_an_error_of_a_process_arrives(tmp_path):
     # This process begins at the back.
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="the bad one"):
-        list(do_by_processes(work, ["bad", *range(100)], 2, nothing))
+        list(parallel_for(work, ["bad", *range(100)], 2, nothing))
     assert len(list(tmp_path.iterdir())) < 100
 
 
 def test_a_process_that_is_killed_is_an_error(tmp_path):
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="The same command continues"):
-        list(do_by_processes(work, ["killed", *range(100)], 2, nothing))
+        list(parallel_for(work, ["killed", *range(100)], 2, nothing))
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path):
@@ -100,7 +100,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
         "import functools, pathlib, sys; from tests.data.test_parallel import *\n"
         "if __name__ == '__main__':\n"
         "    work = functools.partial(touch, pathlib.Path(sys.argv[1]))\n"
-        "    list(do_by_processes(work, range(100000), 3, nothing))\n"
+        "    list(parallel_for(work, range(100000), 3, nothing))\n"
     )
     script = tmp_path / "script.py"
     script.write_text(code)

@@ -123,7 +123,7 @@ def test_rows_with_enough_columns_pass(row, columns):
     assert require_columns(TsvRow(1, row), columns, "f.tsv", "task cola") is None
 
 
-NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text in column 4)"
+NEEDED = "task cola needs at least 4 columns (label in column 2, text in column 4)"
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text i
         (
             ["one, two; three"],
             f"f.tsv:7: {NEEDED}, found 1: 'one, two; three'. "
-            "Is this a CSV? Columns must be separated by tabs.",
+            "Is this a CSV file? Columns must be separated by tabs.",
         ),
         (
             ["one;two"],
-            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV? Columns must be ",
+            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV file? Columns must be ",
         ),
         (
             ["one two"],
@@ -148,7 +148,7 @@ NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text i
         ),
         (["x" * 60], f"found 1: '{'x' * 60}'. "),
         (["x" * 61], f"found 1: '{'x' * 60}...'. "),
-        ([], f"f.tsv:7: the line is empty, {NEEDED}. Remove the line."),
+        ([], f"f.tsv:7: the line is empty, but {NEEDED}. Remove it"),
     ],
 )
 def test_rows_with_too_few_columns(row, message):

@@ -47,11 +47,14 @@ def _fails(run_options, message):
         ),
         ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
-        ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
+        (
+            {"train_batch_size": 0},
+            "batch_size must be between 1 and 2147483647. Received: 0",
+        ),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
         ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
         ({"precision": "int8"}, "--precision must be one of float32, bfloat16, float16. Received"),
-        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be from 1"),
+        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),
         ({"profile_steps": "5"}, "--profile_steps must be the first and.*Received: 5"),
         ({"profile_steps": "5,2"}, "--profile_steps must be the first and.*Received: 5,2"),
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
@@ -59,11 +62,11 @@ def _fails(run_options, message):
             {"distribution_strategy": "mirrored", "use_tpu": True},
             "--use_tpu=true and --distribution_strategy=mirrored exclude each other",
         ),
-        ({"random_seed": -1}, "--random_seed must be from 0 to 4294967295. Received: -1"),
-        ({"eval_batch_size": 10**20}, "--eval_batch_size must be from 1 to 2147483647"),
+        ({"random_seed": -1}, "--random_seed must be between 0 and 4294967295. Received: -1"),
+        ({"eval_batch_size": 10**20}, "--eval_batch_size must be between 1 and 2147483647"),
         ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; pass the folder"),
-        ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
-        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be from 1"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion must be between 0 and 1"),
+        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be between 1"),
         (
             {"init_checkpoint": "/m/cased_L-12_H-768_A-12/bert_model.ckpt"},
             "--do_lower_case=false",
@@ -96,7 +99,7 @@ def test_flags(tiny, tmp_path, changes, message):
     ("content", "message"),
     [
         (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV\?"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV file\?"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
         (b"1\t0 \ta\tx\n", "spaces"),
@@ -331,7 +334,7 @@ def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _fails(options(tiny, tmp_path, do_eval=True), "is a file: pass a folder")
+    _fails(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
     assert (tmp_path / "out").read_text() == "mine"
 
 

@@ -264,7 +264,7 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "Required, but not given: --model_dir"),
+        ({}, "Required, but missing: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
             "absent is not a folder.*--model_dir ta",

@@ -158,7 +158,7 @@ def test_files_of_the_model_are_those_of_the_training(tiny, out, tmp_path):
     with pytest.raises(UserError, match=f"--vocab_file is not set, .* next to --output_dir={out}"):
         classification.run(run)
     elsewhere = {"vocab_file": None, "init_checkpoint": None, "output_dir": str(tmp_path / "new")}
-    with pytest.raises(UserError, match="Required, but not given: --vocab_file"):
+    with pytest.raises(UserError, match="Required, but missing: --vocab_file"):
         classification.run(options(tiny, tmp_path, **elsewhere, do_predict=True))
 
 
@@ -177,9 +177,9 @@ def test_rows_with_one_label(tiny, tmp_path, said):
         (NerOptions(), []),
         (NerOptions(learning_rate=0.01, warmup_proportion=0.9), []),
         (NerOptions(learning_rate=2), ["--learning_rate=2 is above 0.01"]),
-        (NerOptions(warmup_proportion=1.0), ["--warmup_proportion=1.0 is not shorter"]),
+        (NerOptions(warmup_proportion=1.0), ["--warmup_proportion=1.0 leaves no steps"]),
         (PretrainingOptions(), []),
-        (PretrainingOptions(num_train_steps=5), ["--num_warmup_steps=10000 is not shorter"]),
+        (PretrainingOptions(num_train_steps=5), ["--num_warmup_steps=10000 leaves no steps"]),
         (PretrainingOptions(learning_rate=0.02, optimizer="lamb"), []),
         (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 is above"]),
     ],

@@ -164,7 +164,7 @@ def test_ids_without_a_name_are_refused():
 
 def test_too_long_a_sequence_is_refused():
     model = BertModel(config())
-    with pytest.raises(ValueError, match="65 tokens, max_position_embeddings=64"):
+    with pytest.raises(ValueError, match="65 tokens exceed max_position_embeddings=64"):
         model({"input_ids": np.zeros((1, 65), "int32")})
 
 

@@ -60,4 +60,4 @@ class ConversionOptions:
         if self.inspect and self.output:
             raise UserError("--inspect writes no output: omit --output or --inspect")
         if not self.inspect and not self.output:
-            raise UserError("Required, but not given: --output (or --inspect to write nothing)")
+            raise UserError("Required, but missing: --output (or --inspect to write nothing)")

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from bert_tf import file_names, files, locks
-from bert_tf.data.parallel import do_by_processes
+from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_of_columns
 from bert_tf.errors import Terminated, UserError, shortened
@@ -99,7 +99,7 @@ def _write_in_shards(
     options: PretrainingDataOptions, paths: Sequence[str], vocab: Mapping[str, int]
 ) -> None:
     workers: sharded_data.UnorderedMap = functools.partial(
-        do_by_processes, num_workers=options.num_workers, start=import_tensorflow
+        parallel_for, num_workers=options.num_workers, start=import_tensorflow
     )
     if options.beam_runner:
         workers = functools.partial(

@@ -268,8 +268,8 @@ def test_truncated_files_of_keras(keras_file, models, tmp_path):
 
 def test_options_that_make_no_sense(tmp_path):
     for flags, message in (
-        ({}, "Required, but not given: --input"),
-        ({"input": "x"}, "Required, but not given: --output"),
+        ({}, "Required, but missing: --input"),
+        ({"input": "x"}, "Required, but missing: --output"),
         ({"input": "x", "output": "y", "inspect": True}, "--inspect writes no output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):

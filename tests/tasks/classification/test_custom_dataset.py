@@ -272,8 +272,8 @@ def test_json_that_is_no_number_beside_numbers(make):
         '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
     )
     assert make(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
-    for value, shown in (("null", "missing"), ("NaN", "'NaN'"), ("-Infinity", "'-Infinity'")):
-        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label is {shown}"):
+    for value, problem in (("null", "is missing"), ("NaN", "must be .* Received: 'NaN'")):
+        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label {problem}"):
             make(BY_NAME, train_jsonl=rows.format(value))
 
 
@@ -487,7 +487,7 @@ def test_a_file_of_another_split_is_not_trained_on(tmp_path):
     ("data_dir", "message"),
     [
         ("", "Pass --data_dir"),
-        ("missing", r"There is no folder --data_dir=missing \(.* has: a.tsv\)"),
+        ("missing", r"--data_dir=missing: no such folder \(.* has: a.tsv\)"),
         ("a.tsv", "--data_dir=a.tsv is a file. Pass it as one of --train_file"),
     ],
 )

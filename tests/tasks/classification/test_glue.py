@@ -238,7 +238,7 @@ def test_a_missing_file_is_named_with_what_lies_there(write):
 
 def test_paths_in_messages_are_as_the_user_gave_them(write, monkeypatch):
     monkeypatch.chdir(write("cola", "train", "s\t1\t\tfine\nnot a row\n"))
-    with pytest.raises(UserError, match=r"^\./train\.tsv:2: a row of task cola"):
+    with pytest.raises(UserError, match=r"^\./train\.tsv:2: task cola"):
         read_examples(TASKS["cola"], "train", ".")
 
 

@@ -212,8 +212,8 @@ def test_random_weights_are_announced(tiny, tmp_path, said):
 def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
-    assert "--tpu_zone=b: Without effect without --use_tpu=true" in said.text
-    assert "--iterations_per_loop=500: Without effect" in said.text
+    assert "--tpu_zone=b: Ignored without --use_tpu=true" in said.text
+    assert "--iterations_per_loop=500: Ignored" in said.text
     assert "--tpu_name" not in said.text
 
 

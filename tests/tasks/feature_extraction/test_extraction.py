@@ -211,12 +211,12 @@ BAD = {
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
     "no number": ({"layers": "last"}, "--layers must be comma-separated integers"),
     "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
-    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": ({"text_column": "0"}, "columns count from 1"),
-    "few columns": ({"text_column": "3"}, "in.txt:1: a row of texts needs at least 3 columns"),
+    "few columns": ({"text_column": "3"}, "in.txt:1: text input needs at least 3 columns"),
     "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
     "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
     "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
@@ -360,7 +360,7 @@ def test_a_layer_that_is_asked_for_twice(tiny, folder):
 
 def test_no_standard_input(tiny, folder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UserError, match="There is no standard input: pass the name of a file"):
+    with pytest.raises(UserError, match="Standard input is closed: pass a file name"):
         run(tiny, folder, input_file="-")
 
 
@@ -401,7 +401,7 @@ def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content
 
 def test_columns_that_no_tab_separates(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
-    with pytest.raises(UserError, match="tabs separate them"):
+    with pytest.raises(UserError, match="tab-separated"):
         run(tiny, folder, text_column="text")
 
 

@@ -337,8 +337,8 @@ BAD = {
     "no output": ({"output_file": ""}, "--output_file is empty"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "format": ({"output_format": "csv"}, "--output_format must be one of table, jsonl"),
-    "top_k": ({"top_k": 0}, "--top_k must be from 1 to 1000"),
-    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
+    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
     "pieces": ({"max_word_pieces": 2}, "--max_word_pieces needs --whole_word=true"),
     "room": (
         {"whole_word": True, "max_seq_length": 4},

@@ -310,8 +310,8 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
     refused(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
     refused("--max_seq_length must be at least 5", max_seq_length=4)
-    refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
-    refused("--dupe_factor must be from 1", dupe_factor=0)
+    refused("--masked_lm_prob must be between 0 and 1", masked_lm_prob=1.5)
+    refused("--dupe_factor must be between 1", dupe_factor=0)
     refused("--output_file", output_file=None)
     refused("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}

@@ -62,7 +62,7 @@ def test_case_and_unused_tokens(text):
 def test_what_is_not_right(text):
     with pytest.raises(UserError, match="no room for the characters"):
         create_vocab.run(options(text, vocab_size=110))
-    with pytest.raises(UserError, match="--vocab_size must be from 10"):
+    with pytest.raises(UserError, match="--vocab_size must be between 10"):
         create_vocab.run(options(text, vocab_size=3))
     with pytest.raises(UserError, match="leaves no room after --num_unused_tokens=99"):
         create_vocab.run(options(text, vocab_size=104))
