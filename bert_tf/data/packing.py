@@ -88,12 +88,11 @@ def pack_batch(
         UserError: S is too small for the special tokens.
     """
     rows = np.arange(len(a))
-    if b is None:
-        b = a.take(rows, lengths=np.zeros_like(a.lengths))
-    pair = b.lengths > 0
+    lengths_b = np.zeros_like(a.lengths) if b is None else b.lengths
+    pair = lengths_b > 0
     require_room(bool(pair.any()), max_seq_length)
     room = max_seq_length - np.where(pair, 3, 2)
-    length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
+    length_a, length_b = truncated_lengths(a.lengths, lengths_b, room)
     # As in the original, a pair whose second text was cut to nothing becomes a single text.
     pair = length_b > 0
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
@@ -101,9 +100,10 @@ def pack_batch(
     put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
     input_ids[rows, length_a + 1] = sep_id
     start_b = length_a + 2
-    put(input_ids, b.ids, b.row_splits, length_b, start_b)
     lengths = start_b + np.where(pair, length_b + 1, 0)
-    input_ids[rows[pair], lengths[pair] - 1] = sep_id
+    if b is not None:
+        put(input_ids, b.ids, b.row_splits, length_b, start_b)
+        input_ids[rows[pair], lengths[pair] - 1] = sep_id
     positions = np.arange(max_seq_length)
     mask = positions < lengths[:, None]
     second = mask & (positions >= start_b[:, None])

@@ -280,8 +280,11 @@ def _pool(layers: Sequence[Any], pooling: str, batch: Any) -> Any:
     if pooling == "cls":
         values = values[:, 0]
     elif pooling != "none":
-        mean = ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1)
-        highest = ops.max(ops.where(mask > 0, values, np.finfo(np.float32).min), axis=1)
-        pooled = {"mean": [mean], "max": [highest], "mean_max": [mean, highest]}
-        values = ops.concatenate(pooled[pooling], axis=-1)
+        pooled = []
+        if pooling in ("mean", "mean_max"):
+            pooled.append(ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1))
+        if pooling in ("max", "mean_max"):
+            lowest = np.finfo(np.float32).min
+            pooled.append(ops.max(ops.where(mask > 0, values, lowest), axis=1))
+        values = ops.concatenate(pooled, axis=-1)
     return values
