@@ -128,7 +128,7 @@ LONG = csv.field_size_limit() + 1
             "a.tsv",
             "a\tb\nc\n",
             "auto",
-            ":2: 1 column, but 2 .*--quoted=yes .*commas separate columns",
+            ":2: 1 column, but 2 .*--quoted=yes.*commas separate columns",
         ),
         ("a.csv", "a,b\n\n\nc,d,e\n", "auto", ":2: the line is empty"),
         ("a.csv", 'a,b\n"c\n",d,e\n', "auto", r":2: 3 columns, .* separated by ','.*in quotes"),
