@@ -91,7 +91,7 @@ def test_an_error_of_a_process_arrives(tmp_path):
 
 def test_a_process_that_is_killed_is_an_error(tmp_path):
     work = functools.partial(touch, tmp_path)
-    with pytest.raises(UserError, match="The same command continues"):
+    with pytest.raises(UserError, match="Run the same command again"):
         list(parallel_for(work, ["killed", *range(100)], 2, nothing))
 
 

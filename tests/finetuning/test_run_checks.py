@@ -176,12 +176,12 @@ def test_rows_with_one_label(tiny, tmp_path, said):
     [
         (NerOptions(), []),
         (NerOptions(learning_rate=0.01, warmup_proportion=0.9), []),
-        (NerOptions(learning_rate=2), ["--learning_rate=2 is above 0.01"]),
+        (NerOptions(learning_rate=2), ["--learning_rate=2 exceeds 0.01"]),
         (NerOptions(warmup_proportion=1.0), ["--warmup_proportion=1.0 leaves no steps"]),
         (PretrainingOptions(), []),
         (PretrainingOptions(num_train_steps=5), ["--num_warmup_steps=10000 leaves no steps"]),
         (PretrainingOptions(learning_rate=0.02, optimizer="lamb"), []),
-        (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 is above"]),
+        (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 exceeds"]),
     ],
 )
 def test_values_with_which_a_training_hardly_learns(run, found):

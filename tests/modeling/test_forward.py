@@ -158,7 +158,7 @@ def test_units_equal_the_original():
 
 
 def test_ids_without_a_name_are_refused():
-    with pytest.raises(ValueError, match=r'inputs must be a dict, \{"input_ids"'):
+    with pytest.raises(ValueError, match=r'inputs must be a dict \{"input_ids"'):
         BertModel(config())(np.zeros((1, 3), "int32"))
 
 

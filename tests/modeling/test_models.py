@@ -171,7 +171,7 @@ def test_other_names_are_ignored():
         ({"input_ids": np.array([[1, -1, 2]])}, "input_ids must be between 0 and 98. Received: -1"),
         (
             {"input_ids": tf.constant([[1, 99, 2]])},
-            "must be between 0 and 98. Received: 99",
+            "input_ids must be between 0 and 98. Received: 99",
         ),
         ({"input_mask": np.full((1, 3), 2)}, "input_mask must be between 0 and 1. Received: 2"),
         (

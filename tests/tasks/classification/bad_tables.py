@@ -406,12 +406,12 @@ _FILES = [
     BadFile(
         "two training files",
         {"train.tsv": TRAIN, "train.csv": TRAIN},
-        r"has train\.csv and train\.tsv\. .*--train_file",
+        r"contains train\.csv and train\.tsv\. .*--train_file",
     ),
     BadFile(
         "two dev files",
         {"train.tsv": TRAIN, "dev.tsv": TRAIN, "valid.tsv": TRAIN},
-        r"has dev\.tsv and valid\.tsv\. .*--eval_file",
+        r"contains dev\.tsv and valid\.tsv\. .*--eval_file",
         "eval",
     ),
     _train(

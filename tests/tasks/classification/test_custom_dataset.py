@@ -469,7 +469,7 @@ def test_files_that_are_named(tmp_path, monkeypatch):
 def test_only_files_that_are_needed_are_looked_for(tmp_path):
     write_files(tmp_path, dict.fromkeys(["train.tsv", "test.csv", "test.tsv"], b""))
     folder, train = str(tmp_path), {"train": str(tmp_path / "train.tsv")}
-    with pytest.raises(UserError, match=r"has test\.csv and test\.tsv\. .*--predict_file"):
+    with pytest.raises(UserError, match=r"contains test\.csv and test\.tsv\. .*--predict_file"):
         find_files(folder)
     assert find_files(folder, splits=["train", "eval"]) == train
     assert find_files(folder, predict_file="missing.tsv", splits=["train"]) == train
