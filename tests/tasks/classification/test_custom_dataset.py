@@ -504,3 +504,49 @@ def test_splits_that_there_are_not(make):
         for ask in (made.read, made.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):
                 ask(split)
+
+
+# ---- Headers -------------------------------------------------------------------------------
+
+HEADER = "id\tlabel\ttext\n" + "1\tham\tgood\n2\tspam\tbad\n" * 2
+NUMBERS = {"label_column": "2", "text_column": "3"}
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "found"),
+    [
+        ("eval", "id\tlabel\ttitle\ttext\n1\tham\tnews\tgood\n", "column 3 is 'title', but 'text'"),
+        # Taken for data, as it is not the header of the training file.
+        ("predict", "id\ttext\tsource\n1\tgood\tweb\n", "column 3 is 'source', but 'text'"),
+        ("eval", "id\tLabel\tText\n1\tham\tgood\n", None),
+        ("predict", "id\tlabel\ttext\n1\t\tgood\n", None),
+        ("predict", "1\tham\tgood\n", None),
+    ],
+)
+def test_columns_by_number_that_have_another_name(make, caplog, split, content, found):
+    file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
+    made = make(NUMBERS, train_tsv=HEADER, **{file: content})
+    caplog.clear()
+    made.read(split)
+    named = [each for each in caplog.messages if "in the training file" in each]
+    assert len(named) == bool(found)
+    assert all(found in each and each.endswith("Check --text_column") for each in named)
+
+
+def test_columns_by_name_may_stand_elsewhere(make, caplog):
+    make(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
+    assert "in the training file" not in caplog.text
+    # A row of data may have the same words.
+    make(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_a_header_in_the_middle(make, caplog, tmp_path):
+    joined = make(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
+    assert joined.labels == ("ham", "label", "spam")
+    expected = f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). Check whether "
+    assert [each[: len(expected)] for each in caplog.messages if "equals" in each] == [expected]
+    caplog.clear()
+    make(BY_NAME | ALL, train_tsv=HEADER)
+    make(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
+    assert "equals the header" not in caplog.text
