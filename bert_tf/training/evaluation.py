@@ -47,8 +47,11 @@ class Monitor:
 
     def value(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric, `eval_loss` (mean over examples) before `loss` (over batches)."""
-        name = f"eval_{self.name}"
-        return float(metrics[name if name in metrics else self.name])
+        name = f"eval_{self.name}" if f"eval_{self.name}" in metrics else self.name
+        if name not in metrics:
+            found = ", ".join(metrics)
+            raise UserError(f"metric_names has {name}, but metrics() returns only {found}: add it")
+        return float(metrics[name])
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns a number that is higher for better metrics; NaN is the worst."""

@@ -80,30 +80,23 @@ def find_positions(
 
 
 def warn_of_headers(
-    path: str,
-    rows: Sequence[Row],
-    columns: Mapping[str, str],
-    header: Sequence[str],
-    training_header: Sequence[str] | None,
+    rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], known: Sequence[str]
 ) -> None:
-    """Warns about rows that repeat the header, and about columns that training calls otherwise."""
-    if isinstance(rows[0].cells, dict):
-        return
+    """Warns about rows that repeat the header, and about names unlike `known`, of training."""
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
         message = "%s equals the header (%s in all). Check whether files were joined"
         _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
-    known = training_header or []
     # A header that was taken for data also has names of the training file.
     names = header or [name.strip() for name in rows[0].cells]
-    for purpose, column in columns.items() if header or {*names} & {*known} else ():
+    pairs = list(zip(names, known, strict=False)) if header or {*names} & {*known} else []
+    for purpose, column in columns.items():
         # Ids are only read for prediction.
-        if purpose == "id" or _is_name(column) or column in header or int(column) > len(known):
-            continue
-        here, there = names[int(column) - 1], known[int(column) - 1]
-        if here.casefold() != there.casefold():
-            message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
-            _logger.warning(message, path, column, here, there, purpose)
+        is_number = purpose != "id" and not _is_name(column) and column not in header
+        for here, there in pairs[int(column) - 1 : int(column)] if is_number else ():
+            if here.casefold() != there.casefold():
+                message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
+                _logger.warning(message, rows[0].place, column, here, there, purpose)
 
 
 def cell(row: Row, purpose: str, position: Any) -> Any:

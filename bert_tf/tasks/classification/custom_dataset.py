@@ -110,7 +110,7 @@ class CustomDataset(TextDataset):
         header = find_header(path, rows, self._options, split, self._parser, self._training_header)
         columns = columns_of_split(self._options, split)
         positions = find_positions(path, rows[0], columns, header)
-        warn_of_headers(path, rows, columns, header, self._training_header)
+        warn_of_headers(rows, columns, header, self._training_header or [])
         if header:
             del rows[0]
         if not rows:

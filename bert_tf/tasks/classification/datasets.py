@@ -18,10 +18,9 @@ MULTILABEL = "multilabel"
 REGRESSION = "regression"
 # Tolerated fraction of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
-# Tolerated fraction of training rows whose text also occurs with another label.
-_MAX_CONTRADICTORY = 0.1
-# Numbers to evaluate on may lie outside of those of the training by this many times their range.
-_MAX_DISTANCE = 10
+# Tolerated fraction of training rows whose text also has another label, and tolerated distance of
+# numbers to evaluate on from those of the training, as a multiple of their range.
+_MAX_CONTRADICTORY, _MAX_DISTANCE = 0.1, 10
 
 # Suspicious texts, which suggest a wrong column or a faulty export; and their tolerated share.
 _ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
@@ -135,17 +134,16 @@ def check_split(
 
 
 def _warn_of_contradictions(path: str, examples: Sequence[InputExample]) -> None:
-    labels: dict[tuple[str, str | None], set[Any]] = {}
-    for e in examples:
-        labels.setdefault((e.text_a.strip(), e.text_b), set()).add(e.label)
-    odd = [e for e in examples if len(labels[e.text_a.strip(), e.text_b]) > 1]
-    if len(odd) > _MAX_CONTRADICTORY * len(examples):
-        found = some(sorted(map(str, labels[odd[0].text_a.strip(), odd[0].text_b])))
+    texts = [(example.text_a.strip(), example.text_b) for example in examples]
+    labels: dict[Any, set[Any]] = {text: set() for text in texts}
+    for text, example in zip(texts, examples, strict=True):
+        labels[text].add(example.label)
+    odd = [text for text in texts if len(labels[text]) > 1]
+    if len(odd) > _MAX_CONTRADICTORY * len(texts):
+        example_labels = some(sorted(map(str, labels[odd[0]])))
         message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
-        figures = len(odd), len(examples), 100 * len(odd) / len(examples)
-        _logger.warning(
-            f"{message}. Check the labels", path, *figures, excerpt(odd[0].text_a), found
-        )
+        figures = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
+        _logger.warning(f"{message}. Check the labels", path, *figures, example_labels)
 
 
 def _warn_of_range(
