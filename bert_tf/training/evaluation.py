@@ -47,11 +47,11 @@ class Monitor:
 
     def value(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric, `eval_loss` (mean over examples) before `loss` (over batches)."""
-        name = f"eval_{self.name}" if f"eval_{self.name}" in metrics else self.name
-        if name not in metrics:
-            found = ", ".join(metrics)
-            raise UserError(f"metric_names has {name}, but metrics() returns only {found}: add it")
-        return float(metrics[name])
+        for name in (f"eval_{self.name}", self.name):
+            if name in metrics:
+                return float(metrics[name])
+        found = ", ".join(metrics)
+        raise UserError(f"metric_names has {self.name}, but metrics() only {found}: add it")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns a number that is higher for better metrics; NaN is the worst."""

@@ -224,14 +224,13 @@ def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     data = [cell for cell in label if cell in known] + [
         cell for cell in row.cells if parse_number(cell) is not None
     ]
+    found = [cell.strip().casefold() for cell in row.cells]
+    missing = [name for name in split.names if name.casefold() not in found]
     if data:
         skipped = f"the first line is skipped, because task {task.name} has a header there"
         message = "%s:1: %s; but %r in it is not a column name. Is the header missing?"
         _logger.warning(message, path, skipped, data[0])
-        return
-    found = [cell.strip().casefold() for cell in row.cells]
-    missing = [name for name in split.names if name.casefold() not in found]
-    if missing and found:
+    elif missing and found:
         message = "%s:1: task %s has a column %r, and the header has %s. Check --data_dir"
         _logger.warning(message, path, task.name, missing[0], excerpt(", ".join(row.cells)))
 

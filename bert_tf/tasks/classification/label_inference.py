@@ -152,7 +152,7 @@ def _sorted(labels: Counter[str]) -> tuple[str, ...]:
 def _warn_of_kinds(path: str, values: Sequence[Any]) -> None:
     cells = [part for value in values for part in (value if isinstance(value, list) else [value])]
     # "1" is the same label as 1. Cells of other formats than JSON are all strings.
-    kinds = {type(x) if parse_number(str(x)) is None else "number": x for x in reversed(cells)}
+    kinds = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
     if len(kinds) > 1 and not all(isinstance(cell, str) for cell in cells):
         shown = " and ".join(json.dumps(each) for each in kinds.values())
         _logger.warning("%s: labels of different kinds, such as %s. Check them", path, shown)

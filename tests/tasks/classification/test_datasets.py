@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -12,6 +13,8 @@ from bert_tf.tasks.classification.datasets import (
     TextDataset,
     check_split,
 )
+from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES
 
 
 class Set(TextDataset):
@@ -181,3 +184,21 @@ def test_texts_that_are_none(said, given, message):
 def test_labels_that_are_probably_misread(said, labels, problem_type, message):
     found = said(Set(labels, problem_type), "train", rows("x", "y"), [])
     assert [message in text for _, text in found] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type", "metric"),
+    [
+        (["a", "b"], CLASSIFICATION, "matthews"),
+        (["a", "b"], MULTILABEL, "accuracy"),
+        ([], REGRESSION, "spearman"),
+    ],
+)
+def test_the_primary_metric(labels, problem_type, metric):
+    kind = PROBLEM_TYPES[problem_type]
+    names = kind(Set(labels, problem_type), ClassifierOptions()).metric_names
+    found = kind(Set(labels, problem_type, primary_metric=metric), ClassifierOptions()).metric_names
+    assert found == (metric, *(name for name in names if name != metric))
+    expected = f"task x: primary_metric must be one of {', '.join(names)}, not 'mathews'"
+    with pytest.raises(UserError, match=expected):
+        kind(Set(labels, problem_type, primary_metric="mathews"), ClassifierOptions())
