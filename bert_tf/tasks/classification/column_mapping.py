@@ -83,9 +83,10 @@ def warn_of_headers(
     rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], known: Sequence[str]
 ) -> None:
     """Warns about rows that repeat the header, and about names unlike `known`, of training."""
-    for row in rows[1:] if header else ():
-        if [name.strip() for name in row.cells] == header:
-            _logger.warning("%s equals the header. Check whether files were joined", row.place)
+    repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
+    if repeated:
+        message = "%s equals the header (%s in all). Check whether files were joined"
+        _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
     # A header that was taken for data also has names of the training file.
     names = header or [name.strip() for name in rows[0].cells]
     pairs = list(zip(names, known, strict=False)) if header or {*names} & {*known} else []

@@ -546,8 +546,8 @@ def test_a_header_in_the_middle(make, caplog, tmp_path):
     joined = make(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
     assert joined.labels == ("ham", "label", "spam")
     assert [each for each in caplog.messages if "equals" in each] == [
-        f"{tmp_path}/train.tsv:{line} equals the header. Check whether files were joined"
-        for line in (6, 11)
+        f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
+        "Check whether files were joined"
     ]
     caplog.clear()
     make(BY_NAME | ALL, train_tsv=HEADER)
