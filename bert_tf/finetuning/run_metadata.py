@@ -71,7 +71,6 @@ def warn_of_changes(folder: str) -> None:
     """Warns about files of a training that were changed after it."""
     for name in (VOCAB, LABELS):
         path, before = os.path.join(folder, name), hint(folder, "digests", name)
-        # The copy has no blank lines at its end.
         if before and files.exists(path) and fingerprint(files.read_text(path).rstrip()) != before:
             log.warning("%s was changed after the training. Check that this is on purpose", path)
 

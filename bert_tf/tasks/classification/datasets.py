@@ -118,7 +118,7 @@ def check_split(
             _warn_of_contradictions(path, examples)
     elif training:
         if data.problem_type == REGRESSION:
-            _warn_of_range(path, examples, training)
+            _warn_of_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
         unseen = _labels(examples) - _labels(training)
         if unseen and data.labels:
             message = "%s: no row of the training set has the label %s"
@@ -146,10 +146,7 @@ def _warn_of_contradictions(path: str, examples: Sequence[InputExample]) -> None
         _logger.warning(f"{message}. Check the labels", path, *figures, example_labels)
 
 
-def _warn_of_range(
-    path: str, examples: Sequence[InputExample], training: Sequence[InputExample]
-) -> None:
-    numbers, known = ([float(str(e.label)) for e in each] for each in (examples, training))
+def _warn_of_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
     low, high = min(known), max(known)
     far = [n for n in numbers if max(low - n, n - high) > _MAX_DISTANCE * (high - low) > 0]
     if far:

@@ -22,8 +22,8 @@ _logger = logging.getLogger(__name__)
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 # What to say about doubtful questions.
-_EMPTY = 'are empty (check "question")'
-_CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
+_EMPTY = 'empty (check "question")'
+_CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
 # The default limit of `read_text` is for small files; data sets may be larger.
@@ -116,11 +116,13 @@ def read_squad_examples(
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
-    if len(doubtful[_EMPTY]) == len(examples) + len(skipped):
+    count = len(examples) + len(skipped)
+    if len(doubtful[_EMPTY]) == count:
         raise UserError(f'{path}: all questions are empty. Check "question"')
     for problem, ids in doubtful.items():
         if ids:
-            _logger.warning("%s: %d questions %s, the first is %s", path, len(ids), problem, ids[0])
+            message = "%s: %d of %d questions are %s, the first is %s"
+            _logger.warning(message, path, len(ids), count, problem, ids[0])
     counts = collections.Counter(example.qas_id for example in examples)
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:

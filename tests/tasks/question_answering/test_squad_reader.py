@@ -193,7 +193,7 @@ def asked(qas_id, text="What?", **more):
 def test_empty_questions(tmp_path, caplog, is_training):
     path = write_questions(tmp_path, asked("a"), asked("b", " "), asked("c", ""))
     assert len(read_squad_examples(path, is_training, False)) == 3
-    expected = f'{path}: 2 questions are empty (check "question"), the first is b'
+    expected = f'{path}: 2 of 3 questions are empty (check "question"), the first is b'
     assert caplog.messages == [expected]
     with pytest.raises(UserError, match=r'all questions are empty\. Check "question"'):
         read_squad_examples(write_questions(tmp_path, asked("b", "")), is_training, False)
@@ -205,7 +205,7 @@ def test_impossible_questions_with_answers(tmp_path, caplog):
     assert [each.is_impossible for each in read_squad_examples(path, True, True)] == [
         *(False, True, True)
     ]
-    problem = '1 questions are impossible, but have answers (check "is_impossible")'
+    problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
     assert caplog.messages == [f"{path}: {problem}, the first is c"]
     caplog.clear()
     read_squad_examples(write_questions(tmp_path, asked("a"), right), True, True)
