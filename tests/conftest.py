@@ -93,7 +93,7 @@ def _write_cola(folder, sentence):
     for split, rows in (("train", 18), ("dev", 11)):
         lines = [f"{row}\t{row % 2}\ta\t{sentence()}" for row in range(rows)]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    lines = ["id\ttext", *(f"{row}\t{sentence()}" for row in range(7))]
+    lines = ["index\tsentence", *(f"{row}\t{sentence()}" for row in range(7))]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
 
 

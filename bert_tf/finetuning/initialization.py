@@ -117,6 +117,9 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
         paths.append(options.init_checkpoint)
     sources = list(map(find_source, paths))
+    files_read = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
+    for folder in dict.fromkeys(map(os.path.dirname, files_read)):
+        run_metadata.warn_of_changes(folder)
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)

@@ -20,6 +20,7 @@ from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
+from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
@@ -61,7 +62,17 @@ def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[
         for name, flag in _COPIES.items()
         if hasattr(options, flag)
     }
-    return {**labels_file(labels), **copies, RUN: json.dumps({**run, **extra}, indent=1) + "\n"}
+    contents = {**labels_file(labels), **copies}
+    run["digests"] = {name: fingerprint(text.rstrip()) for name, text in contents.items()}
+    return {**contents, RUN: json.dumps({**run, **extra}, indent=1) + "\n"}
+
+
+def warn_of_changes(folder: str) -> None:
+    """Warns about files of a training run that were changed afterwards."""
+    for name in (VOCAB, LABELS_FILE):
+        path, before = os.path.join(folder, name), hint(folder, "digests", name)
+        if before and files.exists(path) and fingerprint(files.read_text(path).rstrip()) != before:
+            log.warning("%s was changed after the training. Check that this is on purpose", path)
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:

@@ -47,8 +47,11 @@ class Monitor:
 
     def value(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric, `eval_loss` (mean over examples) before `loss` (over batches)."""
-        name = f"eval_{self.name}"
-        return float(metrics[name if name in metrics else self.name])
+        for name in (f"eval_{self.name}", self.name):
+            if name in metrics:
+                return float(metrics[name])
+        found = ", ".join(metrics)
+        raise UserError(f"metric_names has {self.name}, but metrics() only {found}: add it")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns a number that is higher for better metrics; NaN is the worst."""

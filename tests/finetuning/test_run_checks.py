@@ -1,5 +1,6 @@
 """A run in a directory that already holds a training: what is warned of, refused and written."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,9 +11,17 @@ from bert_tf.finetuning import run_checks, run_metadata
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.multi_seed import write_summary
 from bert_tf.finetuning.output_dir import Results
-from bert_tf.options import ClassifierOptions, NerOptions, PretrainingOptions, SquadOptions
+from bert_tf.options import (
+    ClassifierOptions,
+    ExportOptions,
+    NerOptions,
+    PretrainingOptions,
+    SquadOptions,
+)
 from bert_tf.options.fields import check_values
+from bert_tf.predictor import Predictor
 from bert_tf.tasks import classification
+from bert_tf.tasks.export_model import export_model
 from tests.tasks.classification.test_task import options
 
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "warmup_proportion": 0.5}
@@ -286,3 +295,37 @@ def test_values_of_another_type_are_named():
         with pytest.raises(UserError, match=f"--{flag} must be of type {kind}. Received: "):
             check_values(ClassifierOptions(**{flag: value}))
     check_values(ClassifierOptions(learning_rate=1))
+
+
+def test_files_that_were_changed_after_the_training(tiny, out, tmp_path, said):
+    evaluation = options(tiny, tmp_path, do_eval=True, vocab_file=None, bert_config_file=None)
+    own = dataclasses.replace(evaluation, init_checkpoint=None)
+    pair = ("the film", "was good")
+
+    def changed():
+        found = [each for each in warnings(said) if "was changed after the training" in each]
+        said.clear()
+        return found
+
+    classification.run(own)
+    # Line ends do not count.
+    vocabulary = out / "vocab.txt"
+    lines = vocabulary.read_text().splitlines()
+    vocabulary.write_bytes(("\r\n".join(lines) + "\r\n").encode())
+    Predictor.from_output_dir(out)(pair)
+    assert changed() == []
+    vocabulary.write_text("\n".join([*lines[:5], *reversed(lines[5:])]) + "\n")
+    expected = f"{vocabulary} was changed after the training. Check that this is on purpose"
+    classification.run(own)
+    assert changed() == [expected]
+    Predictor.from_output_dir(out)(pair)
+    assert changed() == [expected]
+    (out / "labels.txt").write_text("no\nyes\n")
+    export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export")))
+    assert changed() == [expected, expected.replace("vocab.txt", "labels.txt")]
+    # A training of an earlier release says nothing of its files.
+    run = json.loads((out / "run.json").read_text())
+    assert run.pop("digests").keys() >= {"vocab.txt", "labels.txt"}
+    (out / "run.json").write_text(json.dumps(run))
+    Predictor.from_output_dir(out)(pair)
+    assert changed() == []

@@ -273,6 +273,9 @@ def test_monitor():
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
     assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
+    expected = r"metric_names has f1, but metrics\(\) only eval_loss, loss: add it"
+    with pytest.raises(UserError, match=expected):
+        f1.value({"eval_loss": 1.0, "loss": 1.0})
 
 
 def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):

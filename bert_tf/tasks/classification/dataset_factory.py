@@ -65,6 +65,9 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(*args, splits=["train"])
+    if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
+        message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
+        log.warning(message, options.dev_fraction, paths["eval"])
     for split in splits:
         if split not in paths and split != "eval":
             reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))

@@ -50,6 +50,9 @@ class QuestionAnswering(Task):
         self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
+        if options.null_score_diff_threshold and not options.version_2_with_negative:
+            message = "--null_score_diff_threshold has no effect: check --version_2_with_negative"
+            log.warning(message)
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
         scores_characters = options.answer_scoring == "characters"
         character_metrics = ("f1_characters", "exact_characters") if scores_characters else ()

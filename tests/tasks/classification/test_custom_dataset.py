@@ -11,6 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.options import ClassifierOptions
 from tests.oracle import data
 from tests.tasks.classification.bad_tables import (
@@ -504,3 +505,79 @@ def test_splits_that_there_are_not(make):
         for ask in (made.read, made.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):
                 ask(split)
+
+
+# ---- Headers -------------------------------------------------------------------------------
+
+HEADER = "id\tlabel\ttext\n" + "1\tham\tgood\n2\tspam\tbad\n" * 2
+NUMBERS = {"label_column": "2", "text_column": "3"}
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "found"),
+    [
+        ("eval", "id\tlabel\ttitle\ttext\n1\tham\tnews\tgood\n", "column 3 is 'title', but 'text'"),
+        # Taken for data, as it is not the header of the training file.
+        ("predict", "id\ttext\tsource\n1\tgood\tweb\n", "column 3 is 'source', but 'text'"),
+        ("eval", "id\tLabel\tText\n1\tham\tgood\n", None),
+        ("predict", "id\tlabel\ttext\n1\t\tgood\n", None),
+        ("predict", "1\tham\tgood\n", None),
+    ],
+)
+def test_columns_by_number_that_have_another_name(make, caplog, split, content, found):
+    file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
+    made = make(NUMBERS, train_tsv=HEADER, **{file: content})
+    caplog.clear()
+    made.read(split)
+    named = [each for each in caplog.messages if "in the training file" in each]
+    assert len(named) == bool(found)
+    assert all(found in each and each.endswith("Check --text_column") for each in named)
+
+
+def test_columns_by_name_may_stand_elsewhere(make, caplog):
+    make(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
+    assert "in the training file" not in caplog.text
+    # A row of data may have the same words.
+    make(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_a_header_in_the_middle(make, caplog, tmp_path):
+    joined = make(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
+    assert joined.labels == ("ham", "label", "spam")
+    assert [each for each in caplog.messages if "equals" in each] == [
+        f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
+        "Check whether files were joined"
+    ]
+    caplog.clear()
+    make(BY_NAME | ALL, train_tsv=HEADER)
+    make(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
+    assert "equals the header" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ("true false 1 0", "false and 0"),
+        ('"yes" 1 0 1', '"yes" and 1'),
+        ('["a",1] ["a","b"]', '"b" and 1'),
+        ('"1" 1.0 0 "0"', None),
+        ("true false", None),
+        ('"a" "1"', None),
+    ],
+)
+def test_labels_of_different_kinds(make, caplog, tmp_path, labels, found):
+    rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
+    make(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    said = [each for each in caplog.messages if "different kinds" in each]
+    message = f"{tmp_path}/train.jsonl: labels of different kinds, such as {found}. Check them"
+    assert said == [message] * bool(found)
+
+
+@pytest.mark.parametrize(("fraction", "warned"), [(0.5, True), (0.2, False), (0.0, False)])
+def test_a_fraction_to_hold_out_beside_a_dev_file(tmp_path, said, fraction, warned):
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(HEADER)
+    flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
+    make_dataset(ClassifierOptions(do_train=True, **flags))
+    assert ("--dev_fraction=0.5 has no effect, as there is a dev file" in said.text) == warned

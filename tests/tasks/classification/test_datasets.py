@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -12,6 +13,8 @@ from bert_tf.tasks.classification.datasets import (
     TextDataset,
     check_split,
 )
+from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES
 
 
 class Set(TextDataset):
@@ -101,10 +104,49 @@ def test_rows_that_are_also_in_the_training_set(said):
 
 
 def test_rows_that_were_kept_of_the_training_file_are_no_mistake(said):
-    data = Set(["a", "b"])
+    data = Set(["a", "b"], holds_out=True)
     data.describe = lambda split: "all.tsv"
     ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
+
+
+def test_the_training_file_as_a_dev_file_is_a_mistake(said):
+    data = Set(["a", "b"])
+    data.describe = lambda split: "all.tsv"
+    ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
+    assert (level, message[:41]) == ("WARNING", "all.tsv: 2 of 2 rows to evaluate on (100.")
+
+
+def test_texts_with_different_labels(said):
+    training = [*rows("a", "b"), *rows("b"), *rows(*["a"] * 17, text="x")]
+    found = said(Set(["a", "b"]), "train", [*training, *rows("c")], [])
+    assert found == [
+        (
+            "WARNING",
+            "train.tsv: 3 of 21 rows (14.3%) have texts with different labels, such as 'text 0': "
+            "a, b, c. Check the labels",
+        )
+    ]
+    assert said(Set(["a", "b"]), "train", training, []) == []
+    assert said(Set(["a", "b"], is_published=True), "train", rows("a", "b") + rows("b"), []) == []
+    assert said(Set([], REGRESSION), "train", rows("1", "2") + rows("3"), []) == []
+    several = [*rows(("a",), ("a", "b")), *rows(("b",))]
+    ((_, message),) = said(Set(["a", "b"], MULTILABEL), "train", several, [])
+    assert "2 of 3 rows (66.7%)" in message
+
+
+def test_numbers_on_another_scale(said):
+    training = rows("0", "0.5", "1")
+    found = said(Set([], REGRESSION), "eval", rows("1", "80", "11", "-11", text="x"), training)
+    assert found == [
+        (
+            "WARNING",
+            "dev.tsv: 2 of 4 labels, such as 80, are far outside of 0 to 1 in training. "
+            "Check their scale",
+        )
+    ]
+    assert said(Set([], REGRESSION), "eval", rows("-9", "11", text="x"), training) == []
+    assert said(Set([], REGRESSION), "eval", rows("5", "6", text="x"), rows("1", "1")) == []
 
 
 def texts(*found):
@@ -142,3 +184,21 @@ def test_texts_that_are_none(said, given, message):
 def test_labels_that_are_probably_misread(said, labels, problem_type, message):
     found = said(Set(labels, problem_type), "train", rows("x", "y"), [])
     assert [message in text for _, text in found] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type", "metric"),
+    [
+        (["a", "b"], CLASSIFICATION, "matthews"),
+        (["a", "b"], MULTILABEL, "accuracy"),
+        ([], REGRESSION, "spearman"),
+    ],
+)
+def test_the_primary_metric(labels, problem_type, metric):
+    kind = PROBLEM_TYPES[problem_type]
+    names = kind(Set(labels, problem_type), ClassifierOptions()).metric_names
+    found = kind(Set(labels, problem_type, primary_metric=metric), ClassifierOptions()).metric_names
+    assert found == (metric, *(name for name in names if name != metric))
+    expected = f"task x: primary_metric must be one of {', '.join(names)}, not 'mathews'"
+    with pytest.raises(UserError, match=expected):
+        kind(Set(labels, problem_type, primary_metric="mathews"), ClassifierOptions())

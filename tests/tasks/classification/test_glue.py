@@ -359,3 +359,29 @@ def test_line_ends_marks_and_blank_lines_change_nothing(tmp_path, task, split):
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
         assert read_examples(TASKS[task], split, str(tmp_path / name)) == expected, name
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "header", "missing"),
+    [
+        ("qnli", "train", "index\tsentence1\tsentence2\tlabel\n", "question"),
+        ("rte", "dev", "index\tquestion\tsentence\tlabel\n", "sentence1"),
+        ("qqp", "train", "id\tqid1\tqid2\tsentence1\tsentence2\tlabel\n", "question1"),
+        ("qnli", "train", "index\tquestion\tSentence \tlabel\n", None),
+        ("qqp", "test", "id\tquestion1\tquestion2\n", None),
+    ],
+)
+def test_the_folder_of_another_task_is_pointed_out(write, caplog, task, split, header, missing):
+    assert read_examples(TASKS[task], split, write(task, split, header)) == []
+    message = f"train.tsv:1: task {task} has a column {missing!r}, and the header has 'i"
+    assert len(caplog.messages) == bool(missing)
+    assert all(message.replace("train", split) in each for each in caplog.messages)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("folder", ["CoLA", "MRPC", "RTE", "SST-2", "STS-B", "WNLI"])
+def test_published_headers_are_right(caplog, folder):
+    task = task_named(folder)
+    for split in task.splits:
+        read_examples(task, split, str(data(f"glue/{folder}")))
+    assert not caplog.messages

@@ -227,3 +227,37 @@ def test_logits_are_those_of_transformers(trained, tiny, tmp_path):
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     logits = model({"input_ids": ids, "input_mask": mask, "segment_ids": ids % 2})["logits"]
     np.testing.assert_allclose(logits, np.load(paths[2]), atol=1e-4, rtol=0)
+
+
+def questions(label, count=20, endings=("a", "b", "c", "d")):
+    return [["the film", "was", "it was", *endings, label(number)] for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("found", "warned"),
+    [
+        (questions(lambda n: 1 + n % 3), True),
+        (questions(lambda n: n % 4), False),
+        (questions(lambda n: 1 + n % 2), False),
+        # A label may be missing by chance.
+        (questions(lambda n: 1 + n % 3, count=19), False),
+    ],
+)
+def test_labels_from_1_on(tmp_path, said, found, warned):
+    write(tmp_path / "train.csv", found)
+    write(tmp_path / "val.csv", found)
+    run = MultipleChoiceOptions(data_dir=str(tmp_path))
+    read_questions(run, "train", None)
+    read_questions(run, "eval", None)
+    message = (
+        f"{tmp_path}/train.csv: no label is 0, but some are 3, the last one. Check that labels "
+    )
+    assert said.messages == [f"{message}begin with 0"] * warned
+
+
+def test_endings_that_are_all_equal(tmp_path, said):
+    same = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
+    write(tmp_path / "train.csv", same + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
+    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
+    message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
+    assert said.messages == [f"{tmp_path}/train.csv: {message}"]

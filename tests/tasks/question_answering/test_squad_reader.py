@@ -176,3 +176,37 @@ def test_words_of_other_writings():
     assert Paragraph.of(" a").word_at(0) == -1
     with pytest.raises(IndexError):
         paragraph.word_at(len(text))
+
+
+def write_questions(folder, *questions):
+    texts = {"context": "the film", "qas": list(questions)}
+    (folder / "train.json").write_text(json.dumps({"data": [{"paragraphs": [texts]}]}))
+    return str(folder / "train.json")
+
+
+def asked(qas_id, text="What?", **more):
+    answers = [{"text": "film", "answer_start": 4}]
+    return {"id": qas_id, "question": text, "answers": answers, "is_impossible": False, **more}
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_empty_questions(tmp_path, caplog, is_training):
+    path = write_questions(tmp_path, asked("a"), asked("b", " "), asked("c", ""))
+    assert len(read_squad_examples(path, is_training, False)) == 3
+    expected = f'{path}: 2 of 3 questions are empty (check "question"), the first is b'
+    assert caplog.messages == [expected]
+    with pytest.raises(UserError, match=r'all questions are empty\. Check "question"'):
+        read_squad_examples(write_questions(tmp_path, asked("b", "")), is_training, False)
+
+
+def test_impossible_questions_with_answers(tmp_path, caplog):
+    right = asked("b", is_impossible=True, answers=[], plausible_answers=[{"text": "film"}])
+    path = write_questions(tmp_path, asked("a"), right, asked("c", is_impossible=True))
+    assert [each.is_impossible for each in read_squad_examples(path, True, True)] == [
+        *(False, True, True)
+    ]
+    problem = '1 of 3 questions are impossible, but have answers (check "is_impossible")'
+    assert caplog.messages == [f"{path}: {problem}, the first is c"]
+    caplog.clear()
+    read_squad_examples(write_questions(tmp_path, asked("a"), right), True, True)
+    assert not caplog.messages

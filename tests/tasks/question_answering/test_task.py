@@ -357,3 +357,12 @@ def test_two_devices_give_the_answers_of_one(tiny, folder):
         for ours, theirs in zip(two[name], entries, strict=True):
             assert ours["text"] == theirs["text"]
             assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)
+
+
+@pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
+def test_a_threshold_without_effect(tiny, said, threshold, negative):
+    flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    QuestionAnswering(SquadOptions(**flags), tiny.config, tokenizer)
+    message = "--null_score_diff_threshold has no effect: check --version_2_with_negative"
+    assert said.messages == [message] * bool(threshold and not negative)

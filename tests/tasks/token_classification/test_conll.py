@@ -91,6 +91,15 @@ def test_a_test_file_without_the_column_of_labels(path):
         (b"EU B-ORG\n\nthe red O\n", r"train\.txt:3: 3 columns, but 2 columns in .*train\.txt:1"),
         (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=-1\)"),
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label such as O and B-PER"),
+        (
+            b"EU O\nrejects U-ORG\n",
+            r"BIO, IOB1 or BIOES \(in BILOU, write E- for L- and S- for U-\)$",
+        ),
+        (
+            b"# sent_id = 1\n1\tEU\t_\t_\tB-ORG\n",
+            r"train\.txt:2: 5 columns, but 4 columns .*Comments \(#\) are not supported: remove",
+        ),
+        (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns.*'# text = EU'. Comments \(#\) are"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
