@@ -11,7 +11,7 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.quiet import import_tensorflow
 
-# The process where TensorFlow started its threads. A fork does not copy them.
+# ID of the process in which TensorFlow started its threads; a fork does not copy threads.
 _owner_pid: int | None = None
 
 import_tensorflow(for_script=False)

@@ -31,7 +31,7 @@ class Predictor:
     | `extract_features` | a text, or a tuple of two | `TextFeatures` |
 
     Predictions are the same as the script's: a text longer than `max_seq_length` is truncated, or
-    split into overlapping windows if the task does so.
+    split into windows if the task does so.
 
     Args:
         options: the script's options, such as `ClassifierOptions`.

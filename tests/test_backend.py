@@ -70,8 +70,8 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("place", "use", "message"),
     [
-        (_in_function, _ask, r"in a tf\.function or Dataset\.map, but needs eager"),
-        (_in_function, _load, r"in a tf\.function or Dataset\.map, but needs eager"),
+        (_in_function, _ask, r"in a tf\.function or Dataset\.map: it needs eager"),
+        (_in_function, _load, r"in a tf\.function or Dataset\.map: it needs eager"),
         (_in_graph, _ask, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (_in_graph, _load, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (

@@ -38,7 +38,7 @@ class AsyncSaver:
             raise error
 
     def close(self) -> None:
-        """Waits for the write and ignores its errors: one that ended training takes precedence."""
+        """Waits for the write; ignores its error, so as not to hide one that ended training."""
         self._finish()
         self._executor.shutdown()
 

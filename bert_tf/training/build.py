@@ -66,10 +66,8 @@ def check_training(
 ) -> None:
     """Checks that batches can be split across devices, and logs the estimated training memory.
 
-    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S].
-
-    Raises:
-        UserError: the batch size is too small or cannot be split evenly.
+    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S]. Raises a UserError if
+    the batch size is too small or does not divide evenly.
     """
     replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
@@ -81,8 +79,8 @@ def check_training(
     needs_equal_split = devices.fixed_shapes or clip_per_replica or micro_batches > 1
     if needs_equal_split and batch_size % (replicas * micro_batches):
         raise UserError(
-            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches} "
-            f"({replicas} devices x --gradient_accumulation_steps={micro_batches})"
+            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}, the "
+            f"number of devices ({replicas}) times --gradient_accumulation_steps ({micro_batches})"
         )
     rows = -(-batch_size // replicas)
     num_bytes = estimate_training_bytes(

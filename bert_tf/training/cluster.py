@@ -15,9 +15,8 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
-# In seconds.
-_POLL_INTERVAL = 0.3
-_LOG_INTERVAL = 30.0
+_POLL_SECONDS = 0.3
+_LOG_SECONDS = 30.0
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
@@ -57,7 +56,8 @@ def read_cluster() -> Cluster | None:
         )
     workers = (*jobs.get("chief", ()), *jobs.get("worker", ()))
     if not 0 <= index < (count := len(jobs[job])):
-        raise UserError(f"TF_CONFIG: the task is {job} {index}, but {job} has {count} addresses")
+        message = f"TF_CONFIG: the index of a {job} task must be in [0, {count}); got {index}"
+        raise UserError(message)
     return Cluster(workers, index + (len(jobs.get("chief", ())) if job == "worker" else 0))
 
 
@@ -89,14 +89,14 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
         message = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
         raise UserError(f"{message}: {error.strerror}. Is the port in use?") from error
     missing = [other for other in addresses if other != address]
-    last_logged = time.monotonic() - _LOG_INTERVAL + 3.0
+    last_logged = time.monotonic() - _LOG_SECONDS + 3.0
     with server:
         while missing := [other for other in missing if not _accepts_connections(other)]:
-            if time.monotonic() - last_logged > _LOG_INTERVAL:
+            if time.monotonic() - last_logged > _LOG_SECONDS:
                 last_logged = time.monotonic()
                 # A warning, because workers other than the chief do not log below that level.
                 log.warning("Waiting for the workers at %s", ", ".join(missing))
-            time.sleep(_POLL_INTERVAL)
+            time.sleep(_POLL_SECONDS)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -25,7 +25,7 @@ EVAL_FOLDER = "eval"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts metrics to JSON numbers, rounding each to the fewest digits that identify it."""
+    """Converts metrics to numbers for JSON, in the shortest form that identifies a float32."""
     return {
         key: value if isinstance(value, int) else float(str(value))
         for key, value in sorted(metrics.items())
@@ -69,7 +69,7 @@ class EvalCallback(Callback):
         patience: number of evaluations without improvement before stopping; 0 to never stop.
         first_step: the step that training resumes from, or 0.
         examples_key: identifies the evaluation examples.
-        extra_files: contents of the files needed next to a checkpoint to use it, by name.
+        extra_files: contents, by name, of the files needed next to a checkpoint.
     """
 
     compute_metrics: Callable[[], Mapping[str, Any]]
@@ -99,7 +99,7 @@ class EvalCallback(Callback):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the last `patience` evaluations did not improve on the best."""
+        """Whether none of the last `patience` evaluations improved on the best."""
         if not self.patience or not self.best:
             return False
         return len(self._evaluations) - 1 - self._evaluations.index(self.best) >= self.patience
@@ -115,7 +115,7 @@ class EvalCallback(Callback):
         return {name: values for name, values in points.items() if values}
 
     def is_due(self, step: int, last: bool) -> bool:
-        """Returns true every `every` steps and at the last, unless an earlier run did it."""
+        """Returns whether `step` is the last or a multiple of `every`, and not yet evaluated."""
         due = last or step % self.every == 0
         return due and all(evaluation["step"] != step for evaluation in self._evaluations)
 
@@ -169,9 +169,9 @@ class EvalCallback(Callback):
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
             if content["figure"] != self.monitor.name:
-                reason = f"their best metric was {content['figure']}"
+                reason = f"they were ranked by {content['figure']}"
             elif content["examples"] != self.examples_key:
-                reason = "they used other examples"
+                reason = "they used different examples"
             elif best:
                 return earlier
             else:

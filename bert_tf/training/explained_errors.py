@@ -20,7 +20,7 @@ _WORKER_LOST = (
     "resume from the last checkpoint"
 )
 _EXPLANATIONS = {
-    tf.errors.ResourceExhaustedError: "Out of device memory. To need less in training, pass "
+    tf.errors.ResourceExhaustedError: "Out of device memory. To save memory in training, pass "
     "--gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true (same result), "
     "--precision=bfloat16 (almost the same), or for short texts a lower --max_seq_length. For "
     "evaluation and prediction, lower --eval_batch_size, --predict_batch_size or --batch_size",

@@ -45,7 +45,7 @@ def train(
     options: LoopOptions,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Trains until `num_train_steps` and saves checkpoints.
+    """Trains up to step `num_train_steps` and saves checkpoints.
 
     Starts from the state's step; `batches` is endless and starts with that step's batch. As in the
     original, `model.ckpt-<step>` is saved before the first step, every `save_checkpoints_steps`
@@ -92,15 +92,15 @@ def train(
             # All processes get the same sum, so they stop after the same step.
             interrupted = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
             last = step == last_step
-            evaluating = due_callbacks(last)
-            if last or interrupted or evaluating or step % options.save_checkpoints_steps == 0:
+            due = due_callbacks(last)
+            if last or interrupted or due or step % options.save_checkpoints_steps == 0:
                 recorder.record(step, pending)
                 pending = {}
                 # Before an evaluation or the end, the checkpoint must be on disk.
-                recorder.save(wait=bool(last or interrupted or evaluating))
-            if evaluating and not interrupted:
-                early_stop = recorder.evaluate(step, evaluating)
-        # `request` catches signals during the last step or its checkpoint.
+                recorder.save(wait=bool(last or interrupted or due))
+            if due and not interrupted:
+                early_stop = recorder.evaluate(step, due)
+        # A signal may also arrive during the last step or while its checkpoint is saved.
         if interrupted or request.number is not None:
             log.warning("Stopped at step %d; run the same command again to resume", step)
             raise request.error()

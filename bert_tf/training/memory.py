@@ -27,11 +27,11 @@ def estimate_training_bytes(
     """
     parameter_bytes = 4 * num_parameters
     copies = _COPIES if accumulation_steps == 1 else _COPIES_WITH_MICRO_BATCHES
-    size = _BYTES_PER_ACTIVATION[precision]
+    value_bytes = _BYTES_PER_ACTIVATION[precision]
     rows = -(-rows // accumulation_steps)
-    hidden = rows * length * config.hidden_size * size
-    intermediate = rows * length * config.intermediate_size * size
-    scores = rows * config.num_attention_heads * length * length * size
+    hidden = rows * length * config.hidden_size * value_bytes
+    intermediate = rows * length * config.intermediate_size * value_bytes
+    scores = rows * config.num_attention_heads * length * length * value_bytes
     # Projections, attention contexts and layer normalization inputs; GELU's inputs, outputs and
     # intermediate terms; attention scores, probabilities and dropout masks.
     layer = 16 * hidden + 6 * intermediate + 4 * scores

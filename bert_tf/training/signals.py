@@ -13,8 +13,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def signals_kept() -> Iterator[None]:
-    """Restores signal handlers: TensorFlow replaces SIGTERM's when it connects workers."""
+def preserve_signal_handlers() -> Iterator[None]:
+    """Restores signal handlers on exit: TensorFlow replaces SIGTERM's to connect workers."""
     handlers = [signal.getsignal(number) for number in _SIGNALS]
     try:
         yield
@@ -49,7 +49,7 @@ def stop_request() -> Iterator[StopRequest]:
     Does nothing outside the main thread, where Python cannot handle signals.
     """
     request = StopRequest()
-    with signals_kept():
+    with preserve_signal_handlers():
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 signal.signal(number, request.handle)

@@ -21,13 +21,13 @@ SUM = tf.distribute.ReduceOp.SUM
 class Loss:
     """The loss of a batch that is split across replicas and micro-batches.
 
-    Each micro-batch contributes a term, normalized by totals of the whole batch, and the batch loss
-    is the sum of the terms. So any split gives the same loss as one device, even if its parts
+    Each micro-batch computes its share, normalized by totals of the whole batch, and the shares add
+    up to the loss of the batch. So any split gives the same loss as one device, even if its parts
     differ in size; a mean of means would not.
 
     Attributes:
         totals: batch -> dict of scalars for a replica's rows, which are summed over all replicas.
-        share: (outputs, batch, totals of the whole batch) -> scalar, a micro-batch's term.
+        share: (outputs, batch, totals of the whole batch) -> scalar, for a micro-batch.
     """
 
     totals: Callable[[Batch], dict[str, Any]]
@@ -119,10 +119,10 @@ def compile_for_replicas(
     jit_compile: bool,
     signature: Any = None,
 ) -> Any:
-    """Compiles a function that each replica runs with equal results; returns those of the first.
+    """Compiles a function that runs on each replica and returns equal results on all of them.
 
-    With several replicas, XLA cannot compile communication, so `function` must apply XLA to its
-    own computations.
+    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication:
+    `function` must use XLA for its own computations.
     """
     jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
 
@@ -163,7 +163,7 @@ class _Replica:
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.clip_per_replica:
-            # Scale gradients of a share of the loss to those of the mean over a replica's rows.
+            # The mean loss over a replica's rows is its share times the number of replicas.
             local_gradients = [gradient * float(self.replicas) for gradient in gradients]
             gradients = self._sum(self.optimizer.clip(local_gradients)[0])
             norm = tf.linalg.global_norm(gradients)
@@ -234,10 +234,10 @@ class _Replica:
             **self.loss.totals(batch),
         }
 
-    def _seed(self, replica: Any) -> Any:
+    def _seed(self, replica_id: Any) -> Any:
         seed = self.options.seed
-        words = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
-        return fold_in(fold_in(words, self.optimizer.iterations.value), replica)
+        key = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
+        return fold_in(fold_in(key, self.optimizer.iterations.value), replica_id)
 
     def _sum(self, values: Any) -> Any:
         if self.replicas == 1:
@@ -261,7 +261,7 @@ class _Replica:
         for variable, gradient, has_no_gradient in zip(
             self.variables, gradients, self.has_no_gradient, strict=True
         ):
-            # As in the original, variables without a gradient get no weight decay either.
+            # As in the original, without a gradient there is no update, not even weight decay.
             if not has_no_gradient:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 

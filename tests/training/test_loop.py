@@ -202,7 +202,7 @@ def test_a_signal_during_the_last_step_is_heard_too(tmp_path):
 def test_a_profile_beyond_the_end_is_announced_and_one_that_breaks_off_is_closed(tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
     _train(tmp_path / "a", batches_of(_case()), steps=2, profile_steps=(7, 8))
-    assert "begins after the last step, 2: nothing is recorded" in caplog.text
+    assert "begins after the last step, 2; nothing will be recorded" in caplog.text
     with pytest.raises(ZeroDivisionError):
         _train(tmp_path / "b", _forever(lambda: 1 / 0, 3), profile_steps=(2, 8))
     _train(tmp_path / "c", batches_of(_case()), steps=4, profile_steps=(2, 8))
