@@ -79,8 +79,8 @@ def check_training(
     needs_equal_split = devices.fixed_shapes or clip_per_replica or micro_batches > 1
     if needs_equal_split and batch_size % (replicas * micro_batches):
         raise UserError(
-            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}, the "
-            f"number of devices ({replicas}) times --gradient_accumulation_steps ({micro_batches})"
+            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}: "
+            f"devices ({replicas}) times --gradient_accumulation_steps ({micro_batches})"
         )
     rows = -(-batch_size // replicas)
     num_bytes = estimate_training_bytes(
