@@ -313,7 +313,7 @@ def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, 
         ({"examples": "x"}, "they used different examples"),
         ({"figure": "f1"}, "they were ranked by f1"),
         ({"evaluations": 5}, "the file is damaged"),
-        (None, "no checkpoint in best"),
+        (None, "there is no checkpoint in best"),
     ],
 )
 def test_evaluations_of_something_else_do_not_count(
