@@ -41,7 +41,7 @@ def test_a_forked_process_is_told_so(use):
     """Without that it waits for ever."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         answer = pool.apply_async(use)
-        with pytest.raises(UserError, match=r"forked from .*after the fork only.*spawn"):
+        with pytest.raises(UserError, match=r"forked from .*only after the fork.*spawn"):
             answer.get(timeout=60)
     # This process is none the worse for it.
     assert _ask().tokens == ["[CLS]", "good", "film", "[SEP]"]
@@ -70,8 +70,8 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("place", "use", "message"),
     [
-        (_in_function, _ask, r"in a tf\.function or Dataset\.map, but needs eager"),
-        (_in_function, _load, r"in a tf\.function or Dataset\.map, but needs eager"),
+        (_in_function, _ask, r"in a tf\.function or Dataset\.map: it needs eager"),
+        (_in_function, _load, r"in a tf\.function or Dataset\.map: it needs eager"),
         (_in_graph, _ask, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (_in_graph, _load, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (
@@ -133,7 +133,7 @@ for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.
     try:
         importlib.import_module(f"bert_tf.{name}")
     except ValueError as error:
-        print(type(error).__name__, "on the backend jax" in str(error), "KERAS_B" in str(error))
+        print(type(error).__name__, "on the jax backend" in str(error), "KERAS_B" in str(error))
 """
 
 

@@ -159,7 +159,7 @@ def test_one_text_after_the_other(classifier):
     for text in texts:
         classifier(text)
     # What was traced once cannot be traced again.
-    assert isinstance(classifier._answer._inference.step, tf.types.experimental.ConcreteFunction)
+    assert isinstance(classifier._predict._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
 
@@ -218,10 +218,10 @@ def test_an_empty_text_and_no_text(classifier):
 def test_document_context(trained, tmp_path):
     """The texts of a list are one document, and else each is alone."""
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"), doc_context=True)
-    windows = predictor._answer._task.from_inputs([("film",), ("good", "plot")]).windows
+    windows = predictor._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [3, 3]
     plain = Predictor.from_output_dir(trained.folder / "ner")
-    windows = plain._answer._task.from_inputs([("film",), ("good", "plot")]).windows
+    windows = plain._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [1, 2]
 
 

@@ -15,7 +15,7 @@ from bert_tf.options import DeviceOptions
 from bert_tf.progress import log, warnings_only
 from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
-from bert_tf.training.signals import signals_kept
+from bert_tf.training.signals import preserve_signal_handlers
 
 # While a batch waits for Python or for the slowest thread of an operation, another one is computed.
 _BATCHES_AT_ONCE = 2
@@ -196,7 +196,7 @@ def _multi_worker(cluster: Cluster | None) -> Devices:
         )
     wait_for_workers(cluster.workers, cluster.worker)
     try:
-        with signals_kept():
+        with preserve_signal_handlers():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         names = ", ".join(cluster.workers)

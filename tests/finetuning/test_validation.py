@@ -135,7 +135,7 @@ def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
         )
         assert classification.run(run) == 8
     assert evaluated == [4, 8, 12, 16]
-    assert "The training ends: 2 evaluations in a row were no better" in said.text
+    assert "Early stopping: no improvement in 2 evaluations" in said.text
     assert checkpoint.names_in(str(tmp_path / "out"))[-1] == "model.ckpt-16"
     assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) == 8
     # The same command does not train on.
@@ -313,10 +313,10 @@ def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"examples": "x"}, "they were of other examples"),
-        ({"figure": "f1"}, "they were judged by f1"),
+        ({"examples": "x"}, "they used different examples"),
+        ({"figure": "f1"}, "they were ranked by f1"),
         ({"evaluations": 5}, "the file is damaged"),
-        (None, "best is gone"),
+        (None, "there is no checkpoint in best"),
     ],
 )
 def test_evaluations_of_something_else_do_not_count(
@@ -334,7 +334,7 @@ def test_evaluations_of_something_else_do_not_count(
         shutil.rmtree(tmp_path / "out" / "best")
     path.write_text(json.dumps({**_read(path), **(change or {})}))
     again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
-    if reason == "they were of other examples":
+    if reason == "they used different examples":
         # A training that is skipped leaves them and the best weights.
         before = path.read_text()
         classification.run(again)

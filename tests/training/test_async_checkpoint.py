@@ -91,7 +91,7 @@ def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
-    concurrent.futures.wait([saver._writing], timeout=60)
+    concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
     # An error that ends a training is not hidden by one of closing.

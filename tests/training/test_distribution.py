@@ -134,7 +134,7 @@ def test_a_script_that_is_told_to_end_saves_and_says_so_by_its_exit_code(runs, n
     process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == code, errors
-    assert "finishing the step and saving" in errors
+    assert "finishing the current step and saving" in errors
     assert "Traceback" not in errors
     assert 0 < checkpoint.step_of(checkpoint.latest(str(runs.folder / name))) < 57500
 
@@ -156,7 +156,7 @@ def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
     output = job.stdout.read()
     assert job.wait() == 75, output
     assert time.monotonic() - killed < 120
-    assert "Another worker is gone" in output
+    assert "Another worker was lost" in output
     assert "Traceback" not in output
     done = runs.run(command)
     assert "Resuming from" in done.stdout
@@ -186,20 +186,20 @@ def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "TF_CONFIG cannot be read"),
+        ("{", "TF_CONFIG cannot be parsed"),
         ('{"cluster": {"worker": [1, 2]}}', "not host:port: 1"),
         ('{"cluster": {"worker": ["a:99999", "b:1"]}}', "not host:port: a:99999"),
-        ('{"cluster": {"worker": "a:1"}}', "not a list of different addresses"),
-        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "not a list of different addresses"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "TF_CONFIG cannot be read"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be read"),
+        ('{"cluster": {"worker": "a:1"}}', "not a list of unique addresses"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "not a list of unique addresses"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "TF_CONFIG cannot be parsed"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be parsed"),
         (
             '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
-            "must have the jobs chief or worker",
+            "may only have the jobs chief and worker",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            "there is no worker 2",
+            r"worker task must be in \[0, 2\); got 2",
         ),
     ],
 )
