@@ -59,9 +59,9 @@ def work(way: str, tokenizer: FullTokenizer, lines: list[str]) -> Callable[[], A
     lower = tokenizer.basic_tokenizer.do_lower_case
     if way in OURS:
         batch = BatchTokenizer(tokenizer)
-        # The reference starts, until building the compiled tokenizer pays off.
-        while batch.encode(lines[:1000], with_spans=True) and batch.handed_back == batch.texts:
-            pass
+        # The first texts go to the reference, until building the compiled tokenizer pays off.
+        while batch.num_reference_texts == batch.num_texts:
+            batch.encode(lines[:1000], with_spans=True)
         return functools.partial(batch.encode, lines, with_spans=way == "bert_tf with spans")
     if way == "tokenizers":
         rust = BertWordPieceTokenizer(dict(tokenizer.vocab), lowercase=lower, strip_accents=lower)
@@ -93,9 +93,9 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
     theirs = work("tokenizers", tokenizer, part)()
     differing = sum(a != b for a, b in zip(theirs, expected, strict=True))
     encode = work("bert_tf", tokenizer, lines)
-    before = encode.func.__self__.handed_back
+    before = encode.func.__self__.num_reference_texts
     encode()
-    handed_back = encode.func.__self__.handed_back - before
+    num_reference_texts = encode.func.__self__.num_reference_texts - before
 
     size = {way: sum(len(line.encode()) for line in lines) for way, lines in used.items()}
     makers = {way: functools.partial(work, way, tokenizer, lines) for way, lines in used.items()}
@@ -104,7 +104,7 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
     results = {
         "MB": round(size["bert_tf"] / 1e6, 2),
         "vocabulary": max(tokenizer.vocab.values()) + 1,
-        "handed to the reference": handed_back / len(lines),
+        "handed to the reference": num_reference_texts / len(lines),
         "lines on which tokenizers differs": differing / len(part),
         "MB/s": {key: round(1e-6 / statistics.median(s), 2) for key, s in per_byte.items()},
         "times faster than": {
