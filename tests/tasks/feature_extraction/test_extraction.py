@@ -327,7 +327,7 @@ def test_a_pipe_as_output(tiny, folder):
 
 
 def test_input_that_would_be_written_over(tiny, folder):
-    with pytest.raises(UserError, match="is among the input files too"):
+    with pytest.raises(UserError, match="is also an input file"):
         run(tiny, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 
