@@ -62,7 +62,7 @@ class OutputTarget:
         """Yields a temporary folder; at the end its content is moved to the output."""
         parent, base = os.path.split(self.output)
         with (
-            locks.exclusive(locks.beside(self.output), f"--output={self.output}"),
+            locks.exclusive(locks.lock_path(self.output), f"--output={self.output}"),
             # The same name each time, so that a killed conversion leaves nothing for good.
             files.temporary_folder_at(os.path.join(parent, f".{base}.tmp")) as folder,
         ):

@@ -107,7 +107,7 @@ def _write_in_shards(
         )
     outputs = options.outputs
     folder = f"{outputs[0]}.parts"
-    with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
+    with locks.exclusive(locks.lock_path(folder), f"--output_file={outputs[0]}"):
         try:
             units = sharded_data.write_parts(options, paths, folder, workers)
             with described(options, vocab):

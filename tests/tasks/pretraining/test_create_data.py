@@ -205,7 +205,7 @@ def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
     write_unit, refused = sharded_data.write_unit, []
 
     def start_another(*args):
-        with pytest.raises(UserError, match=r"out.tfrecord is in use, process \d+ on .* writes"):
+        with pytest.raises(UserError, match=r"out.tfrecord is in use by process \d+ on .*: wait"):
             create_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
         refused.append(args)
         write_unit(*args)
