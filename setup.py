@@ -52,7 +52,7 @@ setup(
     install_requires=[
         "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop
         "keras>=3.15,<4",  # the model
-        f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, also for serving
+        f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer
         "absl-py>=2",  # flags, parsed as in the original
         "numpy>=1.26",  # records, metrics, checkpoint arrays
         "safetensors>=0.4.3",  # reads Hugging Face's weights without executing code
