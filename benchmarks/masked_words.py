@@ -37,9 +37,7 @@ def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)]
     words = [(paragraph, match) for paragraph in paragraphs for match in _WORD.finditer(paragraph)]
     sample = random.Random(seed).sample(words, count)
-    return [
-        (text[: match.start()] + MASK + text[match.end() :], match[0]) for text, match in sample
-    ]
+    return [(text[: m.start()] + MASK + text[m.end() :], m[0]) for text, m in sample]
 
 
 def accuracy(ranks: list[int | None]) -> dict[str, float]:
