@@ -157,8 +157,7 @@ def wait_for_moment(
     if kind == "steps":
         training.wait(lambda: time.time() >= moment or training.step() > newest)
         return
-    # A third of the kills come after the file is complete, when it is renamed and old checkpoints
-    # are removed.
+    # A third of the kills come later, when the file is renamed and old checkpoints are removed.
     fraction = random.uniform(0, 1.5)
     min_bytes = min(fraction, 0.95) * stats["bytes"]
     training.wait(lambda: training.is_writing(min_bytes) or training.step() > newest, 0.0005)
@@ -292,8 +291,7 @@ def main() -> None:
         {f.name for f in run.folder.glob("model.ckpt-*")} for run in (reference, training)
     )
     result |= {"left over": sorted(files - reference_files), "tensors": len(expected)}
-    result["different"] = different
-    result["checks"] = checks
+    result |= {"different": different, "checks": checks}
     (args.work_dir / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: result[key] for key in result if key != "starts"}, indent=1))
     sys.exit(not all(checks.values()))

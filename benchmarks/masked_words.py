@@ -87,9 +87,8 @@ def main() -> None:
             guesses = [candidate.word for candidate in candidates]
             ranks.append(guesses.index(word) if word in guesses else None)
         results[name] = accuracy(ranks)
-        multi_piece = [rank for rank, cut in zip(ranks, pieces, strict=True) if len(cut) > 1]
-        top = f"top-{_TOP}"
-        results[name][f"{top} of those of several pieces"] = accuracy(multi_piece)[top]
+        several = [rank for rank, cut in zip(ranks, pieces, strict=True) if len(cut) > 1]
+        results[name][f"top-{_TOP} of those of several pieces"] = accuracy(several)[f"top-{_TOP}"]
     print(json.dumps(results, indent=1))
     timing.write_results("masked_words", results, "tensorflow", "numpy")
 

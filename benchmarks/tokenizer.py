@@ -98,10 +98,7 @@ def compare(name: str, tokenizer: FullTokenizer, lines: list[str], rounds: int) 
     num_reference_texts = encode.func.__self__.num_reference_texts - before
 
     size = {name: sum(len(line.encode()) for line in lines) for name, lines in inputs.items()}
-    makers = {
-        name: functools.partial(make_encode, name, tokenizer, lines)
-        for name, lines in inputs.items()
-    }
+    makers = {m: functools.partial(make_encode, m, tokenizer, lines) for m, lines in inputs.items()}
     seconds = timing.interleaved_processes(makers, rounds)
     per_byte = {name: [s / size[name] for s in times] for name, times in seconds.items()}
     results = {

@@ -85,11 +85,7 @@ def _check_address_space() -> None:
 
 
 def parse(options_class: type, argv: Sequence[str]) -> Any:
-    """Parses a command line, including `--flagfile`.
-
-    Raises:
-        UserError: a flag is unknown or has an invalid value, or an argument is not a flag.
-    """
+    """Parses a command line, including `--flagfile`; raises a UserError if it is invalid."""
     values = flags.FlagValues()
     _define_flags(options_class, values)
     values.set_gnu_getopt()

@@ -205,10 +205,8 @@ def read_lines(path: str) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, without line breaks; decompresses `.gz` files.
 
     Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
-    which the original uses. U+2028 and similar characters do not end a line.
-
-    Raises:
-        UserError: a line is not UTF-8 or longer than 128 MB (`train.tsv:12: ...`).
+    which the original uses. U+2028 and similar characters do not end a line. A UserError names a
+    line (`train.tsv:12: ...`) that is not UTF-8 or longer than 128 MB.
     """
     with open_decompressed(path) as file:
         yield from text_lines.decode(path, text_lines.split(path, file))

@@ -37,12 +37,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """Holds an exclusive lock on the lock file `path`, among all processes and threads.
 
     Creates the lock file and missing folders, and removes them afterwards, except folders that are
-    not empty. If the lock is taken, waits for it.
-
-    Args:
-        path: the lock file, see `lock_path`.
-        flag: the user's flag for what is locked, such as `--output_dir=out`. If it is passed, a
-            taken lock raises a UserError instead.
+    not empty. Waits if the lock is taken. If `flag` is passed, the user's flag for what is locked
+    (`--output_dir=out`), it raises a UserError instead.
     """
     if files.is_remote(path):
         if flag:
@@ -70,8 +66,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         yield
     finally:
         with _guard:
-            # Removed while it is locked: later it could be another process's lock file. Windows
-            # cannot remove open files.
+            # Removed before it is unlocked: afterwards, it may be another process's lock file.
+            # Windows cannot remove open files.
             with contextlib.suppress(OSError):
                 os.remove(path)
             os.close(descriptor)

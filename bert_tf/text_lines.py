@@ -13,11 +13,7 @@ _MAX_BYTES = 1 << 27
 
 
 def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
-    """Yields the lines of an open file, with line breaks.
-
-    Raises:
-        UserError: a line has more than `max_bytes`.
-    """
+    """Yields a file's lines, with line breaks; raises a UserError if one exceeds `max_bytes`."""
     read_line = functools.partial(file.readline, max_bytes + 1)
     # TensorFlow's remote files cannot read part of a line.
     lines = iter(read_line, b"") if isinstance(file, io.IOBase) else iter(file)

@@ -24,8 +24,7 @@ from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
 
 _logger = logging.getLogger(__name__)
 
-# For the warning about unknown tokens: number of examples that are checked, least number and share
-# of unknown tokens to warn, number of words that are listed.
+# For the warning about unknown tokens: examples to check, thresholds, and unknown words to list.
 _SAMPLE_SIZE, _MIN_UNKNOWN, _MIN_UNKNOWN_SHARE, _MAX_LISTED_WORDS = 2000, 5, 0.05, 5
 
 # A batch has about this many characters, so that its arrays fit into the CPU's caches.
@@ -108,10 +107,9 @@ class BatchTokenizer:
 
         Each example is a list of texts, or a list of words if `is_pretokenized`.
         """
-        stride = max(len(examples) // _SAMPLE_SIZE, 1)
-        sample = [" ".join(example) for example in examples[::stride]]
+        sampled = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
         split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
-        words = Counter(word for text in sample for word in split(text))
+        words = Counter(word for example in sampled for word in split(" ".join(example)))
         pieces = {word: self.reference.wordpiece_tokenizer.cut(word) for word in words}
         unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
         count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
@@ -151,11 +149,10 @@ class BatchTokenizer:
         reference_rows = np.flatnonzero(normalized.needs_reference)
         if not len(reference_rows):
             return ids
-        reference_texts = [texts[row] for row in reference_rows.tolist()]
-        reference_ids = self._encode_with_reference(reference_texts, with_spans)
+        rest = self._encode_with_reference([texts[i] for i in reference_rows.tolist()], with_spans)
         order = np.arange(len(texts))
         order[reference_rows] = len(texts) + np.arange(len(reference_rows))
-        return RaggedIds.concatenate([ids, reference_ids]).take(order)
+        return RaggedIds.concatenate([ids, rest]).take(order)
 
     def _encode_with_reference(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         with self._lock:
@@ -193,10 +190,7 @@ class BatchTokenizer:
 def encode_words(
     words: Sequence[str], tokenizer: BatchTokenizer, unknown_id: int | None = None
 ) -> RaggedIds:
-    """Returns the ids of each word; tokenizes distinct words once.
-
-    A word without tokens gets `unknown_id`, unless that is None.
-    """
+    """Tokenizes each distinct word once; a word without tokens gets `unknown_id`, if it is set."""
     word_indices: dict[str, int] = {}
     rows = np.array([word_indices.setdefault(word, len(word_indices)) for word in words], np.int64)
     tokens = tokenizer.encode(list(word_indices))

@@ -56,8 +56,7 @@ def tensorflow_text() -> Any:
 def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
     """Builds the compiled tokenizer.
 
-    Raises:
-        RuntimeError: the vocabulary is empty or has a piece of more than 256 bytes.
+    Raises a RuntimeError if the vocabulary is empty or a piece has more than 256 bytes.
     """
     import tensorflow as tf
 

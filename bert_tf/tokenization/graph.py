@@ -42,10 +42,9 @@ class GraphTokenizer(tf.Module):
         super().__init__()
         self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _wordpiece(tokenizer.vocab)
-        self._input_flags, self._flags, self._classes, *decompositions = map(
-            tf.constant, _tables(self._do_lower_case)
-        )
-        self._counts, self._starts, self._decompositions = decompositions
+        tables = _tables(self._do_lower_case)
+        self._input_flags, self._flags, self._classes, *rest = map(tf.constant, tables)
+        self._counts, self._starts, self._decompositions = rest
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids, ragged int32 [B, T], of UTF-8 strings [B]; drops invalid bytes."""
@@ -141,8 +140,6 @@ def _wordpiece(vocab: dict[str, int]) -> Any:
 
 
 class _Tables(NamedTuple):
-    """Tables of all characters, indexed by code point except `decompositions`."""
-
     input_flags: np.ndarray  # flags before decomposition
     flags: np.ndarray  # flags after decomposition
     classes: np.ndarray  # canonical combining class; 0 for characters that do not combine
@@ -173,8 +170,7 @@ def _table(value: Callable[[str], int]) -> np.ndarray:
 
 
 def _input_flags(char: str) -> int:
-    # How Python lower-cases a sigma after a character shows whether the character is cased or
-    # case-ignorable.
+    # The lower case of a sigma depends on whether the character before it is cased or ignorable.
     is_cased = f"{char}Σ".lower().endswith("ς")
     is_ignorable = not is_cased and f"a{char}Σ".lower().endswith("ς")
     return _DROPPED * (not clean_char(char)) | _CASED * is_cased | _CASE_IGNORABLE * is_ignorable

@@ -35,9 +35,9 @@ class RaggedIds:
     def take(
         self, rows: np.ndarray, starts: np.ndarray | int = 0, lengths: np.ndarray | None = None
     ) -> "RaggedIds":
-        """Selects the texts with indices `rows` [K].
+        """Selects the texts with the indices `rows` [K].
 
-        Keeps `lengths` [K] tokens of each, starting at token `starts` [K]; all by default.
+        Takes `lengths` [K] tokens of each, from token `starts` [K] on; by default all.
         """
         lengths = self.lengths[rows] if lengths is None else lengths
         splits = _row_splits(lengths)

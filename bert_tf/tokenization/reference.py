@@ -1,9 +1,8 @@
 """WordPiece tokenization, with exactly the tokens of the original release of 2018.
 
 This is the reference for the faster implementations; it needs no TensorFlow. As in the original,
-character categories and lower case come from Python's Unicode database
-(`unicodedata.unidata_version`), so the tokens of recently added characters may depend on the Python
-version.
+character categories and lower case come from Python's Unicode database, so the tokens of recently
+added characters may depend on the Python version (`unicodedata.unidata_version`).
 """
 
 import logging
@@ -57,8 +56,7 @@ _CJK_BLOCKS = (
 
 # The folder of a published checkpoint. The unescaped dot matches any character, as in the original.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# Minimum share of pieces with capitals in a cased vocabulary. The published cased ones have about a
-# quarter; the uncased Chinese one has two such pieces.
+# A quarter of a cased vocabulary's pieces have capitals; in the uncased Chinese one, only two have.
 _MIN_CAPITALS_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
@@ -66,11 +64,8 @@ _CAPITAL = re.compile("[A-Z]")
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
     """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
 
-    As in the original, only the folder of a `bert_model.ckpt` is checked. The original knows the
-    seven models of 2018; this function knows all models in `releases`.
-
-    Raises:
-        UserError: the published model has the other casing.
+    Raises a UserError if that model has the other casing. As in the original, only the folder of a
+    `bert_model.ckpt` is checked; unlike it, this knows all models in `releases`, not just seven.
     """
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
@@ -88,10 +83,9 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns a text as a string; decodes bytes as UTF-8 and drops invalid ones.
+    """Returns a text as a string; decodes bytes as UTF-8, dropping invalid ones.
 
-    Raises:
-        ValueError: the text is neither str nor bytes.
+    Raises a ValueError if it is neither str nor bytes.
     """
     if isinstance(text, str):
         return text
@@ -109,9 +103,6 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
 
     As in the original, whitespace around a token is stripped, a blank line is the empty token, a
     duplicate token gets its last id, and a byte order mark is part of the first token.
-
-    Raises:
-        UserError: the file cannot be read.
     """
     return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
 
@@ -209,8 +200,7 @@ _STRIP_ACCENTS = _TranslationTable(_strip_accents)
 class BasicTokenizer:
     """Splits texts into words, punctuation characters and CJK ideographs.
 
-    Args:
-        do_lower_case: whether to lower-case texts and strip accents.
+    If `do_lower_case`, it also lower-cases them and strips accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
@@ -279,8 +269,7 @@ class FullTokenizer:
 
     Args:
         vocab_file: path of the vocabulary, see `load_vocab`.
-        do_lower_case: whether to lower-case texts and strip accents; must be True for uncased
-            models and False for cased ones.
+        do_lower_case: must match the model: True if it is uncased, False if it is cased.
 
     Raises:
         UserError: the vocabulary cannot be read.
