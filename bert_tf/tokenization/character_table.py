@@ -71,7 +71,7 @@ class CharacterTable:
             [word_ids.get(word, 0) for word in self._reference.tokenize(f"a{chr(code)}b")]
             for code in codes
         ]
-        # Keeps the spaces around a character only if the compiled tokenizer needs them to split.
+        # Keep the spaces around a character only if the compiled tokenizer needs them to split.
         texts = ["a" + form + "b" for spaced in normalized for form in (spaced.strip(), spaced)]
         words = self._split.tokenize(texts).to_list()
         chosen, flags = [], []

@@ -32,9 +32,9 @@ _MAX_BATCH_CHARS = 1 << 19
 # Fixed cost of a text, in characters.
 _CHARS_PER_TEXT = 100
 
-# The reference tokenizes this many characters in the time it takes to build the compiled tokenizer;
-# with spans, it takes this many times as long for each.
+# Number of characters that the reference tokenizes in the time it takes to build the compiled one.
 _COMPILE_CHARS = 1_500_000
+# How many times as long the reference takes if it also returns spans.
 _SPANS_COST = 10
 
 
@@ -178,7 +178,7 @@ class BatchTokenizer:
         joined = codes.tobytes().decode("utf-32-le")
         strings = [joined[start:end] for start, end in itertools.pairwise(offsets[splits].tolist())]
         if max(map(len, strings)) > MAX_WORD_CHARS:
-            # Some word may be too long for the compiled tokenizer.
+            # A word may be too long for the compiled tokenizer.
             starts = np.union1d(np.flatnonzero(flags & SEPARATES), splits[:-1])
             is_long = np.diff(np.concatenate([offsets[starts], offsets[-1:]])) > MAX_WORD_CHARS
             needs_reference[np.searchsorted(splits, starts[is_long], "right") - 1] = True
