@@ -20,6 +20,7 @@ ROWS = [
     ["finetuning"],
     ["saved_models"],
     ["training"],
+    ["inference"],
     ["options"],
     ["checkpoints"],
     ["progress"],
@@ -57,6 +58,7 @@ ALLOWED = {
     "file_names": set(),
     # Inside of functions, for paths that name another file system.
     "files": {"tensorflow"},
+    "inference": {"numpy"},
     "locks": set(),
     "modeling": {"keras"},
     "optimization": {"keras"},

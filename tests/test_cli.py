@@ -224,12 +224,12 @@ def test_quiet(run, environment):
     assert len(lines) == 9, done.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
-    assert lines[2].startswith("WARNING: Random, because not in ")
+    assert lines[2].startswith("WARNING: Not in ")
     assert lines[3].split() == ["label", "precision", "recall", "f1", "support"]
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
     assert lines[6] == "eval_f1, eval_precision and eval_recall are those of 1"
     assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
-    assert "Prediction of 13 examples: " in lines[8]
+    assert "Predictions for 13 examples: " in lines[8]
 
 
 def test_verbose_logging_shows_examples(run):

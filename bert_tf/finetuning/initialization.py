@@ -23,23 +23,23 @@ from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
-# Every input has these.
+# Tokens without which no text can be converted to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def find_model_files(options: Any) -> Any:
-    """Adds configuration and vocabulary from beside `init_checkpoint` to options without them.
+    """Fills in unset `bert_config_file` and `vocab_file` from the folder of `init_checkpoint`.
 
-    Without `init_checkpoint`, takes those that a training left in `output_dir`. Raises a UserError
-    if a file is missing, or `do_lower_case` is not the model's.
+    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
+    UserError if a file is missing, or if `do_lower_case` does not match the model.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "not needed")]
-    folders = _folders_of_runs(options)
-    own = [newest for newest in map(checkpoints.latest, folders) if newest]
-    for newest in own:
+    folders = _run_folders(options)
+    newest_checkpoints = [newest for newest in map(checkpoints.latest, folders) if newest]
+    for newest in newest_checkpoints:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
-    resumes = folders and len(own) == len(folders)
+    resumes = folders and len(newest_checkpoints) == len(folders)
     flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
     path = getattr(options, flag, None)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
@@ -53,13 +53,13 @@ def find_model_files(options: Any) -> Any:
     available = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
         if available[name] is None:
-            raise UserError(f"--{name} is not given, and there is none beside --{flag}={path}")
-    shown = {**available, "bert_config_file": source.config_file or source.path}
-    log.info("Found beside --%s: %s", flag, ", ".join(str(shown[name]) for name in missing))
+            raise UserError(f"--{name} is not set, and none was found next to --{flag}={path}")
+    log_paths = {**available, "bert_config_file": source.config_file or source.path}
+    log.info("Found next to --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
     return dataclasses.replace(options, **{name: available[name] for name in missing})
 
 
-def _folders_of_runs(options: Any) -> list[str]:
+def _run_folders(options: Any) -> list[str]:
     """Returns the folders whose checkpoints take precedence over `init_checkpoint`, one per run."""
     if getattr(options, "resume", "never") == "never":
         return []
@@ -69,21 +69,21 @@ def _folders_of_runs(options: Any) -> list[str]:
 
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     lower = source.do_lower_case
-    # Pre-training reads no texts and has no such flag.
+    # Pre-training reads no text, so it has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
-    # For the original's releases, `options.check` already checks casing by the name of the release.
+    # `options.check` already checks the casing of the original's releases by their names.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(
         f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
-        f"{getattr(options, flag)} was trained on texts that were "
-        f"{'' if lower else 'not '}lower-cased: pass --do_lower_case={str(lower).lower()}"
+        f"{getattr(options, flag)} was trained on {'lower-' if lower else ''}cased text: pass "
+        f"--do_lower_case={str(lower).lower()}"
     )
 
 
 def _config_file(source: Source) -> str | None:
-    """Returns the configuration of a model as a file in the original's format."""
+    """Returns a path of the configuration in the original's format, converting it if needed."""
     path = source.config_file
     if source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG):
         return path
@@ -96,24 +96,23 @@ def _config_file(source: Source) -> str | None:
 
 
 def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
-    """Loads configuration and tokenizer, and checks them against each other and the options."""
+    """Loads the configuration and tokenizer, and checks that they match each other."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     size = max(tokenizer.vocab.values(), default=-1) + 1
     if size > config.vocab_size:
         raise UserError(
-            f"The vocabulary {options.vocab_file} has {size} entries, the model only "
-            f"{config.vocab_size}. Pass the vocab.txt that came with the model"
+            f"The vocabulary {options.vocab_file} has {size} entries, but the model "
+            f"has only {config.vocab_size}. Pass the vocab.txt that came with the model"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:
-        lacks = ", ".join(missing)
         raise UserError(
-            f"The vocabulary {options.vocab_file} lacks {lacks}: it is not one of BERT's, "
-            "with one piece on each line"
+            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
+            "vocabulary, which has one token per line"
         )
-    folders = _folders_of_runs(options)
+    folders = _run_folders(options)
     paths = [*filter(None, map(checkpoints.latest, folders))]
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
         paths.append(options.init_checkpoint)
@@ -125,59 +124,59 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
 
 
 def check_length(options: EncoderOptions, config: BertConfig) -> None:
-    """Raises a UserError if inputs may be longer than the model's positions."""
+    """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={options.max_seq_length} is more than the model's "
-            f"{config.max_position_embeddings} positions: pass a smaller one"
+            f"--max_seq_length={options.max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions: pass a smaller value"
         )
 
 
 def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
-    """Loads weights in any format that `find_source` reads."""
+    """Loads weights in any format that `find_source` recognizes."""
     source = find_source(path)
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
-    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
-    if deeper:
-        message = "The checkpoint has more layers than the configuration asks for; not used: %s"
-        log.warning(message, checkpoints.summarize(deeper))
+    unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if unused_layers:
+        message = "The checkpoint has more layers than the configuration; unused: %s"
+        log.warning(message, checkpoints.summarize(unused_layers))
     return restored
 
 
 def restore_weights(model: keras.Model, options: Any) -> str | None:
-    """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
+    """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
     Skips damaged checkpoints, for instance after a power cut. Returns the checkpoint that the run
-    resumes from; None for a new run. Raises a UserError if the checkpoint does not fit, or `resume`
-    forbids to use it.
+    resumes from; None for a new run. Raises a UserError if the checkpoint does not match the model,
+    or if `resume` does not allow it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
-    newest = _own_checkpoint(output_dir, options.do_train, options.resume)
+    newest = _output_checkpoint(output_dir, options.do_train, options.resume)
     if newest:
         _resume(model, newest, options)
         return newest
     if not init_checkpoint:
         log.warning(
-            "No --init_checkpoint: all weights of the model start from random values%s",
-            "" if options.do_train else ", and without --do_train=true they stay random",
+            "No --init_checkpoint: all weights are initialized randomly%s",
+            "" if options.do_train else ", and stay random without --do_train=true",
         )
         return None
     restored = restore_from(model, init_checkpoint)
-    is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
-    if options.do_train and is_own:
+    folder = os.path.dirname(restored.prefix)
+    if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint, which this training would hide: "
-            "choose another --output_dir",
+            "--output_dir=%s contains the --init_checkpoint, which this run's checkpoints would "
+            "replace as the newest: choose another --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
     run_metadata.warn_if_untrained(restored.prefix, options.do_train)
     if restored.new and not options.do_train:
         log.warning(
-            "Random, because not in %s: %s. Without --do_train=true the results are random: pass a "
-            "fine-tuned model.ckpt-N as --init_checkpoint",
+            "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
+            "meaningless: pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
             checkpoints.summarize(restored.new),
         )
@@ -188,27 +187,25 @@ def _resume(model: keras.Model, newest: str, options: Any) -> None:
     try:
         restored = restore_all(model, newest)
     except UserError as error:
-        cannot = (
-            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from"
-        )
-        advice = "Choose another --output_dir, or empty this one to start anew"
-        raise UserError(f"{cannot}. {error}. {advice}") from error
+        problem = f"Cannot resume from the checkpoint in --output_dir={options.output_dir}"
+        advice = "Choose another --output_dir, or empty this one to start over"
+        raise UserError(f"{problem}. {error}. {advice}") from error
     log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
     run_metadata.warn_if_untrained(newest, options.do_train)
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, newest):
-        begun = run_metadata.hint(options.output_dir, "begun_from")
-        another = options.do_train and begun and not _is_same(begun, init_checkpoint)
+        start = run_metadata.hint(options.output_dir, "begun_from")
+        is_different = options.do_train and start and not _is_same(start, init_checkpoint)
         log.log(
-            logging.WARNING if another else logging.INFO,
-            "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
+            logging.WARNING if is_different else logging.INFO,
+            "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
-            f", of a training that began from {begun}" if begun else "",
+            f", from a run that started from {start}" if start else "",
         )
 
 
 def _is_same(*checkpoint_paths: str) -> bool:
-    """Returns whether paths name the same checkpoint, such as a folder and the prefix in it."""
+    """Returns whether paths refer to the same checkpoint, e.g. a folder and a prefix in it."""
     prefixes = set()
     for path in checkpoint_paths:
         with contextlib.suppress(UserError):
@@ -217,8 +214,8 @@ def _is_same(*checkpoint_paths: str) -> bool:
     return len(prefixes) == 1
 
 
-def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint, or without a training the best, if there is one."""
+def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
+    """Returns the newest readable checkpoint; without training, the best one if there is one."""
     newest, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
@@ -231,20 +228,20 @@ def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
             "another --output_dir, or empty this one"
         )
     if not newest and resume == "must":
-        found = files.describe_absence(os.path.join(output_dir, "*"))
-        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
+        why = files.describe_absence(os.path.join(output_dir, "*"))
+        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({why})")
     return newest
 
 
 def restore_all(model: keras.Model, prefix: str) -> checkpoints.Restored:
-    """Restores a checkpoint that must have exactly the variables of the model."""
+    """Restores a checkpoint, which must have exactly the model's variables."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
-        new, unused = (
-            checkpoints.summarize(names) or "nothing" for names in (restored.new, restored.unused)
+        missing, unexpected = (
+            checkpoints.summarize(names) or "none" for names in (restored.new, restored.unused)
         )
         raise UserError(
-            f"{prefix} is the checkpoint of another model: it lacks {new}, and has beyond this "
-            f"model {unused}"
+            f"{prefix} does not match this model. Missing variables: {missing}; unexpected "
+            f"variables: {unexpected}"
         )
     return restored

@@ -1,4 +1,4 @@
-"""Compares a run with the training that its output directory already holds."""
+"""Compares a run with the training run that its output directory already contains."""
 
 import dataclasses
 import logging
@@ -16,7 +16,7 @@ from bert_tf.progress import log
 _DATA = "training data changed:"
 # Increasing these is how one continues a training run.
 _LENGTHS = ("num_train_epochs", "num_train_steps")
-# Flags that change the weights, or the choice of the best ones.
+# Flags that affect the weights, or which weights are considered best.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
 _COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
 _COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
@@ -25,56 +25,56 @@ _COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_se
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
-    """Describes training data for `run.json`: the number of rows and their digest."""
+    """Describes training data for `run.json` by the number of rows and a digest."""
     return f"{len(rows)} rows ({(digest or fingerprint(examples=rows))[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:
-    """Logs how a run differs from the training in `output_dir` that it resumes or evaluates.
+    """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
 
-    Compares the flags that `run.json` has, and returns whether they are equal. Raises a UserError
-    if the training has another task or another kind of output.
+    Returns whether the flags saved in `run.json` are unchanged. Raises a UserError if the two runs
+    differ in task or kind of output.
     """
-    folder, asked = options.output_dir or "", _task_of(options)
-    script, before = read_run(folder, damaged=(None, {}))
+    folder, task = options.output_dir or "", _requested_task(options)
+    script, saved = read_run(folder, damaged=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
-    now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
-    now["script"], before["script"] = registry.script_of(type(options)), script
-    before[_DATA] = hint(folder, "training_data") or training_data
-    before["task"] = (options.do_train and other_task(folder, asked)) or asked
+    current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
+    current["script"], saved["script"] = registry.script_of(type(options)), script
+    saved[_DATA] = hint(folder, "training_data") or training_data
+    saved["task"] = (options.do_train and other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
-        if before.get(name, "auto") not in ("auto", now.get(name)):
+        if saved.get(name, "auto") not in ("auto", current.get(name)):
             raise UserError(
-                f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
-                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
-                "starts a new training from those weights"
+                f"--output_dir={folder} contains a run with {name}={saved[name]}, but this "
+                f"one has {name}={current[name]}. Choose another --output_dir; to start from those "
+                f"weights, pass --init_checkpoint={folder}"
             )
-    names = [name for name in _COMPARED if options.do_train and name in before]
-    changed = [name for name in names if before[name] != now[name]]
+    names = [name for name in _COMPARED if options.do_train and name in saved]
+    changed = [name for name in names if saved[name] != current[name]]
     for name in changed:
-        is_longer = name in _LENGTHS and now[name] > before[name]
+        is_longer = name in _LENGTHS and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
-        log.log(level, "%s: %s was %s, now %s", folder, name, before[name], now[name])
+        log.log(level, "%s: %s was %s, now %s", folder, name, saved[name], current[name])
     return not changed
 
 
 def check_evaluated(options: Any) -> str:
-    """Warns if a model was trained for another task than it is evaluated on.
+    """Warns if a model is evaluated on a different task than it was trained for.
 
-    Returns a suffix for results that would overwrite those of the trained task, or "".
+    Returns a suffix for result files that would overwrite those of the trained task, otherwise "".
     """
-    folder, asked = folder_of_checkpoint(options), _task_of(options)
-    trained = other_task(folder, asked)
+    folder, task = folder_of_checkpoint(options), _requested_task(options)
+    trained = other_task(folder, task)
     if trained:
-        log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
-    before = read_run(folder, damaged=(None, {}))[1]
-    has_negative = before.get("version_2_with_negative", True)
+        log.warning("%s: trained for task %s, used for task %s", folder, trained, task)
+    saved = read_run(folder, damaged=(None, {}))[1]
+    has_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:
-        log.warning("%s was trained without --version_2_with_negative: leave it out", folder)
-    name = os.path.splitext(os.path.basename(asked))[0].lower()
-    return f"_{name}" if other_task(options.output_dir or "", asked) else ""
+        log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
+    name = os.path.splitext(os.path.basename(task))[0].lower()
+    return f"_{name}" if other_task(options.output_dir or "", task) else ""
 
 
-def _task_of(options: Any) -> str:
+def _requested_task(options: Any) -> str:
     return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""

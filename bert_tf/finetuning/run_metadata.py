@@ -1,4 +1,4 @@
-"""Files that a training run keeps beside its checkpoints: all that a model needs.
+"""Files that training saves next to its checkpoints: all that is needed to load the model.
 
 Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
 `labels.txt` with the names of the outputs.
@@ -17,27 +17,27 @@ from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.checkpoints.formats.source import CONFIG_FILE as CONFIG
 from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
-from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
+from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
 from bert_tf.options.fields import checked
-from bert_tf.options.shared import DeviceOptions
+from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
-# Flags that a loaded model does not have.
-_OF_A_RUN = {"output_dir", "init_checkpoint", "resume"}
-_OF_A_RUN |= {"do_train", "do_eval", "do_predict", "do_export"}
-# A model of one of these tasks may be evaluated on the others.
-_LIKE_MNLI = ("mnli", "mnli-mm", "ax", "xnli")
+# Flags of a training run that do not apply to a loaded model.
+_RUN_FLAGS = {"output_dir", "init_checkpoint", "resume"}
+_RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export"}
+# A model trained for one of these tasks may be evaluated on the others.
+_MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
 def training_files(
     options: Any, resumes: bool, training_data: str, labels: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the contents of a training's files by name, or raises a UserError if some differ."""
-    begun = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
-    contents = model_files(options, labels, begun_from=begun, training_data=training_data)
+    """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
+    start = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
+    contents = model_files(options, labels, begun_from=start, training_data=training_data)
     for name, flag in _COPIES.items():
         if name in contents:
             source = f"--{flag}={getattr(options, flag)}"
@@ -46,14 +46,14 @@ def training_files(
 
 
 def labels_file(labels: Sequence[str]) -> dict[str, str]:
-    """Returns the content of `labels.txt` by its name; nothing without labels."""
-    return {LABELS: label_map.to_text(labels)} if labels else {}
+    """Returns file name -> text for `labels.txt`; empty without labels."""
+    return {LABELS_FILE: label_map.to_text(labels)} if labels else {}
 
 
-def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[str, str]:
-    """Returns the contents of configuration, vocabulary, `labels.txt` and `run.json` by name.
+def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[str, str]:
+    """Returns file name -> text for configuration, vocabulary, `run.json`, and any `labels.txt`.
 
-    Without labels there is no `labels.txt`; `more` are further entries of `run.json`.
+    `extra` has additional entries for `run.json`.
     """
     run = {"script": registry.script_of(type(options)), "flags": dataclasses.asdict(options)}
     copies = {
@@ -61,29 +61,29 @@ def model_files(options: Any, labels: Sequence[str] = (), **more: Any) -> dict[s
         for name, flag in _COPIES.items()
         if hasattr(options, flag)
     }
-    return {**labels_file(labels), **copies, RUN: json.dumps({**run, **more}, indent=1) + "\n"}
+    return {**labels_file(labels), **copies, RUN: json.dumps({**run, **extra}, indent=1) + "\n"}
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
-    """Raises a UserError if a file differs from the copy that a training run keeps of it."""
+    """Raises a UserError if a file differs from the copy that a training run saved."""
     for name, text in contents.items():
         path = os.path.join(folder, name)
-        # The copy has no blank lines at its end.
+        # Trailing blank lines are not significant.
         if files.exists(path) and files.read_text(path).rstrip() != text.rstrip():
             raise UserError(
-                f"{path} differs from {source}, of which a training keeps a copy there. Choose "
-                "another --output_dir, or what its training began with, or remove this file"
+                f"{path} differs from {source}; an earlier training run saved this copy. Choose "
+                "another --output_dir, pass what that run used, or remove this file"
             )
 
 
 def write(folder: str, contents: Mapping[str, str]) -> None:
-    """Writes the files of a training run."""
+    """Writes the files given as file name -> text."""
     for name, text in contents.items():
         files.write_text(os.path.join(folder, name), text)
 
 
 def hint(folder: str, *names: str) -> str | None:
-    """Returns the text under nested keys of `run.json`; None if it is absent or damaged."""
+    """Returns the string at nested keys of `run.json`; None if it is missing or damaged."""
     path = os.path.join(folder, RUN)
     try:
         value: Any = json.loads(files.read_text(path)) if files.exists(path) else None
@@ -95,17 +95,17 @@ def hint(folder: str, *names: str) -> str | None:
 
 
 def best_prefix(folder: str) -> str | None:
-    """Returns the best weights, or None if the last training ran without `--eval_every`."""
+    """Returns the prefix of the best weights; None if the last run had no `--eval_every`."""
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     evaluated = hint(folder, "flags", "eval_every")
     return prefix if evaluated and files.exists(f"{prefix}.index") else None
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
-    """Returns the options for using a model that was trained in a folder, or published as one.
+    """Returns the options for using a model from the folder of a training run or of a release.
 
-    Flags of the training apply, except those of devices; `flags` override them. The default of
-    `script` is the one that trained the model, and `predict_masked` after pre-training.
+    Flags of the training run apply, except device flags; `flags` override them. `script` defaults
+    to the script that trained the model, or to `predict_masked` after pre-training.
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
@@ -115,7 +115,7 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(
-            f"No such file: {path} ({files.describe_absence(path)}). Without it pass script=, one "
+            f"No such file: {path} ({files.describe_absence(path)}). Without it, pass script=, one "
             f"of {', '.join(scripts)}"
         )
     if script not in scripts:
@@ -123,12 +123,12 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     require_script(folder, script)
     entry = registry.SCRIPTS[script]
     options_class = entry.options_class
-    names = {field.name for field in dataclasses.fields(options_class)} - _OF_A_RUN
+    names = {field.name for field in dataclasses.fields(options_class)} - _RUN_FLAGS
     unknown = sorted(flags.keys() - names)
     if unknown:
-        raise UserError(f"{script} has no flag {unknown[0]}. It has: {', '.join(sorted(names))}")
-    devices = {field.name for field in dataclasses.fields(DeviceOptions)} - {"fixed_shapes"}
-    values = {name: saved[name] for name in (saved.keys() & names) - devices}
+        raise UserError(f"{script} has no flag {unknown[0]}. Its flags: {', '.join(sorted(names))}")
+    device_flags = {field.name for field in dataclasses.fields(EngineOptions)} - {"fixed_shapes"}
+    values = {name: saved[name] for name in (saved.keys() & names) - device_flags}
     for name, flag in _COPIES.items():
         values[flag] = os.path.join(folder, name)
         if flag not in flags and not files.exists(values[flag]):
@@ -136,21 +136,17 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
             raise UserError(f"No such file: {values[flag]} ({absence}). Pass {flag}=")
     types = typing.get_type_hints(options_class)
     values |= {name: checked(name, value, types[name]) for name, value in flags.items()}
-    asked = flags.get("task_name") or flags.get("task_module")
-    if asked and (other := other_task(folder, asked)):
-        log.warning("%s: trained as %s, asked as %s", folder, other, asked)
+    task = flags.get("task_name") or flags.get("task_module")
+    if task and (trained_task := other_task(folder, task)):
+        log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
     if values.get("null_score_diff_threshold") == "auto":
         values["null_score_diff_threshold"] = _saved_threshold(folder)
-    place = {"init_checkpoint": None, "output_dir": folder}
-    return options_class(**values, **(place if entry.make_task else {"init_checkpoint": folder}))
+    location = {"init_checkpoint": None, "output_dir": folder}
+    return options_class(**values, **(location if entry.make_task else {"init_checkpoint": folder}))
 
 
 def require_script(folder: str, script: str) -> None:
-    """Requires that a model was not fine-tuned by another script, for outputs of another kind.
-
-    Raises:
-        UserError: it was.
-    """
+    """Raises a UserError if the model was fine-tuned by another script, for other outputs."""
     tasks = [name for name, entry in registry.SCRIPTS.items() if entry.make_task]
     trained = hint(folder, "script")
     if trained != script and trained in tasks and script in tasks:
@@ -158,36 +154,36 @@ def require_script(folder: str, script: str) -> None:
 
 
 def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
-    """Warns about results of the checkpoint that a training run writes before its first step."""
+    """Warns if the checkpoint was written before the first training step."""
     if os.path.basename(prefix) == "model.ckpt-0" and not do_train:
-        message = "%s is the model before the first step of its training. Pass a later checkpoint"
+        message = "%s was written before the first training step. Pass a later checkpoint"
         log.warning(message, prefix)
 
 
-def other_task(folder: str, asked: str) -> str | None:
-    """Returns the task of the training in a folder, if it is known and not the one asked for."""
-    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or asked
-    one, other = (os.path.basename(task).lower() for task in (trained, asked))
-    same = one == other or (one in _LIKE_MNLI and other in _LIKE_MNLI)
+def other_task(folder: str, task: str) -> str | None:
+    """Returns the task that a folder's model was trained for, if known and not `task`."""
+    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or task
+    names = {os.path.basename(name).lower() for name in (trained, task)}
+    same = len(names) == 1 or names.issubset(_MNLI_TASKS)
     return None if same else trained
 
 
 def _saved_threshold(folder: str) -> float:
-    """Returns the threshold that an evaluation with `null_score_diff_threshold=auto` found."""
+    """Returns the threshold that evaluation chose for `null_score_diff_threshold=auto`."""
     path = os.path.join(folder, EVAL_RESULTS_JSON)
     try:
         return float(json.loads(files.read_text(path))["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            "The training had null_score_diff_threshold=auto, and what that found is not in "
-            f"{path}: pass null_score_diff_threshold= with a number"
+            "The training run had null_score_diff_threshold=auto, but the threshold is not in "
+            f"{path}: pass a number as null_score_diff_threshold="
         ) from error
 
 
 def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, or None if that is unknown, and its flags.
+    """Returns the script that trained a model, None if unknown, and its flags.
 
-    For a damaged file it returns `damaged`, and without that raises a UserError.
+    If `run.json` is damaged, returns `damaged` if set, or else raises a UserError.
     """
     path = os.path.join(folder, RUN)
     if not files.exists(path):
@@ -195,10 +191,10 @@ def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, An
     try:
         run = json.loads(files.read_text(path))
         script, flags = str(run["script"]), dict(run["flags"])
-        kind = registry.SCRIPTS[script].options_class
-        known = typing.get_type_hints(kind)
-        names = flags.keys() & known
-        return script, {name: checked(name, flags[name], known[name]) for name in names}
+        options_class = registry.SCRIPTS[script].options_class
+        field_types = typing.get_type_hints(options_class)
+        names = flags.keys() & field_types
+        return script, {name: checked(name, flags[name], field_types[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
         if damaged:
             return damaged

@@ -6,11 +6,11 @@ import re
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
-from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions, TrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
+class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
     """Options that the fine-tuning scripts share."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
@@ -67,6 +67,11 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         """Returns the rows of a batch; without an `eval_batch_size` those of the prediction."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
+    def check_model(self) -> None:
+        """Checks the options of model and engine."""
+        super().check_model()
+        self.check_engine()
+
     def check(self) -> None:
         """Raises a UserError if options are missing or invalid, in the original's order."""
         check_required(self, self._not_needed())
@@ -80,6 +85,9 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         check_values(self)
         self.profiled_steps()
         self._check_evaluations()
+        self.check_engine()
+        if self.engine != "tensorflow" and (self.do_train or self.do_export):
+            raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
 
     def _check_evaluations(self) -> None:
         if self.eval_every:

@@ -194,3 +194,33 @@ class DeviceOptions:
             for field in dataclasses.fields(DeviceOptions)
             if field.name in silent and getattr(self, field.name) != field.default
         ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions(DeviceOptions):
+    """Devices, precision and the library that computes predictions."""
+
+    precision: str = option(
+        "float32",
+        "Precision of the computation; weights and optimizer stay in float32. int8: quantized "
+        "weights, with --engine=onnx only.",
+        new=True,
+        choices=("float32", "bfloat16", "float16", "int8"),
+    )
+    engine: str = option(
+        "tensorflow",
+        "Library that computes predictions of a trained model. onnx: ONNX Runtime, which answers "
+        "single texts faster on a CPU; it exports the model once, to the folder onnx next to it.",
+        new=True,
+        choices=("tensorflow", "onnx"),
+    )
+
+    def check_engine(self) -> None:
+        """Raises a UserError if engine and precision do not fit together."""
+        other = ("int8",) if self.engine == "onnx" else ("bfloat16", "float16")
+        usable = ("float32", *other)
+        if self.precision not in usable:
+            raise UserError(
+                f"--precision={self.precision} is not for --engine={self.engine}, which has "
+                f"{' and '.join(usable)}"
+            )

@@ -31,6 +31,7 @@ def export_onnx(
     labels: Sequence[str] = (),
     precision: str = "float32",
     pooling: str | None = None,
+    hidden_states: bool = False,
 ) -> str:
     """Writes `model.onnx` and the files next to it; returns the folder.
 
@@ -44,13 +45,13 @@ def export_onnx(
         labels: names of the outputs.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
             one scale per column, and activations are quantized where they are used.
-        pooling: see `build_onnx_model`.
+        pooling, hidden_states: see `build_onnx_model`.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` is not empty
             and holds no earlier export.
     """
-    proto = build_onnx_model(model, pooling)
+    proto = build_onnx_model(model, pooling, hidden_states)
     quantization: Any = None
     if precision == "int8":
         quantization = import_extra("onnxruntime.quantization", "onnx")

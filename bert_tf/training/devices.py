@@ -119,7 +119,9 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     trains = getattr(options, "do_train", False)
     for note in options.notes() + (options.training_notes() if trains else []):
         log.warning("%s", note)
-    set_precision(options.precision)
+    # Only ONNX Runtime computes in int8.
+    precision = "float32" if options.precision == "int8" else options.precision
+    set_precision(precision)
     found = _choose(options, one_thread)
     fixed_shapes = found.kind == "tpu" or options.fixed_shapes
     # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
@@ -127,7 +129,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     jit_compile = found.kind != "tpu" and compiled[options.jit_compile]
     devices = dataclasses.replace(
         found,
-        precision=options.precision,
+        precision=precision,
         jit_compile=jit_compile,
         # XLA compiles once for each shape.
         fixed_shapes=fixed_shapes or jit_compile,

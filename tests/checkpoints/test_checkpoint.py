@@ -181,13 +181,15 @@ def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
 def test_restoring_takes_what_resolve_takes(tmp_path):
     path = golden("checkpoints/main/bert_model.ckpt.index")
     assert checkpoint.restore(BertModel(config()), str(path)).restored
-    with pytest.raises(UserError, match=r"No checkpoint .*: there is no file nothing\.index"):
+    with pytest.raises(UserError, match=r"No checkpoint .*: file nothing\.index does not exist"):
         checkpoint.restore(BertModel(config()), str(tmp_path / "nothing"))
 
 
 def test_resolve_says_what_is_there_instead(tmp_path):
     (tmp_path / "readme.txt").write_text("")
-    with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
+    with pytest.raises(
+        UserError, match=r"file bert_model\.ckpt\.index does not exist .*readme\.txt"
+    ):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(UserError, match=r"contains no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
@@ -199,7 +201,7 @@ def test_resolve_says_what_is_there_instead(tmp_path):
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
 def test_a_name_on_a_hub_is_no_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="Nothing is downloaded: pass the folder"):
+    with pytest.raises(UserError, match="Models are not downloaded: pass the folder"):
         checkpoint.resolve(name)
     with pytest.raises(UserError) as error:
         checkpoint.resolve("bert_model.ckpt-1000")

@@ -45,7 +45,7 @@ def _fails(run_options, message):
             {"bert_config_file": None, "vocab_file": "", "init_checkpoint": None},
             "--bert_config_file .*--vocab_file",
         ),
-        ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24 positions"),
+        ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
         ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
@@ -77,7 +77,7 @@ def _fails(run_options, message):
         ),
         (
             {"do_train": True, "train_batch_size": 100, "num_train_epochs": 1.0},
-            "18 training examples in batches of 100 are not one training step",
+            "18 training examples in batches of 100 do not make one training step",
         ),
         ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
     ],
@@ -150,7 +150,7 @@ def test_vocabulary(tiny, tmp_path):
     path = tmp_path / "vocab.txt"
     run = options(tiny, tmp_path, vocab_file=str(path), do_eval=True)
     path.write_text(vocab + "more\n")
-    _fails(run, "has 20 entries, the model only 19")
+    _fails(run, "has 20 entries, but the model has only 19")
     path.write_text(vocab.replace("[CLS]", "CLS"))
     _fails(run, r"lacks \[CLS\]")
     path.write_bytes(b"\xff\xfe")
@@ -204,12 +204,15 @@ def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-    _fails(options(tiny, tmp_path, do_train=True), "cannot resume from.*another --output_dir")
+    _fails(options(tiny, tmp_path, do_train=True), "Cannot resume from.*another --output_dir")
     shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
     shutil.copyfile(
         f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"
     )
-    _fails(options(tiny, tmp_path, do_train=True), "another model.*lacks output_bias")
+    _fails(
+        options(tiny, tmp_path, do_train=True),
+        "not match this model. Missing variables: output_bias",
+    )
     assert sorted(os.listdir(out)) == [
         "checkpoint",
         "model.ckpt-5.data-00000-of-00001",
@@ -285,7 +288,7 @@ def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name):
         (out / name).write_text("mine")
     else:
         (out / name).mkdir(parents=True)
-    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), in place of"):
+    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), but the run writes"):
         classification.run(options(tiny, tmp_path, do_train=True, do_eval=True))
     assert os.listdir(out) == [name]
 

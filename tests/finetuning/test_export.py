@@ -281,7 +281,7 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
         ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "--script must be one of"),
-        ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 is more than the"),
+        ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 exceeds the"),
         (
             {"model_dir": "{tiny}", "export_dir": "{tmp}/file/x", "max_seq_length": 9},
             "Cannot create the folder",

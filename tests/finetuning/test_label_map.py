@@ -16,7 +16,7 @@ from tests.oracle import ROOT
 def test_list_of_labels(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("O\nB-A\nI-A\n")
-    assert label_map.read(str(path), conll.is_label) == ["O", "B-A", "I-A"]
+    assert label_map.read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
     for text, message in (
         ("", "labels.txt has no label"),
         ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
@@ -25,9 +25,9 @@ def test_list_of_labels(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
-            label_map.read(str(path), conll.is_label)
+            label_map.read_labels(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
-    assert label_map.read(str(path)) == ["not at all", "{}"]
+    assert label_map.read_labels(str(path)) == ["not at all", "{}"]
     assert run_metadata.labels_file(["not at all", "{}"]) == {"labels.txt": path.read_text()}
 
 
@@ -57,7 +57,7 @@ def test_labels_of_a_model_of_transformers(tmp_path):
             assert label_map.of_checkpoint(options) == found
             continue
         # Nobody has named them.
-        with pytest.raises(UserError, match="or --labels in the order of its outputs"):
+        with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
             label_map.of_checkpoint(options)
 
 
@@ -69,7 +69,7 @@ def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path, said)
         (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
         said.clear()
         label_map.require_order(ours, options)
-        other_names = "The outputs of the model are a, b, c, and are taken for contradiction, ent"
+        other_names = "The model names its outputs a, b, c; assuming that they are contradiction"
         assert (other_names in said.text) == (theirs == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(

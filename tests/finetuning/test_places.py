@@ -94,7 +94,7 @@ def test_casing_is_what_the_model_says(tiny, tmp_path, places):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
         run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(folder), **changes)
-        with pytest.raises(UserError, match=r"not lower-cased: pass --do_lower_case=false"):
+        with pytest.raises(UserError, match=r"on cased text: pass --do_lower_case=false"):
             classification.run(run)
     assert not (tmp_path / "out").exists()
 
@@ -105,7 +105,7 @@ def test_casing_is_that_of_the_training(tiny, tmp_path, places):
     (trained / "run.json").write_text(json.dumps(run_json))
     for path in (trained, trained / "bert_model.ckpt"):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
-        with pytest.raises(UserError, match=r"--init_checkpoint=.* not lower-cased: pass --do_low"):
+        with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
             classification.run(run)
     # That of the folder that is gone on with counts, not that of where it once began.
     own = tmp_path / "out"
@@ -157,7 +157,7 @@ def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
         load_config_and_tokenizer(
             options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=lower)
         )
-        assert ("For a cased model pass --do_lower_case=false" in said.text) == lower
+        assert ("For a cased model, pass --do_lower_case=false" in said.text) == lower
 
 
 def test_what_is_not_there_is_named(tiny, tmp_path, places):
@@ -167,7 +167,7 @@ def test_what_is_not_there_is_named(tiny, tmp_path, places):
     bare = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
     )
-    with pytest.raises(UserError, match="--vocab_file is not given, and there is none beside --in"):
+    with pytest.raises(UserError, match="--vocab_file is not set, and none was found next to --in"):
         classification.run(bare)
     nothing = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):

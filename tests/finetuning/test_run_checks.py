@@ -86,7 +86,7 @@ def test_more_epochs_are_no_warning(tiny, out, tmp_path, said):
 
 def test_a_training_of_another_task_is_refused(tiny, out, tmp_path):
     before = contents(out)
-    message = "task=MRPC, and this run has task=CoLA. Choose another .*--init_checkpoint="
+    message = "task=MRPC, but this one has task=CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
     assert contents(out) == before
@@ -101,7 +101,7 @@ def test_another_kind_of_output_is_refused(tiny, out, tmp_path, name, was):
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        message = f"holds a training with {name}={was}|was trained by {was}.py: use that script"
+        message = f"contains a run with {name}={was}|was trained by {was}.py: use that script"
         with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
@@ -110,7 +110,7 @@ def test_results_of_another_task_do_not_overwrite(tiny, out, tmp_path, said):
     before = {name: (out / name).read_text() for name in ("eval_results.txt", "eval_results.json")}
     run = options(tiny, tmp_path, task_name="CoLA", do_eval=True, do_predict=True)
     results = classification.run(run)
-    assert warnings(said) == [f"{out}: trained as MRPC, asked as CoLA"]
+    assert warnings(said) == [f"{out}: trained for task MRPC, used for task CoLA"]
     assert {name: (out / name).read_text() for name in before} == before
     names = {"eval_results_cola.txt", "eval_results_cola.json", "confusion_matrix_cola.png"}
     names |= {"test_results_cola.tsv", "test_predictions_cola.tsv"}
@@ -135,7 +135,7 @@ def test_tasks_that_are_meant_for_each_other(tmp_path, said, trained_as, asked, 
     (tmp_path / "run.json").write_text(json.dumps({"flags": {"task_name": trained_as}}))
     run = ClassifierOptions(task_name=asked, do_eval=True, output_dir=str(tmp_path))
     assert run_checks.check_evaluated(run) == suffix
-    expected = [f"{tmp_path}: trained as {trained_as}, asked as {asked}"]
+    expected = [f"{tmp_path}: trained for task {trained_as}, used for task {asked}"]
     assert warnings(said) == (expected if suffix else [])
 
 
@@ -155,7 +155,7 @@ def test_files_of_the_model_are_those_of_the_training(tiny, out, tmp_path):
     classification.run(run)
     assert len((out / "test_results.tsv").read_text().splitlines()) == 13
     (out / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=f"--vocab_file is not given, .* beside --output_dir={out}"):
+    with pytest.raises(UserError, match=f"--vocab_file is not set, .* next to --output_dir={out}"):
         classification.run(run)
     elsewhere = {"vocab_file": None, "init_checkpoint": None, "output_dir": str(tmp_path / "new")}
     with pytest.raises(UserError, match="Required, but not given: --vocab_file"):
@@ -206,7 +206,7 @@ def test_a_training_by_another_script_is_refused_by_its_name(tiny, out, tmp_path
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
-    message = "script=run_classifier, and this run has script=run_pretraining"
+    message = "script=run_classifier, but this one has script=run_pretraining"
     with pytest.raises(UserError, match=message):
         run_checks.check_resumed(run, "")
 
@@ -217,7 +217,7 @@ def test_a_training_in_the_folder_of_the_model_that_it_begins_from(tiny, tmp_pat
         shutil.copy(path, tmp_path / "out")
     begun = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
     classification.run(options(tiny, tmp_path, **TRAINING, **begun))
-    assert "out has the model of --init_checkpoint" in said.text
+    assert "out contains the --init_checkpoint" in said.text
 
 
 def write_run(folder, script, **flags):
@@ -243,7 +243,7 @@ def test_a_program_that_names_another_task(tmp_path, said):
     run_metadata.read_options(folder, task_name="tsv")
     assert warnings(said) == []
     run_metadata.read_options(folder, task_name="MRPC")
-    assert warnings(said) == [f"{tmp_path}: trained as tsv, asked as MRPC"]
+    assert warnings(said) == [f"{tmp_path}: trained for task tsv, used for task MRPC"]
 
 
 @pytest.mark.parametrize(("trained", "asked"), [(True, True), (False, False), (False, True)])
@@ -259,7 +259,7 @@ def test_the_checkpoint_before_the_first_step(said):
         run_metadata.warn_if_untrained(prefix, do_train)
     assert warnings(said) == []
     run_metadata.warn_if_untrained("out/model.ckpt-0")
-    assert "out/model.ckpt-0 is the model before the first step" in said.text
+    assert "out/model.ckpt-0 was written before the first training step" in said.text
 
 
 def test_a_configuration_that_gives_other_results(tiny, tmp_path, said):
@@ -267,8 +267,8 @@ def test_a_configuration_that_gives_other_results(tiny, tmp_path, said):
     for change, found in (
         ({}, None),
         ({"hidden_dropout_prob": 0.3}, None),
-        ({"num_attention_heads": 4}, "num_attention_heads is 4, but beside"),
-        ({"hidden_act": "relu"}, "hidden_act is relu, but beside"),
+        ({"num_attention_heads": 4}, "num_attention_heads is 4, but the configuration of"),
+        ({"hidden_act": "relu"}, "hidden_act is relu, but the configuration of"),
     ):
         said.clear()
         other.write_text(json.dumps({**tiny.config.to_dict(), **change}))

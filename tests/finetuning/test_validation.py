@@ -141,7 +141,7 @@ def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
     # The same command does not train on.
     said.clear()
     results = classification.run(run)
-    assert "Skipping training: it ended early at step 16" in said.text
+    assert "Skipping training: early stopping ended it at step 16" in said.text
     assert results.metrics["global_step"] == 8
     assert evaluated == [4, 8, 12, 16]
 

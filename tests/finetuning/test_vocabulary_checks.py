@@ -46,11 +46,11 @@ def test_a_vocabulary_that_differs_from_the_model_s_own(opened):
     moved = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
     (warning,) = opened(moved, ENTRIES)
     assert "differs from" in warning
-    assert "in 108 of 114 entries, first in line 7: '' instead of '[unused1]'" in warning
+    assert "in 108 of 114 entries, first at line 7: '' instead of '[unused1]'" in warning
     (warning,) = opened([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
-    assert "in 1 of 114 entries, first in line 51: 'zz' instead of 'dg'" in warning
+    assert "in 1 of 114 entries, first at line 51: 'zz' instead of 'dg'" in warning
     # Shorter or longer counts as a difference, too.
-    assert "first in line 111: '' instead of 'jg'" in opened(ENTRIES[:110], ENTRIES)[0]
+    assert "first at line 111: '' instead of 'jg'" in opened(ENTRIES[:110], ENTRIES)[0]
 
 
 def test_what_is_also_in_the_model_s_own_vocabulary_is_right(opened):
@@ -67,10 +67,10 @@ def test_what_is_also_in_the_model_s_own_vocabulary_is_right(opened):
     [
         ([*ENTRIES[:30], "", *ENTRIES[30:]], "is blank in line 31"),
         ([*ENTRIES, "aa"], "has 'aa' in lines 15 and 115"),
-        (ENTRIES[1:], "begins with '[UNK]' instead of '[PAD]'"),
+        (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
         (
             ["[PAD]", "[UNK]", "[SEP]", "[CLS]", *ENTRIES[4:]],
-            "in lines [2, 4, 3, 5], not one after",
+            "in lines [2, 4, 3, 5], not in consec",
         ),
     ],
 )
@@ -97,12 +97,12 @@ def test_a_vocabulary_that_is_smaller_than_the_model(opened):
 
 def test_the_casing_of_the_vocabulary(opened):
     (warning,) = opened(ENTRIES, lower=False)
-    assert "has 100 lower-case pieces and 0 with capitals; capitals become [UNK]" in warning
-    assert warning.endswith("For an uncased model pass --do_lower_case=true")
+    assert "has 100 lower-case tokens and 0 with capitals; capitals become [UNK]" in warning
+    assert warning.endswith("For an uncased model, pass --do_lower_case=true")
     # Without lower-case letters nothing can be said.
     assert opened([*SPECIAL, "京", "ก", "##า"], lower=False) == []
     (warning,) = opened([*ENTRIES, "The", "Film"])
-    assert warning.endswith("For a cased model pass --do_lower_case=false")
+    assert warning.endswith("For a cased model, pass --do_lower_case=false")
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from bert_tf.saved_models.onnx_folder import tokenizer_json
 from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
 from bert_tf.tasks.export_model import export_model
 from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle
+from tests.tokenization.test_reference import golden, texts
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
 CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)
@@ -134,6 +135,20 @@ def test_tokenizer_json_gives_the_same_ids(tmp_path):
     assert pair.type_ids == [0] * pair.tokens.index("[SEP]") + [0] + [1] * (
         len(pair) - pair.tokens.index("[SEP]") - 1
     )
+
+
+def test_few_awkward_texts_have_other_ids():
+    """The documentation gives the counts: 26 to 32 of 533."""
+    tokenizer = FullTokenizer(str(golden("vocab/uncased.txt")))
+    compiled = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 10**6)))
+    strings = [convert_to_unicode(text) for text, _ in texts()]
+    strings = [text for text in strings if text.isascii() or text.isprintable()]
+    found = [compiled.encode(text, add_special_tokens=False).tokens for text in strings]
+    wrong = [t for t, tokens in zip(strings, found, strict=True) if tokens != tokenizer.tokenize(t)]
+    assert len(strings) > 300
+    assert len(wrong) < 0.06 * len(strings)
+    # Special tokens in a text are text for the original only.
+    assert all("[" in text for text in wrong if text.isascii())
 
 
 @pytest.fixture(scope="module")

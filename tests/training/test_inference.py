@@ -115,7 +115,7 @@ def test_an_error_in_a_batch_is_raised(model):
 
 
 def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.training.inference._CHUNK_ROWS", 4)
+    monkeypatch.setattr("bert_tf.inference.row_batches._CHUNK_ROWS", 4)
     rows, path = rows_of([5, 24, 7, 3, 24, 9, 4]), str(tmp_path / "x.tf_record")
     write_records(path, FEATURES, [rows])
     inference = inference_of(model)

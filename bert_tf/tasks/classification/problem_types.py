@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.data import array_ops
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
@@ -144,7 +145,7 @@ class _SingleLabel(ProblemType):
         return losses
 
     def values(self, logits: Any) -> Any:
-        return ops.softmax(logits)
+        return array_ops.softmax(logits)
 
     def serve(self, values: Any) -> dict[str, Any]:
         best = tf.argmax(values, axis=-1)
@@ -182,7 +183,7 @@ class _MultiLabel(ProblemType):
         return ops.mean(losses, axis=-1)
 
     def values(self, logits: Any) -> Any:
-        return ops.sigmoid(logits)
+        return array_ops.sigmoid(logits)
 
     def prediction(self, value: Any) -> LabelsPrediction:
         return LabelsPrediction(self._chosen(value), dict(zip(self.labels, value, strict=True)))

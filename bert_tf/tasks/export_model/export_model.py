@@ -103,7 +103,7 @@ def _export_onnx(
     return export_onnx(
         model,
         options.export_dir or "",
-        run_metadata.model_files(of_model, labels),
+        run_metadata.model_files(of_model, labels, precision=options.precision),
         tokenizer,
         do_lower_case=of_model.do_lower_case,
         max_seq_length=of_model.max_seq_length,

@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.data import array_ops
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
@@ -115,7 +116,7 @@ class MultipleChoice(Task):
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Selects `probabilities` [B, C]."""
-        return {"probabilities": outputs["probabilities"]}
+        return {"probabilities": array_ops.softmax(outputs["logits"])}
 
     def decode(
         self, examples: Sequence[Question], outputs: Mapping[str, np.ndarray]

@@ -90,7 +90,7 @@ def test_missing_and_strange_tensors_are_listed(there, tmp_path):
     _refused(there, tmp_path, r"beyond a BERT with the head classification: adapter\.down")
     del tensors["bert.encoder.layer.1.output.dense.weight"]
     save_file(tensors, there / "model.safetensors")
-    _refused(there, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; there are")
+    _refused(there, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; found: ")
 
 
 def test_strange_tensors_can_be_left(there, tmp_path, said):
@@ -124,9 +124,9 @@ def test_a_configuration_of_another_model(models, there, tmp_path):
     wrong = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
     (there / "config.json").write_text(json.dumps(wrong))
     message = (
-        r"config\.json is not the configuration of .*: vocab_size is 20 there, 19 in the weights "
-        r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32 there, 16 .*"
-        "num_hidden_layers is 3 there, 2"
+        r"config\.json is not the configuration of .*: vocab_size is 20, but 19 in the weights "
+        r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32, but 16 .*"
+        "num_hidden_layers is 3, but 2"
     )
     _refused(there, tmp_path, message)
     other = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
@@ -141,7 +141,7 @@ def test_weights_that_do_not_fit_each_other(tiny, tmp_path):
     values = values_of(str(folder / "bert_model.ckpt"))
     values["bert/pooler/dense/kernel"] = np.zeros([16, 17], "float32")
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
-    message = r"bert/pooler/dense/kernel \[16, 17\] \(needed: \[16, 16\]\)"
+    message = r"bert/pooler/dense/kernel \[16, 17\] \(expected: \[16, 16\]\)"
     _refused(folder, tmp_path, message, to="hugging_face")
 
 
@@ -295,4 +295,4 @@ def test_a_casing_that_the_vocabulary_does_not_have(tmp_path, said):
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
     (warning,) = [r.getMessage() for r in said.records if r.levelname == "WARNING"]
-    assert "capitals become [UNK]. For an uncased model pass --do_lower_case=true" in warning
+    assert "capitals become [UNK]. For an uncased model, pass --do_lower_case=true" in warning

@@ -118,7 +118,7 @@ def test_predicting_elsewhere_and_later(praise, tiny, tmp_path):
     predictor = Predictor.from_output_dir(out)
     rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
     assert [found.label for found in predictor([row[1] for row in rows])] == [r[2] for r in rows]
-    with pytest.raises(UserError, match=r"labels\.txt .*The training writes it beside"):
+    with pytest.raises(UserError, match=r"labels\.txt .*Training writes it next to"):
         classification.run(own(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
 
 
@@ -141,9 +141,7 @@ def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_
     _, _, out = praise
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     other = own(tiny, tmp_path, do_train=True, output_dir=str(out))
-    with pytest.raises(
-        UserError, match=r"has the labels a, b, but the training in .* none of that"
-    ):
+    with pytest.raises(UserError, match=r"has the labels a, b, but the model in .* none of that"):
         classification.run(other)
 
 
@@ -294,7 +292,7 @@ def test_windows_read_what_would_be_cut(tiny, tmp_path, said):
     run = own(tiny, tmp_path, **STEPS, **flags, long_text="windows")
     metrics = classification.run(run).metrics
     # 8 of 19 words fit: windows begin at 0, 4, 8 and 11.
-    assert "eval: 12 examples are read in 48 windows" in said.text
+    assert "eval: 12 examples were split into 48 windows" in said.text
     assert "were cut" not in said.text
     out = tmp_path / "out"
     assert records.count_records(str(out / "eval.tf_record")) == 48
@@ -325,7 +323,8 @@ def test_what_is_cut_is_reported(tiny, tmp_path, said):
     )
     classification.run(run)
     expected = (
-        "train: 2 of 4 examples (50.0 %) are longer than --max_seq_length=10 and were cut, by 2"
+        "train: 2 of 4 examples (50.0%) are longer than --max_seq_length=10 and were "
+        "truncated, by 2"
     )
     assert expected in said.text
     assert "and 4 at most" in said.text
@@ -534,7 +533,7 @@ def model_of(folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"labels": "yes,no"}, "--labels has the labels yes, no, but the training"),
+        ({"labels": "yes,no"}, "--labels has the labels yes, no, but the model"),
         ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* omit"),
         ({"problem_type": "regression"}, "was trained with classification: omit"),
     ],

@@ -130,7 +130,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     said.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
     assert "Resuming from" in said.text
-    assert "is not read: --output_dir has checkpoints of its own" in said.text
+    assert "is ignored: --output_dir has its own checkpoints" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
     # A damaged run.json is no error. A training that is skipped leaves it, another one writes it.
@@ -158,8 +158,8 @@ def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
         said.clear()
         flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
         classification.run(options(tiny, tmp_path, **flags))
-        (record,) = [record for record in said.records if "is not read" in record.getMessage()]
-        assert record.getMessage().endswith(f"of a training that began from {begun}")
+        (record,) = [record for record in said.records if "is ignored" in record.getMessage()]
+        assert record.getMessage().endswith(f"from a run that started from {begun}")
         assert (record.levelname == "WARNING") == warned
 
 
@@ -203,10 +203,10 @@ def test_records_are_those_of_the_original(tiny, tmp_path):
 
 def test_random_weights_are_announced(tiny, tmp_path, said):
     classification.run(options(tiny, tmp_path, do_eval=True))
-    assert "bert_model.ckpt: output_bias, output_weights. Without --do_train" in said.text
+    assert "bert_model.ckpt, so initialized randomly: output_bias, output_weights. W" in said.text
     said.clear()
     classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))
-    assert "all weights of the model start from random values, and without" in said.text
+    assert "all weights are initialized randomly, and stay random without" in said.text
 
 
 def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):

@@ -219,7 +219,7 @@ BAD = {
     "few columns": ({"text_column": "3"}, "in.txt:1: a row of texts needs at least 3 columns"),
     "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
     "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
-    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 

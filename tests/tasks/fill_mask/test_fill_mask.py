@@ -349,7 +349,7 @@ BAD = {
         "--do_lower_case=false",
     ),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
-    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 

@@ -212,7 +212,7 @@ def test_only_empty_texts(tiny, folder):
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
         ({"do_predict": True, "predict_file": None}, "--do_predict needs --predict_file"),
         ({"do_eval": True, "predict_file": None}, "--do_eval needs --predict_file"),
-        ({"do_predict": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
+        ({"do_predict": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_predict": True, "max_query_length": 21}, "must be greater than --max_query_length"),
         ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be from 1 to"),
         ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
@@ -277,7 +277,7 @@ def test_scores_need_answers(tiny, folder):
 
 def test_a_file_that_cannot_be_written_is_an_error_before_the_work(tiny, folder):
     (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, in place of a file"):
+    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, but the run writes"):
         squad.run(options(tiny, folder, do_predict=True))
     assert not (folder / "out" / "eval.tf_record").exists()
 

@@ -369,8 +369,8 @@ def fails(run, message):
         ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
         ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
-        ({"do_train": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
-        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, or its folder"),
+        ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
+        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
     ],
 )
@@ -400,7 +400,9 @@ def test_invalid_label_maps(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     path = folder / "out" / "labels.txt"
     path.write_text("O\nB-A\nI-A\nB-B\n")
-    message = r"train\.txt has the labels O, B-A, B-B, I-A, but the training in .* had O, B-A, I-A"
+    message = (
+        r"train\.txt has the labels O, B-A, B-B, I-A, but the model in .* trained with O, B-A, I-A"
+    )
     with pytest.raises(UserError, match=message):
         ner.run(options(tiny, folder, do_train=True, num_train_epochs=2.0))
     path.write_text("O\n\n")
@@ -423,7 +425,7 @@ def test_scores_need_seqeval_before_any_work(tiny, folder, monkeypatch):
 def test_obstacles_are_found_before_the_training(tiny, folder):
     for name in ("labels.txt", "label_test.txt"):
         (folder / "out" / name).mkdir(parents=True)
-        fails(options(tiny, folder, do_train=True), f"{name} is a folder, in place of a file")
+        fails(options(tiny, folder, do_train=True), f"{name} is a folder, but the run")
         (folder / "out" / name).rmdir()
 
 
@@ -489,4 +491,4 @@ def test_an_evaluation_on_the_training_data(tiny, folder, caplog):
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
     ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
-    assert "The data to evaluate on are the training data" in caplog.text
+    assert "The evaluation data equal the training data" in caplog.text
