@@ -51,10 +51,10 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         created.append(folder)
         folder = os.path.dirname(folder)
     attempts = 0
-    while not isinstance(descriptor := _try_lock(path), int):
+    while not isinstance(lock := _try_lock(path), int):
         attempts += 1
-        holder = descriptor or "another process"
-        if flag and (descriptor or attempts > _MAX_ATTEMPTS):
+        holder = lock or "another process"
+        if flag and (lock or attempts > _MAX_ATTEMPTS):
             raise UserError(
                 f"{flag} is in use by {holder}: wait until that ends, or pass a different "
                 f"{flag.partition('=')[0]}"
@@ -70,7 +70,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
             # Windows cannot remove open files.
             with contextlib.suppress(OSError):
                 os.remove(path)
-            os.close(descriptor)
+            os.close(lock)
             _held.discard((os.getpid(), path))
         with contextlib.suppress(OSError):
             for folder in created:
