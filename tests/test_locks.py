@@ -66,7 +66,7 @@ def test_a_process_that_was_killed_holds_nothing(tmp_path):
         second = subprocess.run(
             [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
         )
-        assert f"process {os.getpid()} on {socket.gethostname()} writes" in second.stderr
+        assert f"by process {os.getpid()} on {socket.gethostname()}: wait" in second.stderr
         (tmp_path / "out" / "checkpoint").write_text("written meanwhile")
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
 
