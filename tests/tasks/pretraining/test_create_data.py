@@ -320,8 +320,8 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     refused("must name files", output_file=",")
     refused("must name files", input_file=" , ")
     refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    refused("among the input files", output_file=f"{corpus}/one.txt")
-    refused("among the input files", output_file=tiny.flags["vocab_file"])
+    refused("also an input file", output_file=f"{corpus}/one.txt")
+    refused("also an input file", output_file=tiny.flags["vocab_file"])
     refused("no file in the folder", input_file=_folder(corpus / "empty"))
 
 
