@@ -74,7 +74,7 @@ def test_nobody_writes_over_what_is_read(tmp_path):
     text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
     file_names.require_distinct([other], [text, link])
     for outputs in ([text], [link], [other, other]):
-        with pytest.raises(UserError, match="among the input files too, or named twice"):
+        with pytest.raises(UserError, match="also an input file, or is listed twice"):
             file_names.require_distinct(outputs, [text])
 
 

@@ -59,7 +59,7 @@ def test_reading_has_bounds(tmp_path):
     large = tmp_path / "vocab.txt"
     with open(large, "wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB: pass another"):
+    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB: is it the right"):
         tokenization.load_vocab(str(large))
     large.write_text("ü" * (1 << 20) + "\nb")
     assert [len(line) for line in files.read_lines(str(large))] == [1 << 20, 1]

@@ -35,8 +35,8 @@ def hold(path) -> subprocess.Popen:
 
 def refused(path, pid=None):
     holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
-    expected = re.escape(f"--output_dir=out is in use, {holder} writes to it: ")
-    expected += "wait until that has ended, or pass another --output_dir"
+    expected = re.escape(f"--output_dir=out is in use by {holder}: ")
+    expected += "wait until that ends, or pass a different --output_dir"
     with (
         pytest.raises(UserError, match=f"^{expected}$"),
         locks.exclusive(str(path), "--output_dir=out"),
@@ -66,7 +66,7 @@ def test_a_process_that_was_killed_holds_nothing(tmp_path):
         second = subprocess.run(
             [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
         )
-        assert f"process {os.getpid()} on {socket.gethostname()} writes" in second.stderr
+        assert f"by process {os.getpid()} on {socket.gethostname()}: wait" in second.stderr
         (tmp_path / "out" / "checkpoint").write_text("written meanwhile")
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
 
@@ -87,7 +87,7 @@ def test_without_a_flag_a_lock_is_waited_for(tmp_path):
 
     def count():
         for _ in range(5):
-            with locks.exclusive(locks.beside(str(counter))):
+            with locks.exclusive(locks.lock_path(str(counter))):
                 counter.write_text(str(int(counter.read_text()) + 1))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
@@ -116,11 +116,11 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
         pass
     records = [record for record in caplog.records if record.name.startswith("bert_tf")]
     assert {record.levelname for record in records} == {"INFO"}
-    assert "--output_dir=ram://out: nothing is locked there" in caplog.text
+    assert "--output_dir=ram://out: remote folders are not locked" in caplog.text
 
     def fails(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(locks, "_lock", fails)
     with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
-        assert "cannot be locked ([Errno" in caplog.text
+        assert "lock ([Errno" in caplog.text

@@ -10,7 +10,7 @@ import numpy as np
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds, numbered
+from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
 CUT_TOKENS = "cut_tokens"
 """Key of the number of tokens that truncation removed from each row, int64 [B].
@@ -121,5 +121,5 @@ def put(
 
     `starts`, `lengths` and `first`, [B], have one entry for each row.
     """
-    row, offset = numbered(lengths)
+    row, offset = enumerate_groups(lengths)
     rows[row, first[row] + offset] = ids[starts[row] + offset]

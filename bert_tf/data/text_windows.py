@@ -9,7 +9,7 @@ B is the number of texts or pairs, N of windows, S max_seq_length, at least 3, o
 
 import numpy as np
 
-from bert_tf.tokenization.ragged_ids import RaggedIds, numbered
+from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
 
 def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def cut_into_windows(
     """
     length_a, length_b = a.lengths, b.lengths
     counts = window_counts(length_a, length_b, max_seq_length)
-    rows, index = numbered(counts)
+    rows, index = enumerate_groups(counts)
     long, short, room = (values[rows] for values in _layout(length_a, length_b, max_seq_length))
     # The last window ends where the text ends, and is as long as the others.
     start = np.minimum(index * _stride(room), np.maximum(long - room, 0))

@@ -58,7 +58,7 @@ def export_onnx(
     config = _config(model, labels, tokenizer)
     compiled = tokenizer_json(tokenizer, do_lower_case, max_seq_length)
     settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
-    with locks.exclusive(locks.beside(export_dir)):
+    with locks.exclusive(locks.lock_path(export_dir)):
         if files.list_dir(export_dir) and not files.exists(os.path.join(export_dir, MODEL)):
             raise UserError(
                 f"--export_dir={export_dir} is not empty and has no {MODEL}: choose a different one"

@@ -351,7 +351,7 @@ def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
     """What only evaluates may use it meanwhile; when the other was killed, trainings may, too."""
     process = hold(tmp_path / "out" / ".lock")
     training = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=num_runs)
-    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on .* writes to it"):
+    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on .*: wait"):
         classification.run(training)
     assert os.listdir(tmp_path / "out") == [".lock"]
     if num_runs == 1:

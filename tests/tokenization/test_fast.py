@@ -52,13 +52,13 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 def test_golden_texts_have_the_ids_of_the_original(vocab, lower):
     strings = [text for text, _ in texts()]
     tokenizer = compiled(vocab, lower)
-    before = tokenizer.texts, tokenizer.handed_back
+    before = tokenizer.num_texts, tokenizer.num_reference_texts
     found = as_lists(tokenizer.encode(strings))
     field = f"{vocab}_{'lower' if lower else 'nolower'}_ids"
     assert [text for text, item, ids in _zipped(strings, found) if item[field] != ids] == []
-    assert tokenizer.texts - before[0] == len(strings)
+    assert tokenizer.num_texts - before[0] == len(strings)
     # Most of them are made of what is difficult.
-    assert tokenizer.handed_back - before[1] < 0.15 * len(strings)
+    assert tokenizer.num_reference_texts - before[1] < 0.15 * len(strings)
 
 
 def _zipped(strings, found):
@@ -96,7 +96,7 @@ def random_text(rng: random.Random, words: list[str]) -> str:
 @pytest.mark.parametrize("vocab", VOCABULARIES)
 def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
     tokenizer = compiled(vocab, lower)
-    before = tokenizer.handed_back
+    before = tokenizer.num_reference_texts
     rng = random.Random(f"{vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(3500)]
@@ -104,7 +104,7 @@ def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
     found = as_lists(tokenizer.encode(strings))
     assert [s for s, a, b in zip(strings, expected, found, strict=True) if a != b] == []
     # Words that are too long, and one character in two hundred, are for the reference.
-    assert 0 < tokenizer.handed_back - before < 0.2 * len(strings)
+    assert 0 < tokenizer.num_reference_texts - before < 0.2 * len(strings)
 
 
 @settings(max_examples=200, deadline=None)
@@ -117,12 +117,12 @@ def test_any_batch_has_the_ids_of_the_reference(strings):
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
 
 
-def test_plain_texts_are_not_handed_back():
+def test_plain_texts_do_not_need_the_reference():
     tokenizer = BatchTokenizer(reference("uncased", True))
     tokenizer.encode(
         ["Plain text.", "Füße, naïve café", "Привет, мир", "北京欢迎你", "한국어", "ไทย"]
     )
-    assert tokenizer.handed_back == 0
+    assert tokenizer.num_reference_texts == 0
 
 
 def test_bytes_are_read_as_the_reference_reads_them():
@@ -227,7 +227,7 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
     found = tokenizer.encode(strings, with_spans=True)
     assert found.spans[-1, 1] == len(strings[-1])
-    assert (tokenizer.handed_back, tokenizer.texts) == (4, 4)
+    assert (tokenizer.num_reference_texts, tokenizer.num_texts) == (4, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()
     said = [record for record in caplog.records if "TensorFlow Text" in record.message]
@@ -263,7 +263,7 @@ tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
     found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
     assert len(found) == 3
-assert tokenizer.handed_back == 6
+assert tokenizer.num_reference_texts == 6
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -280,20 +280,20 @@ def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
     # 5 of 104 tokens; and few tokens, all of them unknown.
-    tokenizer.warn_of_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
-    tokenizer.warn_of_unknown("b.txt", [("plot plot", "story")])
+    tokenizer.warn_about_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
+    tokenizer.warn_about_unknown("b.txt", [("plot plot", "story")])
     assert not caplog.records
     texts = [*known, ("plot " * 7,), ("story plot",)]
     for _ in range(2):
-        tokenizer.warn_of_unknown("c.txt", texts)
+        tokenizer.warn_about_unknown("c.txt", texts)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "c.txt: 7.0 % of the tokens (9 of 129) are [UNK], most often for plot, story. Check the "
-        "vocabulary, --do_lower_case and the encoding of the file"
+        "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
+        "the vocabulary, --do_lower_case and the file's encoding"
     )
     # Of many texts a sample from all of them is looked at.
-    tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
-    assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text
+    tokenizer.warn_about_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
+    assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
 def test_what_is_no_tokenizer_and_no_list(tmp_path):

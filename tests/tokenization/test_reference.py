@@ -433,4 +433,4 @@ def test_a_vocabulary_or_a_casing_that_is_none(tmp_path, caplog):
     assert not caplog.text
     path.write_text('{"the": 0}\n')
     FullTokenizer(str(path))
-    assert "vocab.txt has no [UNK]: it is not a vocabulary of BERT's" in caplog.text
+    assert "vocab.txt has no [UNK]: is it a BERT vocabulary?" in caplog.text

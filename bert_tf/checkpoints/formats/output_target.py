@@ -62,7 +62,7 @@ class OutputTarget:
         """Yields a temporary folder, and moves its content to the output on success."""
         parent, base = os.path.split(self.output)
         with (
-            locks.exclusive(locks.beside(self.output), f"--output={self.output}"),
+            locks.exclusive(locks.lock_path(self.output), f"--output={self.output}"),
             # A fixed name, so that the next conversion deletes what a killed one left.
             files.temporary_folder_at(os.path.join(parent, f".{base}.tmp")) as folder,
         ):

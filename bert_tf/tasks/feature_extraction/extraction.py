@@ -80,7 +80,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
-                extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
+                extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
             features = extractor.features([text for _, text in chunk])
             for (number, _), text_features in zip(chunk, features, strict=True):
                 write(number, *text_features)

@@ -88,7 +88,7 @@ class MultipleChoice(Task):
         questions = self._first.pop(split, None)
         questions = questions or read_questions(self.options, split, self.texts_per_row)
         texts = [(question.context, *question.endings) for question in questions]
-        self.tokenizer.warn_of_unknown(f"The {split} questions", texts)
+        self.tokenizer.warn_about_unknown(f"The {split} questions", texts)
         return questions
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:

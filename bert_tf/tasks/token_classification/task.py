@@ -76,7 +76,7 @@ class TokenClassification(Task):
         if split == "eval":
             require_seqeval()
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
-        self.tokenizer.warn_of_unknown(file.path, file.by_sentence(file.words))
+        self.tokenizer.warn_about_unknown(file.path, file.by_sentence(file.words))
         examples = self._make_sentences(file)
         count, num_windows = len(examples), len(examples.windows)
         sizes = counted(count, "sentence"), counted(len(file.words), "word")

@@ -44,7 +44,9 @@ def _refused(source, tmp_path, message, **wanted):
 
 def test_another_conversion_writes_the_output(there, tmp_path):
     process = hold(tmp_path / ".out.lock")
-    _refused(there, tmp_path, f"out is in use, process {process.pid} on .* pass another --output")
+    _refused(
+        there, tmp_path, f"out is in use by process {process.pid} on .* pass a different --output"
+    )
     process.communicate("")
 
 

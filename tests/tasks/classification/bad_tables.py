@@ -100,7 +100,7 @@ _ROWS = [
     _train("empty", b"", r"train\.tsv is empty"),
     _train("blank lines alone", b"\n\r\n\n", r"train\.tsv is empty"),
     _train("names alone", b"label\ttext\n", r"train\.tsv has column names, but no rows", BY_NAME),
-    BadFile("a folder", {"train.tsv": None}, r"train\.tsv is a folder, a file was expected"),
+    BadFile("a folder", {"train.tsv": None}, r"train\.tsv must be a file, but is a folder"),
     BadFile(
         "damaged gzip",
         {"train.tsv.gz": gzip.compress(TRAIN * 99, mtime=0)[:-20]},

@@ -188,5 +188,5 @@ def test_examples_that_are_wrong(write, tmp_path, content, message):
 def test_files_that_are_none(tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*missing\.py"):
         load_task_module(str(tmp_path / "missing.py"), "")
-    with pytest.raises(UserError, match="is a folder, a file was expected"):
+    with pytest.raises(UserError, match="must be a file, but is a folder"):
         load_task_module(str(tmp_path), "")

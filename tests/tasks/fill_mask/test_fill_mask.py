@@ -373,7 +373,7 @@ def test_a_line_without_a_mask(model, folder, monkeypatch):
 
 
 def test_input_that_would_be_written_over(model, folder):
-    with pytest.raises(UserError, match="is among the input files too"):
+    with pytest.raises(UserError, match="is also an input file"):
         run(model, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 

@@ -205,7 +205,7 @@ def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
     write_unit, refused = sharded_data.write_unit, []
 
     def start_another(*args):
-        with pytest.raises(UserError, match=r"out.tfrecord is in use, process \d+ on .* writes"):
+        with pytest.raises(UserError, match=r"out.tfrecord is in use by process \d+ on .*: wait"):
             create_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
         refused.append(args)
         write_unit(*args)
@@ -320,8 +320,8 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     refused("must name files", output_file=",")
     refused("must name files", input_file=" , ")
     refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    refused("among the input files", output_file=f"{corpus}/one.txt")
-    refused("among the input files", output_file=tiny.flags["vocab_file"])
+    refused("also an input file", output_file=f"{corpus}/one.txt")
+    refused("also an input file", output_file=tiny.flags["vocab_file"])
     refused("no file in the folder", input_file=_folder(corpus / "empty"))
 
 

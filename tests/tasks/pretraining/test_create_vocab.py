@@ -66,7 +66,7 @@ def test_what_is_not_right(text):
         create_vocab.run(options(text, vocab_size=3))
     with pytest.raises(UserError, match="leaves no room after --num_unused_tokens=99"):
         create_vocab.run(options(text, vocab_size=104))
-    with pytest.raises(UserError, match="among the input files"):
+    with pytest.raises(UserError, match="also an input file"):
         create_vocab.run(options(text, output_file=str(text / "text.txt")))
     with pytest.raises(UserError, match="No file matches"):
         create_vocab.run(options(text, input_file=str(text / "none*.txt")))

@@ -222,7 +222,7 @@ def test_records_that_are_cut_off(tiny, records):
 
 def test_another_training_uses_the_folder(tiny, records):
     process = hold(f"{records}/out/.lock")
-    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on"):
+    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on"):
         pretraining.run(options(tiny, records, do_train=True))
     process.communicate("")
     assert process.returncode == 0
