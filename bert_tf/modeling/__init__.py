@@ -7,6 +7,7 @@ from bert_tf.modeling.heads import (
     BertPretrainer,
     BertSpanLabeler,
     BertTokenClassifier,
+    EncoderWithHead,
     checkpoint_name,
 )
 from bert_tf.modeling.layers import create_initializer, gelu, get_activation
@@ -21,6 +22,7 @@ __all__ = [
     "BertPretrainer",
     "BertSpanLabeler",
     "BertTokenClassifier",
+    "EncoderWithHead",
     "checkpoint_name",
     "create_initializer",
     "gelu",

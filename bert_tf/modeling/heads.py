@@ -82,8 +82,24 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.matmul(hidden, ops.transpose(word_embeddings)) + self.output_bias
 
 
-class _EncoderWithHead(ConfiguredModel):
-    """An encoder named `bert`; subclasses add heads."""
+class EncoderWithHead(ConfiguredModel):
+    """Base class of models with a head: an encoder named `bert`. Takes the arguments of `BertModel`.
+
+    Example:
+        class Regressor(EncoderWithHead):
+            def __init__(self, config, **kwargs):
+                super().__init__(config, **kwargs)
+                self.head = LinearHead(1, name="regressor", dtype=self.dtype_policy)
+                self.head.build((None, self.config.hidden_size))
+
+            def call(self, inputs, training=None, dropout_seed=None):
+                encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
+                return {"logits": self.head(encoded["pooled_output"])}
+
+    Attributes:
+        bert: the encoder.
+        encoded_shape: shape of its `sequence_output`, to build layers with.
+    """
 
     # As in the original, a pooler that gets no gradient has no weight decay and no Adam slots.
     trains_pooler = True
@@ -102,7 +118,7 @@ class _EncoderWithHead(ConfiguredModel):
         self.built = True
 
 
-class _LabelModel(_EncoderWithHead):
+class _LabelModel(EncoderWithHead):
     """A model with one linear head of `num_labels`, at the root."""
 
     # The encoder output that the head takes.
@@ -153,7 +169,7 @@ class BertTokenClassifier(_LabelModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertSpanLabeler(_EncoderWithHead):
+class BertSpanLabeler(EncoderWithHead):
     """Predicts start and end of an answer in the row (section 4.2 of the paper).
 
     Takes the arguments of `BertModel`.
@@ -177,7 +193,7 @@ class BertSpanLabeler(_EncoderWithHead):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(_EncoderWithHead):
+class BertPretrainer(EncoderWithHead):
     """Model for pre-training: masked LM and next sentence prediction (section 3.1 of the paper).
 
     Takes the arguments of `BertModel`.

@@ -35,13 +35,20 @@ class Loss:
 
 
 def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
-    """Returns the mean over rows of `row_loss`: (outputs, batch) -> [B]."""
-    return Loss(
-        totals=lambda batch: {},
-        share=lambda outputs, batch, totals: (
-            tf.reduce_sum(row_loss(outputs, batch)) / totals["sequences"]
-        ),
-    )
+    """Returns the mean over rows of `row_loss`: (outputs, batch) -> [B].
+
+    When it is traced, the loss raises a ValueError if `row_loss` has a different shape.
+    """
+
+    def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
+        losses = tf.convert_to_tensor(row_loss(outputs, batch))
+        if losses.shape.rank != 1:
+            raise ValueError(
+                f"The loss must have a number for each row, [B]. Received: shape {losses.shape}"
+            )
+        return tf.reduce_sum(losses) / totals["sequences"]
+
+    return Loss(totals=lambda batch: {}, share=share)
 
 
 @dataclasses.dataclass(frozen=True)
