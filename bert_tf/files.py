@@ -189,11 +189,11 @@ def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
 
 
 def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
-    """Reads a small UTF-8 file, as `read_small_lines` does."""
-    return "\n".join(read_small_lines(path, max_bytes))
+    """Reads a small UTF-8 file, as `read_small_file_lines` does."""
+    return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
+def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:

@@ -17,17 +17,17 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
-# (process id, path) of held locks, because the system does not distinguish the threads of a
-# process. A forked child inherits this set, but not the locks.
+# Held locks, as (process id, path). The system's locks belong to a process, so only this set keeps
+# its threads apart. A forked child inherits this set, but not the locks.
 _held: set[tuple[int, str]] = set()
 # Guards lock files: if any thread opens and closes one, the process loses its lock on it.
 _guard = threading.Lock()
-# Number of attempts to read the holder from a lock file, which is empty for a moment at first.
-_MAX_ATTEMPTS = 20
+# Attempts before giving up on reading the holder from a lock file, which is empty for a moment.
+_HOLDER_READ_ATTEMPTS = 20
 
 
 def lock_path(path: str) -> str:
-    """Returns the path of a file's or folder's lock file, which is hidden in the same folder."""
+    """Returns the path of the hidden lock file next to a file or folder."""
     folder, name = os.path.split(files.resolved(path))
     return os.path.join(folder, f".{name}.lock")
 
@@ -37,8 +37,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """Holds an exclusive lock on the lock file `path`, among all processes and threads.
 
     Creates the lock file and missing folders, and removes them afterwards, except folders that are
-    not empty. Waits if the lock is taken. If `flag` is passed, the user's flag for what is locked
-    (`--output_dir=out`), it raises a UserError instead.
+    not empty. If the lock is taken, waits, or, if `flag` is given, raises a UserError. `flag` is
+    the command-line flag that named the locked path, such as `--output_dir=out`.
     """
     if files.is_remote(path):
         if flag:
@@ -54,12 +54,12 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     while not isinstance(lock := _try_lock(path), int):
         attempts += 1
         holder = lock or "another process"
-        if flag and (lock or attempts > _MAX_ATTEMPTS):
+        if flag and (lock or attempts > _HOLDER_READ_ATTEMPTS):
             raise UserError(
                 f"{flag} is in use by {holder}: wait until that ends, or pass a different "
                 f"{flag.partition('=')[0]}"
             )
-        if attempts == _MAX_ATTEMPTS:
+        if attempts == _HOLDER_READ_ATTEMPTS:
             _logger.info("Waiting for %s to release %s", holder, path)
         time.sleep(0.05)
     try:
@@ -86,7 +86,7 @@ def _try_lock(path: str) -> int | str:
         try:
             files.make_dirs(os.path.dirname(path))
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:  # The holder is just removing the folder.
+        except FileNotFoundError:  # The holder is removing the folder right now.
             return ""
         try:
             _lock(descriptor)
@@ -114,7 +114,7 @@ def _lock(descriptor: int) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        # Locks a byte far behind the text, which must stay readable.
+        # Locks a byte far past the end of the text, which must stay readable.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:

@@ -21,7 +21,7 @@ def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
     Raises:
         UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
     """
-    labels = files.read_small_lines(path)
+    labels = files.read_small_file_lines(path)
     for number, line in enumerate(labels, start=1):
         if not (is_label(line) if is_label else line.strip()):
             problem = f"invalid label {line[:_MAX_SHOWN_CHARACTERS]!r}"

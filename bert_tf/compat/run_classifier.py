@@ -28,7 +28,7 @@ class DataProcessor:
     """Base class for readers of data sets."""
 
     def get_labels(self, *data_dir: str) -> Any:
-        """Must be overridden, as must the methods below for the splits that the data set has."""
+        """Override this, and the getters below for each split that the data set has."""
         raise NotImplementedError
 
     get_train_examples = get_dev_examples = get_test_examples = get_labels
@@ -62,8 +62,8 @@ class ColaProcessor(DataProcessor):
 
     def _create_examples(self, lines: Iterable[list[str]], set_type: str) -> list[InputExample]:
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
-        only = split.only and (split.only[0], self.language)
-        split = dataclasses.replace(split, guid=set_type, only=only)
+        row_filter = split.row_filter and (split.row_filter[0], self.language)
+        split = dataclasses.replace(split, guid=set_type, row_filter=row_filter)
         rows = itertools.starmap(TsvRow, enumerate(lines, 1))
         return list(glue.examples(self._task, split, rows, split.file))
 

@@ -38,7 +38,7 @@ def find_onnx_model(
     """
     exported = os.path.join(folder, MODEL)
     if files.exists(exported):
-        available = run_metadata.hint(folder, PRECISION) or precision
+        available = run_metadata.read_run_string(folder, PRECISION) or precision
         if available != precision:
             raise UserError(
                 f"{exported} is {available}, not {precision}: pass precision={available}, or "
@@ -47,7 +47,7 @@ def find_onnx_model(
         return exported
     cache = os.path.join(folder, cache_name)
     entries = {PRECISION: precision, CHECKPOINT: _checkpoint_id(folder)}
-    current = {name: run_metadata.hint(cache, name) for name in entries}
+    current = {name: run_metadata.read_run_string(cache, name) for name in entries}
     path = os.path.join(cache, MODEL)
     if current != entries or not files.exists(path):
         log.info("Exporting the model to %s", path)

@@ -197,7 +197,7 @@ def _resume(model: keras.Model, newest: str, options: Any) -> None:
     run_metadata.warn_if_untrained(newest, options.do_train)
     init_checkpoint = options.init_checkpoint
     if init_checkpoint and not _is_same(init_checkpoint, newest):
-        start = run_metadata.hint(options.output_dir, "begun_from")
+        start = run_metadata.read_run_string(options.output_dir, "begun_from")
         is_different = options.do_train and start and not _is_same(start, init_checkpoint)
         log.log(
             logging.WARNING if is_different else logging.INFO,

@@ -152,7 +152,7 @@ class FineTuningRun:
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
             resumes = bool(self.restored)
-            self.metadata_files = run_metadata.training_files(options, resumes, data, task.labels)
+            self.metadata_files = run_metadata.run_files(options, resumes, data, task.labels)
             self.evaluation = self._eval_callback()
         if devices.is_chief:
             files, folders = _output_names(task)

@@ -10,7 +10,7 @@ from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import hint, other_task, read_run
+from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_string
 from bert_tf.progress import log
 
 _DATA = "training data changed:"
@@ -36,12 +36,12 @@ def check_resumed(options: Any, training_data: str) -> bool:
     differ in task or kind of output.
     """
     folder, task = options.output_dir or "", _requested_task(options)
-    script, saved = read_run(folder, damaged=(None, {}))
+    script, saved = read_run(folder, default=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
     current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
     current["script"], saved["script"] = registry.script_of(type(options)), script
-    saved[_DATA] = hint(folder, "training_data") or training_data
+    saved[_DATA] = read_run_string(folder, "training_data") or training_data
     saved["task"] = (options.do_train and other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
         if saved.get(name, "auto") not in ("auto", current.get(name)):
@@ -68,7 +68,7 @@ def check_evaluated(options: Any) -> str:
     trained = other_task(folder, task)
     if trained:
         log.warning("%s: trained for task %s, used for task %s", folder, trained, task)
-    saved = read_run(folder, damaged=(None, {}))[1]
+    saved = read_run(folder, default=(None, {}))[1]
     has_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:
         log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)

@@ -33,12 +33,14 @@ _RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export"}
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 
 
-def training_files(
-    options: Any, resumes: bool, training_data: str, labels: Sequence[str] = ()
+def run_files(
+    options: Any, resumes: bool, data_description: str, labels: Sequence[str] = ()
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
-    start = hint(options.output_dir, "begun_from") if resumes else options.init_checkpoint
-    contents = model_files(options, labels, begun_from=start, training_data=training_data)
+    start = options.init_checkpoint
+    if resumes:
+        start = read_run_string(options.output_dir, "begun_from")
+    contents = model_files(options, labels, begun_from=start, training_data=data_description)
     for name, flag in _COPIES.items():
         if name in contents:
             source = f"--{flag}={getattr(options, flag)}"
@@ -70,9 +72,10 @@ def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[
 def warn_of_changes(folder: str) -> None:
     """Warns about files of a training run that were changed afterwards."""
     for name in (VOCAB, LABELS_FILE):
-        path, before = os.path.join(folder, name), hint(folder, "digests", name)
+        path = os.path.join(folder, name)
+        before = read_run_string(folder, "digests", name)
         if before and files.exists(path) and fingerprint(files.read_text(path).rstrip()) != before:
-            log.warning("%s was changed after the training. Check that this is on purpose", path)
+            log.warning("%s was changed after training. Make sure that this was intentional", path)
 
 
 def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
@@ -93,8 +96,8 @@ def write(folder: str, contents: Mapping[str, str]) -> None:
         files.write_text(os.path.join(folder, name), text)
 
 
-def hint(folder: str, *names: str) -> str | None:
-    """Returns the string at nested keys of `run.json`; None if it is missing or damaged."""
+def read_run_string(folder: str, *names: str) -> str | None:
+    """Returns the string at nested keys of `run.json`; None if there is no such file or string."""
     path = os.path.join(folder, RUN)
     try:
         value: Any = json.loads(files.read_text(path)) if files.exists(path) else None
@@ -108,21 +111,23 @@ def hint(folder: str, *names: str) -> str | None:
 def best_prefix(folder: str) -> str | None:
     """Returns the prefix of the best weights; None if the last run had no `--eval_every`."""
     prefix = os.path.join(folder, BEST_FOLDER, BEST_NAME)
-    evaluated = hint(folder, "flags", "eval_every")
-    return prefix if evaluated and files.exists(f"{prefix}.index") else None
+    eval_every = read_run_string(folder, "flags", "eval_every")
+    return prefix if eval_every and files.exists(f"{prefix}.index") else None
 
 
 def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
-    """Returns the options for using a model from the folder of a training run or of a release.
+    """Returns the options for using a model from a run's output folder or a downloaded checkpoint.
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
     to the script that trained the model, or to `predict_masked` after pre-training.
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
-    trained, saved = read_run(folder)
+    training_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
-    script = script or ("predict_masked" if trained == "run_pretraining" else trained)
+    if not script:
+        is_pretrained = training_script == "run_pretraining"
+        script = "predict_masked" if is_pretrained else training_script
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(
@@ -157,11 +162,11 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
 
 
 def require_script(folder: str, script: str) -> None:
-    """Raises a UserError if the model was fine-tuned by another script, for other outputs."""
+    """Raises a UserError if a different script, with a different head, fine-tuned the model."""
     tasks = [name for name, entry in registry.SCRIPTS.items() if entry.make_task]
-    trained = hint(folder, "script")
-    if trained != script and trained in tasks and script in tasks:
-        raise UserError(f"{folder} was trained by {trained}.py: use that script, not {script}")
+    saved_script = read_run_string(folder, "script")
+    if saved_script != script and saved_script in tasks and script in tasks:
+        raise UserError(f"{folder} was trained by {saved_script}.py: use that script, not {script}")
 
 
 def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
@@ -173,10 +178,11 @@ def warn_if_untrained(prefix: str, do_train: bool = False) -> None:
 
 def other_task(folder: str, task: str) -> str | None:
     """Returns the task that a folder's model was trained for, if known and not `task`."""
-    trained = hint(folder, "flags", "task_name") or hint(folder, "flags", "task_module") or task
-    names = {os.path.basename(name).lower() for name in (trained, task)}
-    same = len(names) == 1 or names.issubset(_MNLI_TASKS)
-    return None if same else trained
+    trained_task = read_run_string(folder, "flags", "task_name")
+    trained_task = trained_task or read_run_string(folder, "flags", "task_module") or task
+    names = {os.path.basename(name).lower() for name in (trained_task, task)}
+    is_same = len(names) == 1 or names.issubset(_MNLI_TASKS)
+    return None if is_same else trained_task
 
 
 def _saved_threshold(folder: str) -> float:
@@ -191,10 +197,10 @@ def _saved_threshold(folder: str) -> float:
         ) from error
 
 
-def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, Any]]:
-    """Returns the script that trained a model, None if unknown, and its flags.
+def read_run(folder: str, default: Any = None) -> tuple[str | None, dict[str, Any]]:
+    """Returns the script of a training run, and its flags; (None, {}) without a `run.json`.
 
-    If `run.json` is damaged, returns `damaged` if set, or else raises a UserError.
+    If `run.json` is damaged, returns `default`; without one, raises a UserError.
     """
     path = os.path.join(folder, RUN)
     if not files.exists(path):
@@ -207,6 +213,6 @@ def read_run(folder: str, damaged: Any = None) -> tuple[str | None, dict[str, An
         names = flags.keys() & field_types
         return script, {name: check_type(name, flags[name], field_types[name]) for name in names}
     except (UserError, ValueError, KeyError, TypeError) as error:
-        if damaged:
-            return damaged
+        if default:
+            return default
         raise UserError(f"{path} is damaged ({error}): remove it, and pass script=") from error

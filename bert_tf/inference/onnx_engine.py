@@ -11,13 +11,13 @@ from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 
-# Inputs of an exported model, and the features that they are.
+# Input name in the exported model -> our feature name.
 _INPUTS = {
     "input_ids": "input_ids",
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
 }
-# Outputs of an exported model with another name in ours.
+# Output name in the exported model -> our output name, where they differ.
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 
@@ -26,8 +26,8 @@ class OnnxInference(RowBatches):
 
     Args:
         path: the file `model.onnx`.
-        fetch: (outputs, batch) -> arrays [B, ...] to return; both are NumPy arrays under the names
-            of the model in TensorFlow.
+        fetch: maps (outputs, batch) to the arrays [B, ...] to return. Both arguments are dicts
+            with the TensorFlow model's names as keys.
         features: inputs of the model and of `fetch`.
         batch_size: rows of a batch.
 
@@ -62,12 +62,12 @@ class OnnxInference(RowBatches):
         layers = [name for name in outputs if name.startswith("hidden_states.")]
         if layers:
             outputs["all_encoder_layers"] = [outputs.pop(name) for name in layers]
-        found = self._fetch(outputs, batch)
-        return {name: np.asarray(value) for name, value in found.items()}
+        fetched = self._fetch(outputs, batch)
+        return {name: np.asarray(value) for name, value in fetched.items()}
 
     @functools.cached_property
     def _specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        # From a row of two tokens: ONNX Runtime knows the outputs before `fetch` only.
+        # From a dummy row of two tokens: ONNX Runtime does not know what `fetch` returns.
         types = {"int64": np.int32, "float32": np.float32}
         row = {}
         for feature in self._features:

@@ -120,14 +120,14 @@ class ConfiguredModel(keras.Model):
         keras.Model(inputs, outputs).export(filepath, *args, **kwargs)
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
-        """Derives `count` seeds from `seed`, or if None, as in `fit`, from a new one."""
+        """Derives `count` seeds from `seed`; if it is None, as in `fit`, draws a new one first."""
         if training:
             seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
         return [fold_in(seed if training else None, index) for index in range(count)]
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Sum of word, segment and position embeddings, then layer norm and dropout (section 3.2).
+    """Sum of word, segment and position embeddings, then layer norm and dropout (figure 2).
 
     `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs;
     an id out of range then gives a zero vector instead of an error.
@@ -213,13 +213,13 @@ class BertModel(ConfiguredModel):
         super().__init__(
             config, use_one_hot_embeddings, recompute_layers, zero_init_encoder, name=name, **kwargs
         )
-        initial = copy.deepcopy(config)
+        init_config = copy.deepcopy(config)
         if zero_init_encoder:
-            initial.initializer_range = 0.0
+            init_config.initializer_range = 0.0
         dtype = self.dtype_policy
-        self.embeddings = BertEmbeddings(initial, use_one_hot_embeddings, dtype=dtype)
-        self.encoder = Encoder(initial, recompute_layers, dtype=dtype)
-        self.pooler = Pooler(initial, dtype=dtype)
+        self.embeddings = BertEmbeddings(init_config, use_one_hot_embeddings, dtype=dtype)
+        self.encoder = Encoder(init_config, recompute_layers, dtype=dtype)
+        self.pooler = Pooler(init_config, dtype=dtype)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -271,7 +271,7 @@ class BertModel(ConfiguredModel):
             training=training,
             return_attention_probs=return_attention_probs,
         )
-        # A compiled function pads only the layers that are used.
+        # In a compiled function, the padding of layers that are not used is pruned.
         layers = [layout.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,

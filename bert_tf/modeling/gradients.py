@@ -1,7 +1,7 @@
 """Encoder functions with hand-written gradients, for training.
 
-The gradients that a backend derives operation by operation access memory two to three times as
-often and keep more activations. Values are the same up to rounding.
+Automatic differentiation makes two to three times as many memory accesses and keeps more
+activations. Its outputs and gradients are the same up to rounding.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Any
 
 from keras import ops
 
-_SLOPE = 2.0 * math.sqrt(2.0 / math.pi)
-_CUBIC = 0.044715 * _SLOPE
+_LINEAR = 2.0 * math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715 * _LINEAR
 
 
 @ops.custom_gradient
@@ -19,12 +19,12 @@ def gelu(x: Any) -> Any:
     """Tanh form of GELU, as in `layers.gelu`; uses (1 + tanh u) / 2 = sigmoid(2u)."""
     square = ops.square(x)
     if x.dtype == "float16":
-        # Above 1000 the gate is 0 or 1, and an infinite square times a slope of 0 would be NaN.
+        # For x^2 > 1000 the gate is 0 or 1. If x^2 were inf, the slope would be inf * 0 = NaN.
         square = ops.minimum(square, 1000.0)
-    gate = ops.sigmoid(x * (_SLOPE + _CUBIC * square))
+    gate = ops.sigmoid(x * (_LINEAR + _CUBIC * square))
 
     def gradient(*arguments: Any, upstream: Any = None) -> Any:
-        slope = (_SLOPE + (3.0 * _CUBIC) * square) * (gate * (1.0 - gate))
+        slope = (_LINEAR + (3.0 * _CUBIC) * square) * (gate * (1.0 - gate))
         return upstream_of(arguments, upstream) * (gate + x * slope)
 
     return x * gate, gradient

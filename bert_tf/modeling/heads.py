@@ -101,7 +101,8 @@ class EncoderWithHead(ConfiguredModel):
         encoded_shape: shape of its `sequence_output`, to build layers with.
     """
 
-    # As in the original, a pooler that gets no gradient has no weight decay and no Adam slots.
+    # False if the head does not use the pooler, which is then frozen: as in the original, it has no
+    # weight decay and no Adam slots.
     trains_pooler = True
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
@@ -151,7 +152,7 @@ class _LabelModel(EncoderWithHead):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertClassifier(_LabelModel):
-    """Classifies rows, from `pooled_output` (section 4.1 of the paper).
+    """Classifies sequences, from `pooled_output` (section 4.1 of the paper).
 
     Takes the arguments of `BertModel`, with `num_labels` (L) after `config`.
     """
@@ -170,7 +171,7 @@ class BertTokenClassifier(_LabelModel):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertSpanLabeler(EncoderWithHead):
-    """Predicts start and end of an answer in the row (section 4.2 of the paper).
+    """Predicts start and end of an answer in the sequence (section 4.2 of the paper).
 
     Takes the arguments of `BertModel`.
     """

@@ -3,13 +3,13 @@
 Dimension letters used in shapes, here and in the other model files:
 
     B  batch        rows of a batch
-    S  sequence     tokens in a row, padding included
+    S  sequence     sequence length, padding included
     H  hidden       width of the model
     N  heads        attention heads
     D  head size    H / N
     I  intermediate width of the feed-forward layer
     V  vocabulary   rows of the word embedding table
-    P  predictions  masked positions in a row
+    P  predictions  masked positions per sequence
     T  tokens       tokens that the encoder computes: B * S, or fewer (see `token_layout.py`)
 
 Layers are named after the original's variable scopes, so that a variable's path is its name in
@@ -31,8 +31,8 @@ from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
 
 # The mask adds this to the scores of padding. As in the original, it is finite, so that attention
-# in a row of padding only is the same as without a mask.
-MASKED_SCORE = -10000.0
+# in a sequence of padding only is the same as without a mask.
+MASK_BIAS = -10000.0
 LAYER_NORM_EPSILON = 1e-12
 
 
@@ -72,7 +72,7 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
     """Returns a truncated normal initializer (cut at two sigma), or zeros if the range is 0."""
-    # Creating an initializer draws a seed: create one even for zeros, so that later seeds agree.
+    # Creating an initializer draws a seed: create one even for zeros, to keep later seeds equal.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
@@ -80,7 +80,8 @@ def create_initializer(initializer_range: float = 0.02) -> keras.initializers.In
 class FlatDense(keras.layers.Dense):
     """A dense layer that flattens inputs to rank 2, so that TensorFlow fuses matmul and bias.
 
-    At higher ranks, Keras' Dense reshapes between them: up to a third of an encoder's time on CPU.
+    At higher ranks, Keras' Dense reshapes between the two, which prevents that and costs up to a
+    third of an encoder's time on CPU.
     """
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
@@ -89,7 +90,7 @@ class FlatDense(keras.layers.Dense):
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         product = ops.matmul(flat, self.kernel)
         # TensorFlow fuses the matmul with `ops.add` (a BiasAdd), not with `+`. Training needs the
-        # unfused product; before gelu in float32, fusing gains 3% with AVX-512, loses 2% with AVX2.
+        # unfused product; before a float32 gelu, fusing is not worth it: +3% (AVX-512), -2% (AVX2).
         unfused = training or (self.activation is gelu and self.compute_dtype == "float32")
         pre_activation = product + self.bias if unfused else ops.add(product, self.bias)
         # In inference, where no gradient is needed, Keras' gelu is faster.
@@ -133,7 +134,7 @@ def create_attention_mask(input_mask: Any, dtype: str) -> Any:
 
     `input_mask` [B, S] is 1 for tokens. As in the original, only keys are masked, not queries.
     """
-    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASKED_SCORE
+    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASK_BIAS
 
 
 class SelfAttention(keras.layers.Layer):
@@ -249,8 +250,8 @@ class Encoder(keras.layers.Layer):
     """The stack of encoder layers.
 
     With `recompute_layers`, training keeps only each layer's input and recomputes its activations
-    for the gradient (gradient checkpointing, Chen et al. 2016). This takes about a third longer,
-    and memory for the activations of a single layer.
+    for the gradient (gradient checkpointing, Chen et al. 2016). This is about a third slower, and
+    holds the activations of only one layer at a time.
     """
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
@@ -298,7 +299,7 @@ class Encoder(keras.layers.Layer):
 
 
 class Pooler(keras.layers.Layer):
-    """Dense layer and tanh on the first token, which represents the row."""
+    """Dense layer and tanh on the first token, which represents the sequence."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="pooler", **kwargs)

@@ -19,7 +19,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASKED_SCORE
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
 # The names that Hugging Face Transformers gives to `input_ids`, `input_mask` and `segment_ids`.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -189,7 +189,7 @@ def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: s
     hidden = _embeddings(graph, bert, ids, segment_ids)
     as_float = graph.node("Cast", [mask], "attention_mask/float", to=1)
     is_padding = graph.node("Sub", [graph.weight("one", 1.0), as_float])
-    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASKED_SCORE)])
+    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASK_BIAS)])
     added = graph.node("Unsqueeze", [added, graph.ints([1, 2])], "added_mask")  # [B, 1, 1, S]
     outputs = []
     for number, layer in enumerate(bert.encoder.transformer_layers):

@@ -104,7 +104,9 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
     As in the original, whitespace around a token is stripped, a blank line is the empty token, a
     duplicate token gets its last id, and a byte order mark is part of the first token.
     """
-    return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
+    return {
+        line.strip(): index for index, line in enumerate(files.read_small_file_lines(vocab_file))
+    }
 
 
 def count_capitals(pieces: Iterable[str]) -> int:

@@ -303,7 +303,7 @@ def test_files_that_were_changed_after_the_training(tiny, out, tmp_path, said):
     pair = ("the film", "was good")
 
     def changed():
-        found = [each for each in warnings(said) if "was changed after the training" in each]
+        found = [each for each in warnings(said) if "was changed after training" in each]
         said.clear()
         return found
 
@@ -315,7 +315,7 @@ def test_files_that_were_changed_after_the_training(tiny, out, tmp_path, said):
     Predictor.from_output_dir(out)(pair)
     assert changed() == []
     vocabulary.write_text("\n".join([*lines[:5], *reversed(lines[5:])]) + "\n")
-    expected = f"{vocabulary} was changed after the training. Check that this is on purpose"
+    expected = f"{vocabulary} was changed after training. Make sure that this was intentional"
     classification.run(own)
     assert changed() == [expected]
     Predictor.from_output_dir(out)(pair)

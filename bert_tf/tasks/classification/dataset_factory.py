@@ -89,7 +89,7 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
 def _trained_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
-    trained = run_metadata.hint(folder, "flags", "problem_type")
+    trained = run_metadata.read_run_string(folder, "flags", "problem_type")
     if "auto" not in (requested, trained or "auto") and requested != trained:
         reason = f"the model in {folder} was trained with {trained}"
         raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
@@ -100,7 +100,7 @@ def _trained_type(options: ClassifierOptions) -> str:
 def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
-    before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
+    before = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]
     differs = bool(before[1]) != bool(now[1])
     # A different file may name its columns differently, or not at all.

@@ -78,7 +78,7 @@ def _train_and_evaluate(
     step = checkpoints.step_of(restored) if restored else 0
     state, metadata = None, {}
     if options.do_train:
-        metadata = run_metadata.training_files(options, bool(restored), data)
+        metadata = run_metadata.run_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
         flags = ("num_train_steps", "num_warmup_steps")
         steps: dict[str, Any] = {name: getattr(options, name) for name in flags}
