@@ -83,7 +83,7 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class EncoderWithHead(ConfiguredModel):
-    """Base class of models with a head: an encoder named `bert`. Takes the arguments of `BertModel`.
+    """Base class of models with a head; takes the arguments of `BertModel`.
 
     Example:
         class Regressor(EncoderWithHead):

@@ -1,3 +1,10 @@
+"""Heads of one's own on the encoder."""
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling import EncoderWithHead
+from bert_tf.modeling.heads import LinearHead
 
 
 def test_a_new_head_only_adds_layers():

@@ -7,6 +7,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, training
 from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
+from bert_tf.training.step import mean_loss
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -232,3 +233,12 @@ def test_figures_count_sequences_and_tokens_without_padding():
     assert figures["sequences"] == len(batch["input_ids"])
     assert figures["tokens"] == np.sum(batch["input_mask"])
     assert figures["stop"] == 3
+
+
+def test_a_loss_that_is_no_number_per_row_is_an_error():
+    loss = mean_loss(lambda outputs, batch: outputs)
+    totals = {"sequences": tf.constant(2.0)}
+    assert float(loss.share(tf.constant([1.0, 2.0]), {}, totals)) == 1.5
+    for shape in ((), (2, 3)):
+        with pytest.raises(ValueError, match=r"must have a number for each row, \[B\]"):
+            loss.share(tf.zeros(shape), {}, totals)
