@@ -53,9 +53,9 @@ def find_model_files(options: Any) -> Any:
     available = {"bert_config_file": _config_file(source), "vocab_file": source.vocab_file}
     for name in missing:
         if available[name] is None:
-            raise UserError(f"--{name} is not set, and none was found next to --{flag}={path}")
+            raise UserError(f"--{name} is not set, and --{flag}={path} has none")
     log_paths = {**available, "bert_config_file": source.config_file or source.path}
-    log.info("Found next to --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
+    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
     return dataclasses.replace(options, **{name: available[name] for name in missing})
 
 
@@ -72,7 +72,7 @@ def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     # Pre-training reads no text, so it has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
-    # `options.check` already checks the casing of the original's releases by their names.
+    # `options.check` already checks the casing of Google's released models by their folder names.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(
@@ -151,15 +151,15 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
-    Skips damaged checkpoints, for instance after a power cut. Returns the checkpoint that the run
-    resumes from; None for a new run. Raises a UserError if the checkpoint does not match the model,
-    or if `resume` does not allow it.
+    Without training, loads the best instead of the newest one, if known. Skips damaged checkpoints,
+    for instance after a power cut. Returns the checkpoint in `output_dir`; None for a new run.
+    Raises a UserError if the checkpoint does not match the model, or if `resume` does not allow it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
-    newest = _output_checkpoint(output_dir, options.do_train, options.resume)
-    if newest:
-        _resume(model, newest, options)
-        return newest
+    checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)
+    if checkpoint:
+        _resume(model, checkpoint, options)
+        return checkpoint
     if not init_checkpoint:
         log.warning(
             "No --init_checkpoint: all weights are initialized randomly%s",
@@ -170,8 +170,8 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     folder = os.path.dirname(restored.prefix)
     if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
-            "--output_dir=%s contains the --init_checkpoint, which this run's checkpoints would "
-            "replace as the newest: choose another --output_dir",
+            "--output_dir=%s contains the --init_checkpoint: later runs that are given this folder "
+            "would load this run's checkpoints instead. Choose a different --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
@@ -186,17 +186,17 @@ def restore_weights(model: keras.Model, options: Any) -> str | None:
     return None
 
 
-def _resume(model: keras.Model, newest: str, options: Any) -> None:
+def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     try:
-        restored = restore_all(model, newest)
+        restored = restore_strict(model, checkpoint)
     except UserError as error:
         problem = f"Cannot resume from the checkpoint in --output_dir={options.output_dir}"
         advice = "Choose another --output_dir, or empty this one to start over"
         raise UserError(f"{problem}. {error}. {advice}") from error
-    log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
-    run_metadata.warn_if_untrained(newest, options.do_train)
+    log.info("Resuming from %s (%d variables)", checkpoint, len(restored.restored))
+    run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
-    if init_checkpoint and not _is_same(init_checkpoint, newest):
+    if init_checkpoint and not _is_same(init_checkpoint, checkpoint):
         start = run_metadata.read_run_string(options.output_dir, "begun_from")
         is_different = options.do_train and start and not _is_same(start, init_checkpoint)
         log.log(
@@ -219,24 +219,24 @@ def _is_same(*checkpoint_paths: str) -> bool:
 
 def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
     """Returns the newest readable checkpoint; without training, the best one if there is one."""
-    newest, damaged = None, []
+    checkpoint, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
-        newest, damaged = (best, []) if best else checkpoints.newest_readable(output_dir)
+        checkpoint, damaged = (best, []) if best else checkpoints.newest_readable(output_dir)
     for prefix in damaged:
         log.warning("%s is damaged; skipping it", prefix)
-    if newest and resume == "never":
+    if checkpoint and resume == "never":
         raise UserError(
-            f"--resume=never, but --output_dir={output_dir} has checkpoints: {newest}. Choose "
+            f"--resume=never, but --output_dir={output_dir} has checkpoints: {checkpoint}. Choose "
             "another --output_dir, or empty this one"
         )
-    if not newest and resume == "must":
+    if not checkpoint and resume == "must":
         why = files.describe_absence(os.path.join(output_dir, "*"))
         raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({why})")
-    return newest
+    return checkpoint
 
 
-def restore_all(model: keras.Model, prefix: str) -> checkpoints.Restored:
+def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
     """Restores a checkpoint, which must have exactly the model's variables."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:

@@ -1,4 +1,4 @@
-"""Runs that differ only in their random seed: mean and deviation of their metrics."""
+"""Runs that differ only in their random seed: mean and standard deviation of the metrics."""
 
 import json
 import os

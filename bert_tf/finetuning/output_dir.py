@@ -29,7 +29,7 @@ class Results:
 
 
 @contextlib.contextmanager
-def reserved(options: Any, is_chief: bool) -> Iterator[None]:
+def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
     """Locks `output_dir` while training, after checking that it can be created and written to."""
     output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
@@ -65,7 +65,7 @@ def prepare_output_dir(
 def result_path(output_dir: str, name: str, suffix: str) -> str:
     """Returns the path of a result file, with `suffix` before the extension.
 
-    A name that already contains the suffix's task, as in a GLUE submission, is not changed.
+    The suffix is `_<task>`. A name that contains the task, such as GLUE's `MRPC.tsv`, gets none.
     """
     stem, extension = os.path.splitext(name)
     suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix
@@ -96,9 +96,10 @@ def write_metrics(
 
     `extra` has additional entries for the JSON file; `suffix` is added to the file names.
     """
-    first_names = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
-    # `str` writes the shortest digits that identify a float32.
-    names = sorted(metrics, key=lambda name: (name not in first_names, name))
+    # The original's metrics come first, as in its file.
+    leading = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
+    names = sorted(metrics, key=lambda name: (name not in leading, name))
+    # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", num_examples, ", ".join(lines))
     files.write_text(result_path(output_dir, EVAL_RESULTS, suffix), "\n".join(lines) + "\n")

@@ -14,7 +14,7 @@ from bert_tf.finetuning.export import export_task_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
-    restore_all,
+    restore_strict,
 )
 from bert_tf.finetuning.run import MakeTask
 from bert_tf.finetuning.task import Task
@@ -73,7 +73,7 @@ def restore_trained(model: keras.Model, folder: str) -> None:
     # The folder's list of checkpoints does not name one that was moved or stripped.
     prefix = prefix or checkpoints.resolve(folder)
     run_metadata.warn_if_untrained(prefix)
-    restore_all(model, prefix)
+    restore_strict(model, prefix)
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:

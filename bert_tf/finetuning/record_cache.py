@@ -24,7 +24,7 @@ def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
 
 
 def read_stats(path: str, key: str) -> dict[str, Any] | None:
-    """Returns a record file's statistics if its inputs have this key and it is unchanged since.
+    """Returns a record file's statistics; None if it has other inputs or was modified.
 
     `key` is the `fingerprint` of the inputs.
     """

@@ -45,9 +45,9 @@ class Splits:
     def digest(self, split: str) -> tuple[str, str]:
         """Returns a digest of a split's `Task.identity`, and a description of the data."""
         if split not in self._digests:
-            rows = list(self._task.identity(self[split]))
-            digest = fingerprint(examples=rows)
-            self._digests[split] = digest, describe_data(rows, digest)
+            identities = list(self._task.identity(self[split]))
+            digest = fingerprint(examples=identities)
+            self._digests[split] = digest, describe_data(identities, digest)
         return self._digests[split]
 
     def records(self, split: str) -> tuple[str, int]:
@@ -112,18 +112,18 @@ def _featurize(
 
 def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
     """Logs how many windows the examples were split into, and how many were truncated."""
-    examples, cut = stats["examples"], stats["cut_examples"]
+    examples, truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > examples:
         log.info("%s: %d examples were split into %d windows", split, examples, stats["records"])
-    if cut:
+    if truncated:
         log.info(
             "%s: %d of %d examples (%.1f%%) are longer than --max_seq_length=%d and were "
             "truncated, by %.0f word pieces on average and %d at most",
             split,
-            cut,
+            truncated,
             examples,
-            100 * cut / examples,
+            100 * truncated / examples,
             max_seq_length,
-            stats["cut_tokens"] / cut,
+            stats["cut_tokens"] / truncated,
             stats["most_cut"],
         )

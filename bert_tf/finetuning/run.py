@@ -25,15 +25,15 @@ from bert_tf.finetuning.multi_seed import RUNS, run_names, write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
+    locked_output_dir,
     prepare_output_dir,
-    reserved,
     result_path,
     write_metrics,
     write_results,
 )
 from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
-from bert_tf.finetuning.run_checks import check_evaluated, check_resumed
+from bert_tf.finetuning.run_checks import check_resumed, result_suffix
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
@@ -69,7 +69,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         require_text_input(options)
-    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
+    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor)
         splits = Splits(task, options.output_dir or "", devices)
@@ -319,7 +319,7 @@ class FineTuningRun:
         folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None
         # Results for a different task must not overwrite those of the trained task.
-        suffix = "" if options.do_train else check_evaluated(options)
+        suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": step}

@@ -13,15 +13,16 @@ from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_string
 from bert_tf.progress import log
 
-_DATA = "training data changed:"
+_DATA = "training_data"
 # Increasing these is how one continues a training run.
-_LENGTHS = ("num_train_epochs", "num_train_steps")
+_DURATIONS = ("num_train_epochs", "num_train_steps")
 # Flags that affect the weights, or which weights are considered best.
-_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
-_COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
-_COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
-_COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
-_COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
+_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_DURATIONS)
+_COMPARED += ("best_metric", "random_seed", "warmup_proportion", "num_warmup_steps")
+_COMPARED += ("adam_bias_correction", "optimizer", "gradient_clip_scope", "length_grouping")
+_COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_stride")
+_COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
+_COMPARED += ("max_predictions_per_seq", "use_next_sentence")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
@@ -32,8 +33,8 @@ def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
 def check_resumed(options: Any, training_data: str) -> bool:
     """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
 
-    Returns whether the flags saved in `run.json` are unchanged. Raises a UserError if the two runs
-    differ in task or kind of output.
+    Returns False if there is no such run, or if training continues with other data or `_COMPARED`
+    flags. Raises a UserError if the two runs differ in task or kind of output.
     """
     folder, task = options.output_dir or "", _requested_task(options)
     script, saved = read_run(folder, default=(None, {}))
@@ -41,7 +42,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
         return False
     current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
     current["script"], saved["script"] = registry.script_of(type(options)), script
-    saved[_DATA] = read_run_string(folder, "training_data") or training_data
+    saved[_DATA] = read_run_string(folder, _DATA) or training_data
     saved["task"] = (options.do_train and other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
         if saved.get(name, "auto") not in ("auto", current.get(name)):
@@ -53,21 +54,22 @@ def check_resumed(options: Any, training_data: str) -> bool:
     names = [name for name in _COMPARED if options.do_train and name in saved]
     changed = [name for name in names if saved[name] != current[name]]
     for name in changed:
-        is_longer = name in _LENGTHS and current[name] > saved[name]
+        is_longer = name in _DURATIONS and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
-        log.log(level, "%s: %s was %s, now %s", folder, name, saved[name], current[name])
+        subject = "training data changed:" if name == _DATA else name
+        log.log(level, "%s: %s was %s, now %s", folder, subject, saved[name], current[name])
     return not changed
 
 
-def check_evaluated(options: Any) -> str:
-    """Warns if a model is evaluated on a different task than it was trained for.
+def result_suffix(options: Any) -> str:
+    """Returns a suffix for result files: "", or `_<task>` if the folder's model has another task.
 
-    Returns a suffix for result files that would overwrite those of the trained task, otherwise "".
+    The files of that task are thus kept. Warns if the task is not the one of the evaluated model.
     """
     folder, task = folder_of_checkpoint(options), _requested_task(options)
-    trained = other_task(folder, task)
-    if trained:
-        log.warning("%s: trained for task %s, used for task %s", folder, trained, task)
+    trained_task = other_task(folder, task)
+    if trained_task:
+        log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
     saved = read_run(folder, default=(None, {}))[1]
     has_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:

@@ -30,15 +30,17 @@ def check_vocabulary(
         problem = next(_problems(entries, vocab_size), None)
     if problem:
         log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
-    # Training with the same flag has already logged the warning.
+    # The casing of a checkpoint is known and matches, even if its vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
-    lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
-    if lower_case == is_cased(entries) and (lower or lower_case):
-        counts = f"{lower} lower-case tokens and {count_capitals(entries)} with capitals"
-        effect = "are never used. For a " if lower_case else "become [UNK]. For an un"
-        flag = f"--do_lower_case={str(not lower_case).lower()}"
-        log.warning("%s has %s; capitals %scased model, pass %s", path, counts, effect, flag)
+    num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
+    if lower_case == is_cased(entries) and (num_lower or lower_case):
+        counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
+        if lower_case:
+            advice = "capitals are never used. For a cased model, pass --do_lower_case=false"
+        else:
+            advice = "capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
+        log.warning("%s has %s; %s", path, counts, advice)
 
 
 def _entries(path: str) -> list[str]:
@@ -51,8 +53,8 @@ def _difference(entries: Sequence[str], model_vocab: str) -> str | None:
     pairs = list(zip_longest(entries, _entries(model_vocab), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
     # Users may replace [unusedN] with their own words.
-    is_free = all(entry and other.startswith("[unused") for _, entry, other in changed)
-    if not changed or (is_free and len(set(entries)) == len(entries)):
+    only_unused = all(entry and other.startswith("[unused") for _, entry, other in changed)
+    if not changed or (only_unused and len(set(entries)) == len(entries)):
         return None
     line, entry, other = changed[0]
     detail = f"first at line {line}: {entry!r} instead of {other!r}"

@@ -167,7 +167,7 @@ def test_what_is_not_there_is_named(tiny, tmp_path, places):
     bare = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
     )
-    with pytest.raises(UserError, match="--vocab_file is not set, and none was found next to --in"):
+    with pytest.raises(UserError, match="--vocab_file is not set, and --init_checkpoint="):
         classification.run(bare)
     nothing = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):

@@ -26,7 +26,7 @@ _MODELS = {f"bert_tf>{head.model.__name__}": name for name, head in HEADS.items(
 _DTYPE_POLICY = ("keras", "DTypePolicy")
 # Size limit of config.json, which typically has a few kilobytes.
 _MAX_CONFIG_BYTES = 1 << 20
-# Upper bound of HDF5's own data, in bytes.
+# Upper bound on the size of HDF5's metadata, in bytes.
 _H5_OVERHEAD = 1 << 22
 
 
@@ -40,7 +40,7 @@ class KerasSource(Source):
         if path.endswith(MODEL_EXTENSION):
             self.config_file = None
             self.head = _head_of_model_file(path)
-            with _explained_loading(path):
+            with _load_errors_as_user_errors(path):
                 self._model = keras.saving.load_model(path, compile=False, safe_mode=True)
         else:
             self.head, self._model = _load_weights(path)
@@ -67,8 +67,10 @@ class KerasSource(Source):
 def build(head: Head, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
-        problem = "Keras models have both pre-training heads; this one has only the masked-LM head"
-        raise UserError(f"{problem}. Pass --head=encoder to drop it")
+        raise UserError(
+            "A Keras pre-training model needs a masked-LM and a next-sentence head, but this "
+            "checkpoint has only the former. Pass --head=encoder to drop it"
+        )
     return head.model(config, num_outputs) if head.has_labels else head.model(config)
 
 
@@ -97,15 +99,15 @@ def _head_of_model_file(path: str) -> str:
             description = None if is_large else json.loads(archive.read(_CONFIG))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
-    kind = description.get("registered_name") if isinstance(description, dict) else None
+    model = description.get("registered_name") if isinstance(description, dict) else None
     classes = [name for name in _classes(description) if name != _DTYPE_POLICY]
     # Keras finds our classes by registered name, so a file may reference a module that has moved.
     is_ours = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
-    if kind not in _MODELS or not is_ours or classes[0][1] != kind.removeprefix("bert_tf>"):
+    if model not in _MODELS or not is_ours or classes[0][1] != model.removeprefix("bert_tf>"):
         shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
         raise UserError(f"{problem}. It contains: {shown or 'no classes'}")
-    return _MODELS[kind]
+    return _MODELS[model]
 
 
 def _classes(description: Any) -> Iterator[tuple[Any, Any]]:
@@ -121,7 +123,7 @@ def _classes(description: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @contextlib.contextmanager
-def _explained_loading(path: str) -> Iterator[None]:
+def _load_errors_as_user_errors(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Keras raises many types of errors.
@@ -135,12 +137,12 @@ def _load_weights(path: str) -> tuple[str, Any]:
             head, sizes, num_outputs = _inspect(file)
     # Raised by h5py for damaged files, and by `_inspect` for other models.
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
-        kind = "a complete weights file of a bert_tf.modeling model"
-        raise UserError(f"{path} is not {kind} ({error})") from error
-    # The number of attention heads does not affect the weights.
+        expected = "a complete weights file of a bert_tf.modeling model"
+        raise UserError(f"{path} is not {expected} ({error})") from error
+    # The number of attention heads does not affect the shapes of the weights.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     model = build(HEADS[head], config, num_outputs)
-    with _explained_loading(path):
+    with _load_errors_as_user_errors(path):
         model.load_weights(path)
     return head, model
 
@@ -154,7 +156,7 @@ def _inspect(file: Any) -> tuple[str, dict[str, int], int]:
     elif file["head/vars"].attrs["name"] == "squad":
         head = "span"
     else:
-        # Only the model's default name differs, which users rarely change.
+        # Text and token classifiers differ only in the model's name, which users rarely change.
         is_token = str(file["vars"].attrs["name"]).startswith("bert_token_classifier")
         head = "token" if is_token else "classification"
     encoder = file if head == "encoder" else file["bert"]

@@ -29,8 +29,8 @@ class OriginalSource(Source):
 
     def types(self) -> dict[str, str]:
         """Returns the stored dtypes by name."""
-        kinds = tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
-        return {name: kind.name for name, kind in kinds.items()}
+        dtypes = tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
+        return {name: dtype.name for name, dtype in dtypes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields the names and values of variables, in their stored dtypes."""

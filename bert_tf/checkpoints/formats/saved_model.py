@@ -35,10 +35,10 @@ class SavedModelSource(ModelGardenSource):
         for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(path):
                 problem = f"No such file: {path} ({files.describe_absence(path)})"
-                advice = f"Pass a folder with {GRAPH_FILE} and variables, such as version 1"
-                raise UserError(f"{problem}. {advice} of a model")
-        graph = _read_graph(folder)
-        nodes = graph.object_graph_def.nodes
+                advice = f"Pass the folder with {GRAPH_FILE} and variables/, such as my_model/1"
+                raise UserError(f"{problem}. {advice}")
+        meta_graph = _read_meta_graph(folder)
+        nodes = meta_graph.object_graph_def.nodes
         if not nodes:
             advice = "Use its TensorFlow 2 version, or the checkpoint that it was made from"
             kind = "a TensorFlow Hub module for TensorFlow 1"
@@ -52,21 +52,21 @@ class SavedModelSource(ModelGardenSource):
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY:
             if name in children and children[name].HasField("asset"):
-                asset = graph.asset_file_def[children[name].asset.asset_file_def_index]
+                asset = meta_graph.asset_file_def[children[name].asset.asset_file_def_index]
                 self.vocab_file = existing(assets, os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
         self.read_run(extra)
 
     def original_name(self, variable: str) -> str | None:
-        """Returns the original's name of a variable; our exports already use these names."""
+        """Returns a variable's name in original checkpoints; our exports already use it."""
         name = variable.removeprefix(f"{ROOT_HEAD}/")
         if name.startswith(_EXPORT_SCOPES) or name in _EXPORT_HEADS:
             return name
         return super().original_name(variable)
 
 
-def _read_graph(folder: str) -> Any:
+def _read_meta_graph(folder: str) -> Any:
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = os.path.join(folder, GRAPH_FILE)

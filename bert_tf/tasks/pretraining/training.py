@@ -19,8 +19,8 @@ from bert_tf.finetuning.initialization import check_length, find_model_files, re
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
+    locked_output_dir,
     prepare_output_dir,
-    reserved,
     write_metrics,
 )
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
@@ -44,7 +44,7 @@ def run(options: PretrainingOptions) -> Results:
     paths = file_names.expand(options.input_file or "")
     # Before reading records: workers must be connected before TensorFlow computes anything.
     devices = training.open_devices(options)
-    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
+    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
         try:
             return _train_and_evaluate(options, config, paths, devices)
