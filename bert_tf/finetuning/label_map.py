@@ -90,9 +90,8 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     order. Warns about different label names, because they may still mean the same labels.
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
-    outputs = (
-        files.read_small_file_lines(path) if files.exists(path) else _labels_of_source(options)
-    )
+    exists = files.exists(path)
+    outputs = files.read_small_file_lines(path) if exists else _labels_of_source(options)
     expected, actual = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
     if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(

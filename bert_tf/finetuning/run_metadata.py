@@ -37,14 +37,13 @@ def run_files(
     options: Any, resumes: bool, data_description: str, labels: Sequence[str] = ()
 ) -> dict[str, str]:
     """Returns file name -> text for a training run; raises a UserError if a saved copy differs."""
-    start = options.init_checkpoint
-    if resumes:
-        start = read_run_string(options.output_dir, "begun_from")
+    folder = options.output_dir
+    start = read_run_string(folder, "begun_from") if resumes else options.init_checkpoint
     contents = model_files(options, labels, begun_from=start, training_data=data_description)
     for name, flag in _COPIES.items():
         if name in contents:
             source = f"--{flag}={getattr(options, flag)}"
-            require_same(options.output_dir, {name: contents[name]}, source)
+            require_same(folder, {name: contents[name]}, source)
     return contents
 
 
@@ -72,8 +71,7 @@ def model_files(options: Any, labels: Sequence[str] = (), **extra: Any) -> dict[
 def warn_of_changes(folder: str) -> None:
     """Warns about files of a training run that were changed afterwards."""
     for name in (VOCAB, LABELS_FILE):
-        path = os.path.join(folder, name)
-        before = read_run_string(folder, "digests", name)
+        path, before = os.path.join(folder, name), read_run_string(folder, "digests", name)
         if before and files.exists(path) and fingerprint(files.read_text(path).rstrip()) != before:
             log.warning("%s was changed after training. Make sure that this was intentional", path)
 
@@ -123,11 +121,9 @@ def read_options(folder: str, script: str | None = None, **flags: Any) -> Any:
     """
     if folder.startswith("~/"):
         folder = os.path.expanduser(folder)
-    training_script, saved = read_run(folder)
+    saved_script, saved = read_run(folder)
     scripts = [name for name, entry in registry.SCRIPTS.items() if entry.has_predictor]
-    if not script:
-        is_pretrained = training_script == "run_pretraining"
-        script = "predict_masked" if is_pretrained else training_script
+    script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     if not script:
         path = os.path.join(folder, RUN)
         raise UserError(

@@ -101,8 +101,7 @@ class EncoderWithHead(ConfiguredModel):
         encoded_shape: shape of its `sequence_output`, to build layers with.
     """
 
-    # False if the head does not use the pooler, which is then frozen: as in the original, it has no
-    # weight decay and no Adam slots.
+    # False freezes an unused pooler: as in the original, it has no weight decay and no Adam slots.
     trains_pooler = True
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:

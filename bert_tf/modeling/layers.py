@@ -80,8 +80,7 @@ def create_initializer(initializer_range: float = 0.02) -> keras.initializers.In
 class FlatDense(keras.layers.Dense):
     """A dense layer that flattens inputs to rank 2, so that TensorFlow fuses matmul and bias.
 
-    At higher ranks, Keras' Dense reshapes between the two, which prevents that and costs up to a
-    third of an encoder's time on CPU.
+    Keras' Dense reshapes in between, which costs up to a third of an encoder's time on CPU.
     """
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:

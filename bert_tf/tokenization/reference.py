@@ -104,9 +104,8 @@ def load_vocab(vocab_file: str) -> dict[str, int]:
     As in the original, whitespace around a token is stripped, a blank line is the empty token, a
     duplicate token gets its last id, and a byte order mark is part of the first token.
     """
-    return {
-        line.strip(): index for index, line in enumerate(files.read_small_file_lines(vocab_file))
-    }
+    lines = files.read_small_file_lines(vocab_file)
+    return {line.strip(): index for index, line in enumerate(lines)}
 
 
 def count_capitals(pieces: Iterable[str]) -> int:

@@ -67,10 +67,8 @@ class KerasSource(Source):
 def build(head: Head, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
-        raise UserError(
-            "A Keras pre-training model needs a masked-LM and a next-sentence head, but this "
-            "checkpoint has only the former. Pass --head=encoder to drop it"
-        )
+        problem = "Keras pre-training models need a next-sentence head, which this model lacks"
+        raise UserError(f"{problem}. Pass --head=encoder to drop it")
     return head.model(config, num_outputs) if head.has_labels else head.model(config)
 
 
