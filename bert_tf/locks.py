@@ -37,8 +37,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
     """Holds an exclusive lock on the lock file `path`, among all processes and threads.
 
     Creates the lock file and missing folders, and removes them afterwards, except folders that are
-    not empty. If the lock is taken, waits, or, if `flag` is given, raises a UserError. `flag` is
-    the command-line flag that named the locked path, such as `--output_dir=out`.
+    not empty. If the lock is taken, waits, or raises a UserError if `flag` is given: the flag that
+    named the locked path, such as `--output_dir=out`.
     """
     if files.is_remote(path):
         if flag:

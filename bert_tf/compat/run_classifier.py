@@ -62,8 +62,8 @@ class ColaProcessor(DataProcessor):
 
     def _create_examples(self, lines: Iterable[list[str]], set_type: str) -> list[InputExample]:
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
-        row_filter = split.row_filter and (split.row_filter[0], self.language)
-        split = dataclasses.replace(split, guid=set_type, row_filter=row_filter)
+        where = split.where and (split.where[0], self.language)
+        split = dataclasses.replace(split, guid=set_type, where=where)
         rows = itertools.starmap(TsvRow, enumerate(lines, 1))
         return list(glue.examples(self._task, split, rows, split.file))
 

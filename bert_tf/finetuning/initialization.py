@@ -151,9 +151,9 @@ def restore_from(model: keras.Model, path: str) -> checkpoints.Restored:
 def restore_weights(model: keras.Model, options: Any) -> str | None:
     """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
 
-    Without training, loads the best instead of the newest one, if known. Skips damaged checkpoints,
-    for instance after a power cut. Returns the checkpoint in `output_dir`; None for a new run.
-    Raises a UserError if the checkpoint does not match the model, or if `resume` does not allow it.
+    Without training, loads the best instead of the newest one, if known. Skips damaged checkpoints.
+    Returns the checkpoint in `output_dir`; None for a new run. Raises a UserError if it does not
+    match the model, or if `resume` does not allow it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
     checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)

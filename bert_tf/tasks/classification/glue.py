@@ -28,7 +28,7 @@ class Split:
             get the first label of the task as a placeholder.
         guid: prefix of the ids of the examples, `<guid>-<number>`.
         guid_column: column with the number; None to use the 0-based line number instead.
-        row_filter: (column, value): rows with a different value are skipped.
+        where: (column, value): rows with a different value are skipped.
         spellings: (in the file, in the task's labels) for labels that are spelled differently.
         names: names of the columns of texts in the header, if known.
     """
@@ -40,7 +40,7 @@ class Split:
     label: int | None = None
     guid: str
     guid_column: int | None = None
-    row_filter: tuple[int, str] | None = None
+    where: tuple[int, str] | None = None
     spellings: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
 
@@ -119,9 +119,7 @@ _XNLI = {
         guid="train",
         spellings=(("contradictory", "contradiction"),),
     ),
-    "dev": Split(
-        file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", row_filter=(0, "zh")
-    ),
+    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", where=(0, "zh")),
 }
 _COLA = _splits((3,), (1,), label=1, header_splits=["test"], names=("sentence",))
 _PAIRS = _splits((1, 2), id_splits=_SPLITS)
@@ -205,8 +203,8 @@ def examples(
         if split.has_header and row.line == 1:
             _check_header(task, split, row, path)
             continue
-        if split.row_filter is not None:
-            column, wanted = split.row_filter
+        if split.where is not None:
+            column, wanted = split.where
             require_columns(row, {"the value to filter by": column}, path, task_label)
             if row.cells[column] != wanted:
                 continue
