@@ -170,7 +170,7 @@ def test_the_casing_of_each_release_is_checked(release):
 
 def test_scripts_check_the_casing_of_later_models():
     path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
-    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 this is a cased model"):
+    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 is that of a cased model"):
         ClassifierOptions(init_checkpoint=path).check_model()
     ClassifierOptions(init_checkpoint=path, do_lower_case=False).check_model()
 

@@ -187,7 +187,7 @@ def test_no_texts_at_all(reviews):
 def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
-    with pytest.raises(UserError, match="needs TensorFlow Text"):
+    with pytest.raises(UserError, match="needs the tensorflow-text of"):
         classification.run(run)
     assert not (tmp_path / "out").exists()
 

@@ -236,7 +236,7 @@ def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "--class_weights has a duplicate label"),
-        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 1 layers"),
+        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layers"),
         ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "the weight of 0 must be a number above 0"),
@@ -273,7 +273,7 @@ def test_monitor():
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
     assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
-    expected = r"metric_names has f1, but metrics\(\) only eval_loss, loss: add it"
+    expected = r"metric_names has f1, but metrics\(\) returned only eval_loss, loss"
     with pytest.raises(UserError, match=expected):
         f1.value({"eval_loss": 1.0, "loss": 1.0})
 

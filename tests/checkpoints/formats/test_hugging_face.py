@@ -204,7 +204,7 @@ def test_what_is_not_in_a_configuration_has_their_defaults():
         ({"is_decoder": True}, "is_decoder=True"),
         ({"hidden_act": "silu"}, "hidden_act must be one of gelu.*; got 'silu'"),
         ({"hidden_act": None}, "hidden_act .*; got None"),
-        ({"hidden_size": "wide"}, r"config\.json: hidden_size must be a whole number"),
+        ({"hidden_size": "wide"}, r"config\.json: hidden_size must be a positive integer"),
     ],
 )
 def test_models_that_compute_something_else_are_refused(changed, settings, message):

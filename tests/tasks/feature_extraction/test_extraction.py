@@ -373,7 +373,7 @@ def test_unknown_words_are_reported_with_the_file(tiny, folder, said):
 def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
     path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
     given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
-    with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
+    with pytest.raises(UserError, match="--do_lower_case=true does not match"):
         given.check()
 
 

@@ -319,7 +319,7 @@ def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
     refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
     refused("must name files", output_file=",")
     refused("must name files", input_file=" , ")
-    refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
+    refused("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
     refused("also an input file", output_file=f"{corpus}/one.txt")
     refused("also an input file", output_file=tiny.flags["vocab_file"])
     refused("no file in the folder", input_file=_folder(corpus / "empty"))

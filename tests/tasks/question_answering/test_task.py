@@ -214,7 +214,7 @@ def test_only_empty_texts(tiny, folder):
         ({"do_eval": True, "predict_file": None}, "--do_eval needs --predict_file"),
         ({"do_predict": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_predict": True, "max_query_length": 21}, "must be greater than --max_query_length"),
-        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be between 1 to"),
+        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be between 1 and"),
         ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
         (
             {"do_eval": True, "null_score_diff_threshold": "auto"},

@@ -364,7 +364,7 @@ def fails(run, message):
         ({}, "Nothing to do"),
         ({"do_train": True, "data_dir": None}, "Required, but missing: --data_dir"),
         ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
-        ({"do_train": True, "token_column": 0}, "--token_column must be between 1 to"),
+        ({"do_train": True, "token_column": 0}, "--token_column must be between 1 and"),
         ({"do_train": True, "label_column": 0}, "--label_column counts from 1,"),
         ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
         ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
