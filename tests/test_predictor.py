@@ -53,7 +53,7 @@ def trained(tiny, tmp_path_factory):
         (here / name).write_text(text)
     ner.run(NerOptions(**flags, data_dir=str(here), output_dir=str(here / "ner")))
 
-    there = here.parent / "there"
+    there = tmp_path_factory.mktemp("moved") / "there"
     here.rename(there)
     return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
 
