@@ -2,14 +2,15 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 
 from bert_tf import files, locks
 from bert_tf.finetuning.run_metadata import model_files, write
 from bert_tf.finetuning.task import Task
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.options import FineTuningOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
 from bert_tf.saved_models.onnx_folder import export_onnx
@@ -55,27 +56,29 @@ def export_task(
     return log_version(export_dir)
 
 
-def export_task_to_onnx(
-    task: Task,
+def export_to_onnx(
     model: keras.Model,
-    options: FineTuningOptions,
+    options: ModelOptions,
     export_dir: str,
     entries: Mapping[str, str],
+    labels: Sequence[str] = (),
+    **kwargs: Any,
 ) -> str:
-    """Exports a fine-tuned model to ONNX in the precision of the options; returns `export_dir`.
+    """Exports a model with the vocabulary and length of its options; returns `export_dir`.
 
-    `entries` are added to `run.json`.
+    `entries`, which include `precision`, are added to `run.json`; `kwargs` are further arguments of
+    `export_onnx`.
     """
-    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     return export_onnx(
         model,
         export_dir,
-        model_files(options, task.labels, **entries),
-        tokenizer,
+        model_files(options, labels, **entries),
+        FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case),
         do_lower_case=options.do_lower_case,
         max_seq_length=options.max_seq_length,
-        labels=task.labels,
-        precision=options.precision,
+        labels=labels,
+        precision=entries["precision"],
+        **kwargs,
     )
 
 

@@ -9,8 +9,8 @@ import keras
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import find_onnx_model
-from bert_tf.finetuning.export import export_task_to_onnx
+from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
+from bert_tf.finetuning.export import export_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -28,8 +28,11 @@ class TaskPredictor:
     """Predicts with the model of a task in `output_dir`; several threads may share it."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        folder = options.output_dir or ""
         uses_onnx = options.engine == "onnx"
-        if not uses_onnx:
+        if uses_onnx and is_exported(folder):
+            options = use_exported_files(options, folder)
+        else:
             options = find_model_files(options)
         self._task = task = make_task(options, *load_config_and_tokenizer(options))
         # The labels are unknown, so only the encoder's inputs are needed.
@@ -41,7 +44,7 @@ class TaskPredictor:
             devices = training.open_devices(options)
             devices.require_one_process()
             model = training.build_model(task.build_model, devices, zero_init_encoder=True)
-            restore_trained(model, options.output_dir or "")
+            restore_trained(model, folder)
             self._inference = training.Inference(
                 model, task.fetch, features, devices, options.predict_batch_size
             )
@@ -58,20 +61,27 @@ class TaskPredictor:
 def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> OnnxInference:
     folder = options.output_dir or ""
 
+    checkpoint = "" if is_exported(folder) else trained_checkpoint(folder)
+
     def export(export_dir: str, entries: Mapping[str, str]) -> None:
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_task_to_onnx(task, model, options, export_dir, entries)
+        export_to_onnx(model, options, export_dir, entries, task.labels)
 
-    path = find_onnx_model(folder, options.precision, export)
+    path = find_onnx_model(folder, options, checkpoint, export)
     return OnnxInference(path, task.fetch, features, options.predict_batch_size)
 
 
-def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
+def trained_checkpoint(folder: str) -> str:
+    """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
     prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
     # The folder's list of checkpoints does not name one that was moved or stripped.
-    prefix = prefix or checkpoints.resolve(folder)
+    return prefix or checkpoints.resolve(folder)
+
+
+def restore_trained(model: keras.Model, folder: str) -> None:
+    """Restores `trained_checkpoint`, which must have exactly the variables of the model."""
+    prefix = trained_checkpoint(folder)
     run_metadata.warn_if_untrained(prefix)
     restore_strict(model, prefix)
 

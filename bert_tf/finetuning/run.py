@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.engines import find_onnx_model
-from bert_tf.finetuning.export import export_task, export_task_to_onnx, require_text_input
+from bert_tf.finetuning.export import export_task, export_to_onnx, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -145,6 +145,11 @@ class FineTuningRun:
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
         self.restored = restore_weights(self.model, options)
+        if options.engine == "onnx" and not (self.restored or options.init_checkpoint):
+            raise UserError(
+                f"--engine=onnx: --output_dir={self.output_dir} has no checkpoint to export. Pass "
+                "the folder of a training run, or --init_checkpoint"
+            )
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
             labels_file = run_metadata.labels_file(task.labels)
@@ -302,7 +307,8 @@ class FineTuningRun:
             features, size = task.features(split), self.options.batch_size(split)
             if self.options.engine == "onnx":
                 folder = label_map.folder_of_checkpoint(self.options)
-                onnx_file = find_onnx_model(folder, self.options.precision, self._to_onnx)
+                checkpoint = self.restored or self.options.init_checkpoint or ""
+                onnx_file = find_onnx_model(folder, self.options, checkpoint, self._to_onnx)
                 inference = OnnxInference(onnx_file, fetch, features, size)
             else:
                 inference = training.Inference(self.model, fetch, features, self.devices, size)
@@ -311,7 +317,7 @@ class FineTuningRun:
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
     def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
-        export_task_to_onnx(self.task, self.model, self.options, export_dir, entries)
+        export_to_onnx(self.model, self.options, export_dir, entries, self.task.labels)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts as the options say, and writes the results."""

@@ -66,7 +66,7 @@ class OnnxInference(RowBatches):
         return {name: np.asarray(value) for name, value in fetched.items()}
 
     @functools.cached_property
-    def _specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
+    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
         # From a dummy row of two tokens: ONNX Runtime does not know what `fetch` returns.
         types = {"int64": np.int32, "float32": np.float32}
         row = {}
@@ -75,6 +75,3 @@ class OnnxInference(RowBatches):
             row[feature.name] = np.ones((1, *shape), types[feature.dtype])
         outputs = self._compute(row)
         return {name: (value.shape[1:], value.dtype) for name, value in outputs.items()}
-
-    def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
-        return self._specs

@@ -58,6 +58,7 @@ class RowBatches(abc.ABC):
     def _compute(self, batch: Rows) -> Rows:
         """Computes the outputs [B, ...] of a batch."""
 
+    @property
     @abc.abstractmethod
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
         """Returns the shape of an output without B, and its type, by name.
@@ -134,7 +135,7 @@ class RowBatches(abc.ABC):
             first += size
 
     def _empty(self, rows: int) -> dict[str, np.ndarray]:
-        specs = self._output_specs()
+        specs = self._output_specs
         return {name: np.empty((rows, *shape), dtype) for name, (shape, dtype) in specs.items()}
 
     def _run(self, rows: Rows, numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import keras
 from bert_tf import files, locks
 from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
+from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.progress import log
@@ -48,8 +49,8 @@ def export_onnx(
         pooling, hidden_states: see `build_onnx_model`.
 
     Raises:
-        UserError: a package is missing, the model cannot be exported, or `export_dir` is not empty
-            and holds no earlier export.
+        UserError: a package is missing, the model cannot be exported, or `export_dir` contains
+            files that are not of an earlier export.
     """
     proto = build_onnx_model(model, pooling, hidden_states)
     quantization: Any = None
@@ -58,10 +59,20 @@ def export_onnx(
     config = _config(model, labels, tokenizer)
     compiled = tokenizer_json(tokenizer, do_lower_case, max_seq_length)
     settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
+    texts = {
+        **contents,
+        "config.json": _to_json(config),
+        "tokenizer.json": _to_json(compiled),
+        "tokenizer_config.json": _to_json(settings),
+    }
+    export_dir = export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
-        if files.list_dir(export_dir) and not files.exists(os.path.join(export_dir, MODEL)):
+        # Everything in the folder is replaced.
+        others = set(files.list_dir(export_dir)) - {MODEL, LABELS_FILE, *texts}
+        if others:
             raise UserError(
-                f"--export_dir={export_dir} is not empty and has no {MODEL}: choose a different one"
+                f"{export_dir} contains other files, such as {min(others)}: pass an empty folder, "
+                "or that of an earlier export"
             )
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, MODEL)
@@ -70,12 +81,6 @@ def export_onnx(
                     files.write_bytes(path, proto.SerializeToString())
                 else:
                     _quantize(quantization, proto, path)
-            texts = {
-                **contents,
-                "config.json": _to_json(config),
-                "tokenizer.json": _to_json(compiled),
-                "tokenizer_config.json": _to_json(settings),
-            }
             for name, text in texts.items():
                 files.write_text(os.path.join(folder, name), text)
             files.remove_tree(export_dir)

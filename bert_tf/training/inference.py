@@ -60,6 +60,7 @@ class Inference(RowBatches):
         inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
         return {name: value.numpy() for name, value in self.step(inputs).items()}
 
+    @property
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
         return {
             name: (tuple(size or 0 for size in spec.shape[1:]), spec.dtype.as_numpy_dtype)

@@ -1,5 +1,7 @@
 """engine="onnx": tasks and encoders compute as with TensorFlow, from one export."""
 
+import itertools
+import json
 import os
 import shutil
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_tf import Predictor
+from bert_tf import Predictor, checkpoint
 from bert_tf.errors import UserError
 from bert_tf.options import ExportOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
@@ -62,6 +64,66 @@ def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # n
     (index,) = folder.glob("model.ckpt-[1-9]*.index")
     os.utime(index)
     assert exported() > again
+
+
+def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a good film\n")
+    model = tmp_path / "model"
+    shutil.copytree(SMALL_BERT, model)
+    rng = np.random.default_rng(0)
+    prefix = str(model / "bert_model.ckpt")
+    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
+    checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
+
+    def features(name, engine, **flags):
+        options = ExtractionOptions(
+            input_file=str(texts),
+            output_file=str(tmp_path / "out.npz"),
+            init_checkpoint=str(model / name),
+            layers="-1",
+            pooling="mean",
+            engine=engine,
+            **flags,
+        )
+        extraction.run(options)
+        return np.load(tmp_path / "out.npz")["features"]
+
+    settings = json.loads((model / "bert_config.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_act": "relu"}))
+    results = []
+    for name in ("bert_model.ckpt", "noisy.ckpt"):
+        for flags in ({}, {"bert_config_file": str(tmp_path / "other.json")}):
+            results.append(features(name, "onnx", **flags))
+            expected = features(name, "tensorflow", **flags)
+            np.testing.assert_allclose(results[-1], expected, atol=1e-5)
+    assert not any(np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(results, 2))
+
+
+def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F811
+    out = str(tmp_path / "onnx")
+    folder = str(trained.folder / "mrpc")
+    export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
+    for path in (folder, out):
+        with pytest.raises(UserError, match="do_lower_case"):
+            Predictor.from_output_dir(path, engine="onnx", do_lower_case=False)
+    flags = {"model_dir": folder, "export_dir": out, "format": "onnx", "pooling": "mean"}
+    with pytest.raises(UserError, match="--pooling is for encoders: pass --form=encoder"):
+        export_model.run(ExportOptions(**flags))
+
+
+def test_a_script_needs_a_checkpoint(tiny, tmp_path):
+    options = ClassifierOptions(
+        **tiny.flags,
+        task_name="MRPC",
+        data_dir=str(tiny.folder / "mrpc"),
+        output_dir=str(tmp_path),
+        do_predict=True,
+        engine="onnx",
+    )
+    with pytest.raises(UserError, match="has no checkpoint to export"):
+        classification.run(options)
 
 
 def test_an_exported_folder_is_enough(trained, tmp_path):  # noqa: F811

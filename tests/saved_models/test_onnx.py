@@ -1,5 +1,6 @@
 """ONNX exports: ONNX Runtime computes what the model computes, from the files alone."""
 
+import dataclasses
 import json
 import sys
 
@@ -215,7 +216,7 @@ def test_an_export_replaces_an_export_only(exported, tmp_path):
     other = ExportOptions(
         model_dir=options.model_dir, export_dir=str(tmp_path), format="onnx", max_seq_length=24
     )
-    with pytest.raises(UserError, match=r"is not empty and has no model\.onnx"):
+    with pytest.raises(UserError, match=r"contains other files, such as letter\.txt: pass"):
         export_model.run(other)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
@@ -235,6 +236,24 @@ def test_an_export_replaces_an_export_only(exported, tmp_path):
 def test_flags_that_do_not_fit_together(flags, message):
     with pytest.raises(UserError, match=message):
         ExportOptions(model_dir="in", export_dir="out", **flags).check()
+
+
+def test_a_folder_with_other_files_is_never_replaced(exported, tmp_path):
+    """Such as a model of Optimum, with weights next to model.onnx."""
+    for name in ("model.onnx", "model.safetensors"):
+        (tmp_path / name).write_text("precious")
+    options = dataclasses.replace(exported[1], export_dir=str(tmp_path))
+    with pytest.raises(UserError, match=r"contains other files, such as model\.safetensors"):
+        export_model.run(options)
+    assert (tmp_path / "model.onnx").read_text() == "precious"
+
+
+def test_a_slash_at_the_end_of_the_folder(exported, tmp_path):
+    options = dataclasses.replace(exported[1], export_dir=f"{tmp_path}/new/")
+    for _ in range(2):
+        export_model.run(options)
+    assert (tmp_path / "new" / "model.onnx").stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_a_missing_package_is_one_sentence(exported, monkeypatch):

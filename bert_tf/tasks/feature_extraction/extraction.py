@@ -4,7 +4,6 @@ Texts are processed in chunks, so that neither input nor output has to fit into 
 In shapes: n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
 """
 
-import dataclasses
 import itertools
 import os
 import re
@@ -22,8 +21,8 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
-from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.engines import exported_files, find_onnx_model
+from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
+from bert_tf.finetuning.export import export_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -34,7 +33,6 @@ from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.modeling import BertModel
 from bert_tf.progress import bar, log
-from bert_tf.saved_models.onnx_folder import export_onnx
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -159,9 +157,8 @@ class Extractor:
         devices.require_one_process()
         checkpoint = options.init_checkpoint or ""
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
-        exported = exported_files(self._folder) if options.engine == "onnx" else {}
-        if exported:
-            options = dataclasses.replace(options, init_checkpoint=None, **exported)
+        if options.engine == "onnx" and is_exported(self._folder):
+            options = use_exported_files(options, self._folder)
         else:
             options = find_model_files(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
@@ -194,18 +191,11 @@ class Extractor:
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_onnx(
-                model,
-                export_dir,
-                run_metadata.model_files(options, **entries),
-                self.tokenizer.reference,
-                do_lower_case=options.do_lower_case,
-                max_seq_length=options.max_seq_length,
-                precision=options.precision,
-                hidden_states=True,
-            )
+            export_to_onnx(model, options, export_dir, entries, hidden_states=True)
 
-        path = find_onnx_model(self._folder, options.precision, export, _ONNX_FOLDER)
+        path = find_onnx_model(
+            self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
+        )
         features = sequence_features(options.max_seq_length)
         inference = OnnxInference(path, self._select, features, options.batch_size)
         has_all = "hidden_states.0" in inference.output_names
