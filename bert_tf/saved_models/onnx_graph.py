@@ -102,7 +102,7 @@ class _Graph:
         self._int_names: dict[tuple[int, ...], str] = {}
 
     def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
-        """Adds a node with one output, and returns the name of that."""
+        """Adds a node with one output, and returns the name of the output."""
         return self.nodes(op, inputs, 1, name, **attributes)[0]
 
     def nodes(
