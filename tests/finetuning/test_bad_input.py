@@ -1,4 +1,4 @@
-"""Mistakes of a user: one line that says what to do, before any work, nothing written."""
+"""User errors: a one-line message with advice, before any work starts or file is written."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ def _fails(run_options, message):
         ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
     ],
 )
-def test_flags(tiny, tmp_path, changes, message):
+def test_invalid_flags(tiny, tmp_path, changes, message):
     changes = {"do_eval": True, "data_dir": str(tiny.folder / "mrpc"), **changes}
     (tmp_path / "file.tsv").write_text("")
     for name, value in changes.items():
@@ -111,7 +111,7 @@ def test_flags(tiny, tmp_path, changes, message):
         (b"\n\n", "dev.tsv contains no examples"),
     ],
 )
-def test_data(tiny, tmp_path, content, message):
+def test_invalid_data_files(tiny, tmp_path, content, message):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "dev.tsv").write_bytes(content)
@@ -119,7 +119,7 @@ def test_data(tiny, tmp_path, content, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_file_says_what_is_there(tiny, tmp_path):
+def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
     os.remove(tmp_path / "data" / "train.tsv")
     bad = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
@@ -136,7 +136,7 @@ def test_missing_file_says_what_is_there(tiny, tmp_path):
     ],
     ids=["bom", "crlf", "blank lines", "no final line end"],
 )
-def test_harmless_files_change_nothing(tiny, tmp_path, change):
+def test_harmless_file_variants_give_the_same_records(tiny, tmp_path, change):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
@@ -148,7 +148,7 @@ def test_harmless_files_change_nothing(tiny, tmp_path, change):
     assert results[0] == results[1]
 
 
-def test_vocabulary(tiny, tmp_path):
+def test_invalid_vocabulary(tiny, tmp_path):
     vocab = (tiny.folder / "vocab.txt").read_text()
     path = tmp_path / "vocab.txt"
     run = options(tiny, tmp_path, vocab_file=str(path), do_eval=True)
@@ -162,7 +162,7 @@ def test_vocabulary(tiny, tmp_path):
     assert classification.run(run).metrics["global_step"] == 0
 
 
-def test_checkpoint(tiny, tmp_path):
+def test_invalid_init_checkpoint(tiny, tmp_path):
     def run(path):
         return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
 
@@ -183,7 +183,7 @@ def test_checkpoint(tiny, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_head_with_another_number_of_labels(tiny, tmp_path):
+def test_head_with_different_number_of_labels_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(run)
     mnli = tmp_path / "mnli"
@@ -202,7 +202,7 @@ def test_head_with_another_number_of_labels(tiny, tmp_path):
     _fails(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
 
 
-def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
+def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
@@ -224,7 +224,7 @@ def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path, num_hidden_layers):
+def test_output_dir_of_model_with_different_depth_is_rejected(tiny, tmp_path, num_hidden_layers):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     before = sorted(os.listdir(tmp_path / "out"))
     config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
@@ -236,7 +236,7 @@ def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path,
 
 
 @pytest.mark.parametrize("truncated", [100, 3000, 30000])
-def test_damaged_newest_checkpoint_is_passed_over(tiny, tmp_path, truncated, caplog):
+def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, truncated, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
     whole = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
@@ -245,7 +245,7 @@ def test_damaged_newest_checkpoint_is_passed_over(tiny, tmp_path, truncated, cap
     caplog.clear()
     classification.run(run)
     assert "model.ckpt-4 is damaged; skipping it" in caplog.text
-    # Trained again from step 2, it is what it was.
+    # Retraining from step 2 reproduces the original weights.
     for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
         np.testing.assert_array_equal(value, whole[name], err_msg=name)
 
@@ -254,7 +254,7 @@ def _tensors(prefix):
     return checkpoint.read(str(prefix), checkpoint.shapes(str(prefix)))
 
 
-def test_checkpoints_that_are_all_damaged_change_nothing(tiny, tmp_path):
+def test_only_damaged_checkpoints_raise_and_write_nothing(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     out = tmp_path / "out"
     records = (out / "train.tf_record").stat().st_mtime_ns
@@ -265,12 +265,12 @@ def test_checkpoints_that_are_all_damaged_change_nothing(tiny, tmp_path):
     assert (out / "train.tf_record").stat().st_mtime_ns == records
 
 
-def test_batch_that_cannot_be_cut_into_pieces(tiny, tmp_path):
+def test_batch_size_not_divisible_into_micro_batches(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
     _fails(run, "--train_batch_size=4 must be a multiple of 3")
 
 
-def test_resume_must_and_never(tiny, tmp_path):
+def test_resume_modes_must_and_never(tiny, tmp_path):
     run = {"do_train": True, "num_train_epochs": 1}
     _fails(options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint")
     classification.run(options(tiny, tmp_path, **run, resume="never"))
@@ -278,13 +278,13 @@ def test_resume_must_and_never(tiny, tmp_path):
         classification.run(options(tiny, tmp_path, **run, resume="never"))
     again = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
     assert classification.run(again).metrics["global_step"] == 9
-    # Without a training, never means that the checkpoints there are not read.
+    # Without training, "never" means that existing checkpoints are not read.
     plain = options(tiny, tmp_path, do_eval=True, resume="never")
     assert classification.run(plain).metrics["global_step"] == 0
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
-def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name):
+def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name):
     out = tmp_path / "out"
     if name == "eval":
         out.mkdir()
@@ -296,13 +296,13 @@ def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name):
     assert os.listdir(out) == [name]
 
 
-def test_folder_of_a_cased_release_is_checked_too(tiny, tmp_path):
+def test_casing_of_release_folder_is_checked(tiny, tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()
     _fails(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
 
 
-def test_what_the_original_refuses_is_refused():
+def test_values_rejected_by_the_original_are_rejected():
     cases = json.loads(golden("validation.json").read_text())
     cases = [case for case in cases if case["script"] == "run_classifier.py"]
     root = golden("classifier").parent
@@ -322,7 +322,7 @@ def _run_in(folder, arguments):
         os.chdir(before)
 
 
-def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
+def test_missing_header_warning(tiny, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     folder = tmp_path / "data"
     folder.mkdir()
@@ -338,8 +338,8 @@ def test_output_dir_that_is_a_file(tiny, tmp_path):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
-    # Rights do not bind the user that tests in containers run as.
+def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
+    # Permission bits do not apply to root, which runs tests in containers.
     monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
     _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
@@ -347,8 +347,8 @@ def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])
-def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
-    """What only evaluates may use it meanwhile; when the other was killed, trainings may, too."""
+def test_output_dir_locked_by_concurrent_training_run(tiny, tmp_path, num_runs):
+    """Evaluation is still allowed; training is allowed once the other process was killed."""
     process = hold(tmp_path / "out" / ".lock")
     training = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=num_runs)
     with pytest.raises(UserError, match=f"out is in use, process {process.pid} on .* writes to it"):
@@ -364,7 +364,7 @@ def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
     assert not (tmp_path / "out" / ".lock").exists()
 
 
-def test_a_folder_that_cannot_be_made(tiny, tmp_path, monkeypatch):
+def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
     _fails(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
@@ -377,7 +377,7 @@ def test_a_folder_that_cannot_be_made(tiny, tmp_path, monkeypatch):
     _fails(run, "Cannot create the folder .*/a: Operation not permitted")
 
 
-def test_data_are_read_before_a_model_is_made(tiny, tmp_path, said):
+def test_data_is_read_before_the_model_is_built(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, data_dir=str(tmp_path / "absent"))
     _fails(run, "no folder .*/absent")
     assert "parameters in float32" not in said.text

@@ -1,4 +1,4 @@
-"""Models as SavedModels: what TensorFlow gives without this package is what the scripts gave."""
+"""SavedModel exports: without bert_tf, TensorFlow reproduces the outputs of the scripts."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner
 
-# Loads a model as a program would, which has never heard of bert_tf.
+# Loads an exported model in a program that does not import bert_tf.
 LOADER = """
 import json, sys
 import tensorflow as tf
@@ -35,7 +35,7 @@ print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in 
 """
 
 
-def ask(folder, signature, tmp_path, **inputs):
+def serve(folder, signature, tmp_path, **inputs):
     command = [sys.executable, "-c", LOADER, str(folder), signature, json.dumps(inputs)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -56,16 +56,16 @@ def reviews(tiny, tmp_path_factory):
     return folder / "out", [line.split("\t") for line in lines[1:]]
 
 
-def test_texts(reviews, tmp_path):
+def test_text_signature(reviews, tmp_path):
     out, rows = reviews
     texts = [row[1] for row in rows]
-    found = ask(out / "export" / "1", "serving_default", tmp_path, text=texts)
+    found = serve(out / "export" / "1", "serving_default", tmp_path, text=texts)
     expected = np.float64([row[3:] for row in rows])
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
     assert found["label"] == [row[2] for row in rows]
 
 
-def test_ids_examples_and_pairs(reviews):
+def test_id_and_example_signatures_and_text_pairs(reviews):
     out, rows = reviews
     model = tf.saved_model.load(str(out / "export" / "1"))
     assert set(model.signatures) == {"serving_default", "ids", "examples", "pairs"}
@@ -77,7 +77,7 @@ def test_ids_examples_and_pairs(reviews):
     nothing = tf.constant([""] * len(rows))
     found = model.signatures["pairs"](text=texts, text_pair=nothing)
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    # Any length, nothing at all, and more than fits.
+    # Any length: a few tokens, none, and more than max_seq_length.
     long = tf.constant(["", "good " * 500])
     found = model.signatures["serving_default"](text=long)
     assert np.isfinite(found["probabilities"]).all()
@@ -90,7 +90,7 @@ def test_ids_examples_and_pairs(reviews):
     )
 
 
-def test_without_text_operations(reviews):
+def test_export_without_text_ops(reviews):
     out, _ = reviews
     command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli"]
     folder = str(out / "export" / "1" / "ids")
@@ -105,7 +105,7 @@ def test_without_text_operations(reviews):
 
 
 @pytest.mark.slow
-def test_versions_rise_and_nothing_is_left_of_a_failure(reviews, tmp_path, monkeypatch):
+def test_versions_increase_and_failed_exports_are_removed(reviews, tmp_path, monkeypatch):
     out, _ = reviews
     run = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "served"), ids_model=False)
     assert export_model.run(run) == str(tmp_path / "served" / "1")
@@ -121,7 +121,7 @@ def test_versions_rise_and_nothing_is_left_of_a_failure(reviews, tmp_path, monke
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]
 
 
-def test_pairs(tiny, tmp_path):
+def test_text_pairs(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, do_predict=True, learning_rate=1e-2)
     classification.run(run)
     out = tmp_path / "out"
@@ -133,7 +133,7 @@ def test_pairs(tiny, tmp_path):
     )
     np.testing.assert_allclose(found["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5)
     assert [label.decode() for label in found["label"].numpy()] == [row[3] for row in rows]
-    # XLA compiles what is not text.
+    # XLA compiles the signatures without string ops.
     compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
     model = tf.saved_model.load(export_model.run(compiled))
     again = model.signatures["serving_default"](
@@ -142,8 +142,8 @@ def test_pairs(tiny, tmp_path):
     np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-5)
 
 
-def test_what_the_folder_of_a_training_says(tiny, tmp_path):
-    """Casing, best weights, head: also of a folder with a misleading name, or a stripped one."""
+def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
+    """Casing, best weights and head, even with a misleading folder name or stripped weights."""
     flags = {"do_train": True, "do_eval": True, "eval_every": "2", "best_metric": "loss"}
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
     folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
@@ -176,7 +176,7 @@ def test_what_the_folder_of_a_training_says(tiny, tmp_path):
     assert export(tmp_path / "stripped", "named", **named, **short).labels == ["0", "1"]
 
 
-def test_no_texts_at_all(reviews):
+def test_empty_batch(reviews):
     served = tf.saved_model.load(str(reviews[0] / "export" / "1"))
     none = tf.constant([], tf.string)
     assert served.signatures["serving_default"](text=none)["probabilities"].shape == (0, 2)
@@ -184,7 +184,7 @@ def test_no_texts_at_all(reviews):
     assert pairs["label"].shape == (0,)
 
 
-def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
+def test_unexportable_options_are_rejected_before_training(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
     with pytest.raises(UserError, match="needs TensorFlow Text"):
@@ -203,7 +203,7 @@ def ner_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_questions(tiny, squad_folder):
+def test_question_answering_export(tiny, squad_folder):
     squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](
@@ -213,7 +213,7 @@ def test_questions(tiny, squad_folder):
     assert found["input_ids"].shape == (1, 8)
 
 
-def test_words(tiny, ner_folder):
+def test_token_classification_export(tiny, ner_folder):
     ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))
     found = model.signatures["serving_default"](text=tf.constant(["the good film"]))
@@ -222,7 +222,7 @@ def test_words(tiny, ner_folder):
     assert {label.decode() for label in found["labels"].numpy()[0]} <= set(labels)
 
 
-def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
+def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
     folder = str(tiny.folder)
     made = {}
@@ -250,7 +250,7 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
     assert len(found["encoder_outputs"]) == 2
     assert encoder.do_lower_case.numpy()
-    # It can be trained further, and drops out then.
+    # The exported encoder is trainable and applies dropout in training mode.
     with tf.GradientTape() as tape:
         first = encoder(inputs, training=True)["pooled_output"]
         loss = tf.reduce_sum(tf.square(first))
@@ -288,7 +288,7 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
         ),
     ],
 )
-def test_mistakes(tiny, tmp_path, monkeypatch, flags, message):
+def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     places = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}

@@ -1,4 +1,4 @@
-"""--init_checkpoint takes models of many kinds, and what belongs to them is found beside them."""
+"""--init_checkpoint accepts many formats; config and vocabulary are found next to the weights."""
 
 import dataclasses
 import json
@@ -18,8 +18,8 @@ from tests.tasks.classification.test_task import options
 
 
 @pytest.fixture(scope="module")
-def places(tiny, tmp_path_factory):
-    """The same encoder as every kind of file, each alone in its folder."""
+def model_sources(tiny, tmp_path_factory):
+    """The same encoder in every supported format, one folder each."""
     folder = tmp_path_factory.mktemp("places")
     original = folder / "original"
     original.mkdir()
@@ -63,14 +63,14 @@ def _vectors(tmp_path, place, **flags):
 
 
 @pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
-def test_all_give_the_same(tiny, tmp_path, places, kind):
+def test_all_formats_give_the_same_vectors(tiny, tmp_path, model_sources, kind):
     named = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
     expected = _vectors(tmp_path, tiny.checkpoint, **named)
-    np.testing.assert_array_equal(_vectors(tmp_path, places[kind]), expected)
+    np.testing.assert_array_equal(_vectors(tmp_path, model_sources[kind]), expected)
 
 
 @pytest.mark.slow
-def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
+def test_training_from_hugging_face_folder(tiny, tmp_path, model_sources):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
     run = options(tiny, tmp_path, **flags)
     expected = classification.run(run).metrics
@@ -78,7 +78,7 @@ def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
         tiny,
         tmp_path,
         **flags,
-        init_checkpoint=str(places["hugging_face"]),
+        init_checkpoint=str(model_sources["hugging_face"]),
         bert_config_file=None,
         vocab_file=None,
         output_dir=str(tmp_path / "other"),
@@ -89,8 +89,8 @@ def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
         assert (tmp_path / "other" / name).exists()
 
 
-def test_casing_is_what_the_model_says(tiny, tmp_path, places):
-    folder = shutil.copytree(places["hugging_face"], tmp_path / "bert-base-cased")
+def test_casing_comes_from_model_metadata(tiny, tmp_path, model_sources):
+    folder = shutil.copytree(model_sources["hugging_face"], tmp_path / "bert-base-cased")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
         run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(folder), **changes)
@@ -99,18 +99,18 @@ def test_casing_is_what_the_model_says(tiny, tmp_path, places):
     assert not (tmp_path / "out").exists()
 
 
-def test_casing_is_that_of_the_training(tiny, tmp_path, places):
+def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
-    trained = shutil.copytree(places["folder"], tmp_path / "trained")
+    trained = shutil.copytree(model_sources["folder"], tmp_path / "trained")
     (trained / "run.json").write_text(json.dumps(run_json))
     for path in (trained, trained / "bert_model.ckpt"):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
         with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
             classification.run(run)
-    # That of the folder that is gone on with counts, not that of where it once began.
+    # The resumed run's casing wins over that of its initial checkpoint.
     own = tmp_path / "out"
     own.mkdir()
-    for path in places["folder"].glob("bert_model.ckpt.*"):
+    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
         shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
     (own / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_predict=True)
@@ -123,11 +123,11 @@ def test_casing_is_that_of_the_training(tiny, tmp_path, places):
     ]
 
 
-def test_casing_is_that_of_each_run(tiny, tmp_path, places):
+def test_casing_of_each_of_several_runs(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
     own = tmp_path / "out" / "run_2"
     own.mkdir(parents=True)
-    for path in places["folder"].glob("bert_model.ckpt.*"):
+    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
         shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
     (own / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
@@ -136,19 +136,19 @@ def test_casing_is_that_of_each_run(tiny, tmp_path, places):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"script": ["a"]}', '{"flags": 1}'])
-def test_a_foreign_run_json_is_no_hint(tmp_path, places, text):
-    folder = shutil.copytree(places["folder"], tmp_path / "model")
+def test_foreign_run_json_is_ignored(tmp_path, model_sources, text):
+    folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
     (folder / "run.json").write_text(text)
     assert find_source(str(folder)).do_lower_case is None
 
 
-def test_an_init_checkpoint_that_is_not_there_is_found_before_the_data(tiny, tmp_path):
+def test_missing_init_checkpoint_is_rejected_before_data_is_read(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="nothing"):
         classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
 
 
-def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
+def test_cased_vocabulary_with_lower_casing_warning(tiny, tmp_path, said):
     words = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("\n".join([*words[:-3], "The", "Film", "Good"]), encoding="utf-8")
@@ -160,9 +160,9 @@ def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
         assert ("For a cased model, pass --do_lower_case=false" in said.text) == lower
 
 
-def test_what_is_not_there_is_named(tiny, tmp_path, places):
+def test_error_names_the_missing_files(tiny, tmp_path, model_sources):
     (tmp_path / "alone").mkdir()
-    for path in places["folder"].glob("bert_model.ckpt*"):
+    for path in model_sources["folder"].glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "alone")
     bare = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
