@@ -16,7 +16,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tasks.export_model import export_model
-from tests.tasks.classification.test_custom_runs import own, sentences, write
+from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner
@@ -49,7 +49,7 @@ def reviews(tiny, tmp_path_factory):
     write(folder / "data", "train.tsv", rows)
     write(folder / "data", "test.tsv", rows[:9])
     steps = {"do_train": True, "do_predict": True, "do_export": True}
-    run = own(tiny, folder, **steps, learning_rate=1e-2)
+    run = custom_options(tiny, folder, **steps, learning_rate=1e-2)
     results = classification.run(run)
     assert results.files[-1] == str(folder / "out" / "export" / "1")
     lines = (folder / "out" / "test_predictions.tsv").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""All sets of GLUE, and XNLI, from files to submissions, for a few steps on a tiny model."""
+"""All GLUE tasks and XNLI, from data files to submissions: a few steps of a tiny model."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def submission(out, name):
     return [line[1] for line in lines[1:]]
 
 
-# Rows to train on, to evaluate, to predict; name of the submission; a figure.
+# Numbers of train, dev and test rows; submission file; a metric.
 PUBLISHED = {
     "CoLA": (8551, 1043, 1063, "CoLA.tsv", "eval_matthews"),
     "MRPC": (3668, 408, 1725, "MRPC.tsv", "eval_f1"),
@@ -39,14 +39,14 @@ PUBLISHED = {
 }
 
 
-# Two of each kind are enough for every day.
+# The default test run covers two of each kind.
 def _some_slow(tasks, daily):
     return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
-def test_published_sets(tiny, tmp_path, task):
+def test_published_datasets(tiny, tmp_path, task):
     folder = data(f"glue/{task}")
     trained, evaluated, predicted, name, figure = PUBLISHED[task]
     # Three steps.
@@ -88,7 +88,7 @@ def _row(cells, places):
 def _files(
     task, cells, texts, label, labels, test_cells, test_texts, header=True, dev="dev", test="test"
 ):
-    """Small files in the layout of a set: how many columns, where texts and the label stand."""
+    """Small files in a task's layout: number of columns, and columns of the texts and the label."""
     rng = random.Random(2)
     words = lambda: " ".join(rng.choices(WORDS, k=6))  # noqa: E731
     made = {}
@@ -139,7 +139,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("task", _some_slow(LAYOUTS, ["mnli-mm", "qqp"]))
-def test_other_sets(tiny, tmp_path, task):
+def test_other_layouts(tiny, tmp_path, task):
     files, name = LAYOUTS[task]
     folder = tmp_path / "data"
     folder.mkdir()
@@ -148,13 +148,13 @@ def test_other_sets(tiny, tmp_path, task):
     metrics, out = run(tiny, tmp_path, task, folder, num_train_epochs=1.0, glue_submission=True)
     assert metrics["global_step"] == 7
     report = json.loads((out / "eval_results.json").read_text())
-    # Each label as often as it was written.
+    # Each label occurs as often as it was written.
     counts = {label: found["support"] for label, found in report["labels"].items()}
     assert set(counts.values()) == {12 // len(counts)}
     assert set(submission(out, name)) <= set(counts)
 
 
-def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
+def test_xnli_and_glue_diagnostics(tiny, tmp_path):
     folder = tmp_path / "data"
     (folder / "multinli").mkdir(parents=True)
     labels = ("neutral", "entailment", "contradictory")

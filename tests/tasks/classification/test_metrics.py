@@ -1,4 +1,4 @@
-"""Figures of evaluations, against counts by hand and formulas of our own."""
+"""Classification metrics, compared with hand-counted values and plain formulas."""
 
 import json
 import subprocess
@@ -21,16 +21,16 @@ def _no_warning_escapes():
         yield
 
 
-def rows(right, predicted, labels):
-    """Outputs of a model that predicts these."""
+def output_rows(right, predicted, labels):
+    """Model outputs that yield these predictions."""
     return {
         "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
         "label_ids": np.int32(right),
     }
 
 
-def figures(right, predicted, labels):
-    given = rows(right, predicted, labels)
+def metrics_of(right, predicted, labels):
+    given = output_rows(right, predicted, labels)
     found = metrics.classification_metrics(
         per_example_loss=np.ones(len(right), np.float32), **given
     )
@@ -38,9 +38,9 @@ def figures(right, predicted, labels):
     return found
 
 
-def test_two_labels():
-    # Of label 1: 3 found, 2 of them right; 4 there are.
-    found = figures([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
+def test_binary_classification():
+    # Label 1: 3 predicted, 2 of them correct; support 4.
+    found = metrics_of([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
     wanted = {
         "eval_accuracy": 5 / 8,
         "eval_loss": 1,
@@ -54,12 +54,12 @@ def test_two_labels():
         "eval_matthews": (2 * 3 - 1 * 2) / np.sqrt(3 * 4 * 4 * 5),
     }
     assert found == pytest.approx(wanted)
-    # The shortest digits are what a file gets.
+    # Files contain the shortest decimal representation.
     assert str(found["eval_precision"]) == "0.6666667"
 
 
-def test_three_labels_one_of_which_is_never_there():
-    found = figures([0, 0, 1, 1], [0, 1, 1, 1], 3)
+def test_three_labels_with_one_absent():
+    found = metrics_of([0, 0, 1, 1], [0, 1, 1, 1], 3)
     assert "eval_f1" not in found
     assert found["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
     assert found["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
@@ -76,34 +76,34 @@ def test_three_labels_one_of_which_is_never_there():
         ([0, 1], [1, 1], 2, 1 / 2, (0 + 2 / 3) / 2),
         ([0, 0], [1, 1], 2, 0, 0),
         ([2], [2], 3, 1, 1 / 3),
-        # Nearly as many labels as rows, which scikit-learn takes for numbers.
+        # Nearly as many labels as rows, which scikit-learn mistakes for regression.
         (list(range(30)), list(range(30)), 40, 1, 30 / 40),
     ],
 )
 def test_degenerate_cases(right, predicted, labels, accuracy, macro):
-    found = figures(right, predicted, labels)
+    found = metrics_of(right, predicted, labels)
     assert found["eval_accuracy"] == found["eval_f1_micro"] == accuracy
     assert found["eval_f1_macro"] == pytest.approx(macro)
     if len(set(right)) == 1 or len(set(predicted)) == 1:
         assert found["eval_matthews"] == 0
 
 
-def test_all_wrong():
-    found = figures([0, 0, 1, 1], [1, 1, 0, 0], 2)
+def test_no_correct_prediction():
+    found = metrics_of([0, 0, 1, 1], [1, 1, 0, 0], 2)
     assert found["eval_matthews"] == -1
     assert {name for name, figure in found.items() if figure} == {"eval_loss", "eval_matthews"}
 
 
-def test_a_model_that_computes_no_numbers():
-    given = rows([0, 1], [0, 1], 2) | {"probabilities": np.full((2, 2), np.nan, np.float32)}
+def test_nan_outputs():
+    given = output_rows([0, 1], [0, 1], 2) | {"probabilities": np.full((2, 2), np.nan, np.float32)}
     losses = np.full(2, np.nan, np.float32)
     found = metrics.classification_metrics(per_example_loss=losses, **given)
     assert np.isnan(found["eval_loss"])
     assert found["eval_accuracy"] == 0.5
 
 
-def test_report():
-    given = rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
+def test_classification_report():
+    given = output_rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
     report = metrics.classification_report(**given, labels=["a", "b", "c"])
     assert report["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [0, 1, 0]]
     assert list(report["labels"]) == ["a", "b", "c"]
@@ -121,11 +121,11 @@ LABELS = st.integers(0, 4)
 
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
-def test_any_classification(found, labels):
+def test_random_classifications(found, labels):
     right, predicted = (list(column) for column in zip(*found, strict=True))
-    scores = figures(right, predicted, labels)
+    scores = metrics_of(right, predicted, labels)
     names = [str(label) for label in range(labels)]
-    report = metrics.classification_report(**rows(right, predicted, labels), labels=names)
+    report = metrics.classification_report(**output_rows(right, predicted, labels), labels=names)
     matrix = np.array(report["confusion_matrix"])
     assert matrix.sum() == len(right)
     assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
@@ -139,7 +139,7 @@ def test_any_classification(found, labels):
     assert -1 <= scores["eval_matthews"] <= 1
 
 
-def test_correlations_and_distance():
+def test_regression_metrics():
     right = np.float32([1, 2, 3, 4])
     found = metrics.regression_metrics(
         np.float32([1, 10, 100, 1000]), right, np.float32([1, 2, 3, 6])
@@ -161,7 +161,7 @@ def test_correlations_and_distance():
     "values",
     [[2, 2, 2], [np.nan, 1, 2], [np.inf, -np.inf, 2], [np.inf] * 3, [np.nan] * 3],
 )
-def test_without_a_correlation(values):
+def test_undefined_correlation(values):
     right = np.float32([1, 2, 3])
     values = np.float32(values)
     for found in (
@@ -174,7 +174,7 @@ def test_without_a_correlation(values):
     assert np.isfinite(found) == np.isfinite(values).all()
 
 
-def test_numbers_that_are_nearly_the_same_or_very_large():
+def test_nearly_constant_or_very_large_values():
     right = np.float32([1, 2, 3])
     near = metrics.regression_metrics(1e6 + right * 1e-8, right, right)
     assert np.isfinite(near["eval_pearson"])
@@ -182,18 +182,18 @@ def test_numbers_that_are_nearly_the_same_or_very_large():
     assert large["eval_pearson"] == pytest.approx(-1)
 
 
-def sets(right, predicted):
+def multi_label_rows(right, predicted):
     return {
         "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
         "label_ids": np.int32(right),
     }
 
 
-def test_several_labels():
-    given = sets([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
+def test_multi_label_metrics():
+    given = multi_label_rows([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
     losses = np.float32([1, 2, 6])
     found = metrics.multilabel_metrics(per_example_loss=losses, **given)
-    # Three of four that were found are right, and none of three is missing.
+    # Three of four predicted labels are correct, and all three true labels are predicted.
     assert found == pytest.approx(
         {
             "eval_accuracy": 2 / 3,
@@ -215,10 +215,10 @@ def test_several_labels():
 
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
-def test_no_row_has_a_label(labels):
+def test_multi_label_without_positive_labels(labels):
     nothing = np.zeros((3, labels), int)
     for predicted, accuracy in ((nothing, 1), (nothing + 1, 0)):
-        given = sets(nothing, predicted)
+        given = multi_label_rows(nothing, predicted)
         found = metrics.multilabel_metrics(per_example_loss=np.ones(3), **given)
         assert found.pop("eval_accuracy") == accuracy
         assert found.pop("eval_loss") == 1
@@ -229,10 +229,10 @@ def test_no_row_has_a_label(labels):
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 255), min_size=1))
-def test_any_sets(labels, codes):
+def test_random_multi_labels(labels, codes):
     bits = np.array([[code >> place & 1 for place in range(8)] for code in codes])
     right, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
-    given = sets(right, predicted)
+    given = multi_label_rows(right, predicted)
     found = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **given)
     hits, guessed, there = (right & predicted), predicted.sum(axis=0), right.sum(axis=0)
     assert found["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
@@ -242,7 +242,7 @@ def test_any_sets(labels, codes):
     assert found["eval_f1_macro"] == pytest.approx(f1.mean())
 
 
-def test_table():
+def test_metrics_table():
     scores = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 12345}
     few = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
     assert metrics.describe_report(few).split("\n") == [
@@ -260,14 +260,14 @@ def test_table():
     assert max(map(len, long.split("\n"))) < 80
 
 
-def test_one_line():
+def test_metrics_on_one_line():
     assert metrics.one_line(" a \n\t b", 20) == "a b"
     assert metrics.one_line("0123456789", 10) == "0123456789"
     assert metrics.one_line("01234 6789", 7) == "01234…"
 
 
 @pytest.mark.parametrize("module", ["metrics", "plots"])
-def test_libraries_are_imported_where_they_are_needed(module):
+def test_libraries_are_imported_lazily(module):
     code = f"import sys, bert_tf.tasks.classification.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert f"bert_tf.tasks.classification.{module}" in done.stdout.split(), done.stderr

@@ -1,4 +1,4 @@
-"""run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
+"""run_classifier as a library, with a tiny model: written files, resumption, reproducibility."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ def options(tiny, tmp_path, **changes):
     )
 
 
-def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
+def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, said):
     results = classification.run(
         options(
             tiny,
@@ -108,7 +108,7 @@ def _curves(folder):
     return found
 
 
-def test_predicting_later_equals_predicting_right_after_training(tiny, tmp_path):
+def test_later_prediction_equals_prediction_after_training(tiny, tmp_path):
     trained = options(tiny, tmp_path, do_train=True, do_predict=True, num_train_epochs=2)
     classification.run(trained)
     first = (tmp_path / "out" / "test_results.tsv").read_text()
@@ -124,7 +124,7 @@ def test_predicting_later_equals_predicting_right_after_training(tiny, tmp_path)
     assert not list((tmp_path / "predictions").glob("model.ckpt*"))
 
 
-def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
+def test_training_resumes_from_output_dir_over_init_checkpoint(tiny, tmp_path, said):
     half = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(half)
     said.clear()
@@ -133,7 +133,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     assert "is ignored: --output_dir has its own checkpoints" in said.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
     said.clear()
-    # A damaged run.json is no error. A training that is skipped leaves it, another one writes it.
+    # A damaged run.json is no error. Skipped training keeps it; further training rewrites it.
     (tmp_path / "out" / "run.json").write_text("{")
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
     assert (tmp_path / "out" / "run.json").read_text() == "{"
@@ -143,7 +143,7 @@ def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
     assert json.loads((tmp_path / "out" / "run.json").read_text())["script"] == "run_classifier"
 
 
-def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
+def test_init_checkpoint_is_recorded(tiny, tmp_path, said):
     first = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(first)
     begun = first.init_checkpoint
@@ -163,7 +163,7 @@ def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
         assert (record.levelname == "WARNING") == warned
 
 
-def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
+def test_weights_depend_only_on_the_seed(tiny, tmp_path):
     values = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         folder = tmp_path / name
@@ -184,7 +184,7 @@ def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
     assert np.abs(values[0] - values[2]).max() > 1e-3
 
 
-def test_records_are_those_of_the_original(tiny, tmp_path):
+def test_records_match_the_original(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_eval=True))
     path = str(tmp_path / "out" / "eval.tf_record")
     example = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
@@ -201,7 +201,7 @@ def test_records_are_those_of_the_original(tiny, tmp_path):
     assert records.count_records(path) == 11
 
 
-def test_random_weights_are_announced(tiny, tmp_path, said):
+def test_random_initialization_is_logged(tiny, tmp_path, said):
     classification.run(options(tiny, tmp_path, do_eval=True))
     assert "bert_model.ckpt, so initialized randomly: output_bias, output_weights. W" in said.text
     said.clear()
@@ -209,7 +209,7 @@ def test_random_weights_are_announced(tiny, tmp_path, said):
     assert "all weights are initialized randomly, and stay random without" in said.text
 
 
-def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
+def test_tpu_flags_warn_of_their_current_meaning(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
     assert "--tpu_zone=b: Ignored without --use_tpu=true" in said.text
@@ -217,7 +217,7 @@ def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
     assert "--tpu_name" not in said.text
 
 
-def test_command_of_the_yelp_tutorial(tiny, tmp_path):
+def test_yelp_tutorial_command(tiny, tmp_path):
     results = classification.run(
         options(
             tiny,
@@ -234,7 +234,7 @@ def test_command_of_the_yelp_tutorial(tiny, tmp_path):
     assert len((tmp_path / "out" / "test_results.tsv").read_text().splitlines()) == 7
 
 
-def test_evaluation_figures_equal_the_original():
+def test_evaluation_metrics_match_the_original():
     case = np.load(golden("forward/classifier2_eval_metrics.npz"))
     model = load(set_head(BertClassifier(config(), 2), "classifier2"))
     inputs = {key: case[key] for key in ("input_ids", "input_mask", "segment_ids")}
@@ -259,8 +259,8 @@ def test_evaluation_figures_equal_the_original():
     ],
     ids=["plain", "bfloat16 recomputed in pieces", "float16 grouped"],
 )
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch, changes):
-    """Bit for bit: order of the data, slots, step, schedule and dropout go on."""
+def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, changes):
+    """Bitwise: data order, optimizer slots, step, schedule and dropout are restored."""
     run = {"do_train": True, "num_train_epochs": 2, "learning_rate": 1e-2, **changes}
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
 
@@ -282,10 +282,10 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
 @pytest.mark.parametrize(
     "changes", [{}, {"gradient_accumulation_steps": 2, "recompute_layers": True}]
 )
-def test_padding_changes_no_weight_and_no_result(tiny, tmp_path, monkeypatch, changes):
+def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, changes):
     plain = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     (tmp_path / "config.json").write_text(json.dumps(plain))
-    # Larger than any that one begins with: results depend on the texts.
+    # Weights larger than any initialization, so that results depend on the texts.
     start = checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint))
     large = {n: tf.constant(v * (15 if "kernel" in n or "word" in n else 1)) for n, v in start}
     checkpoint.write(str(tmp_path / "large.ckpt"), large)
@@ -338,7 +338,7 @@ def _stops_after(steps):
     return stopped
 
 
-def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
+def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
     seen = []
 
     def spy(*arguments):
@@ -352,7 +352,7 @@ def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
     assert seen == [(1e-3, 9, 4, True, "adamw")]
 
 
-def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
+def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
     seen = []
     call = BertClassifier.call
 
@@ -365,7 +365,7 @@ def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
     assert seen == [(True, True), (False, False)]
 
 
-def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
+def test_example_order_depends_on_the_seed(tiny, tmp_path, monkeypatch):
     first = []
 
     def note(step, state, batches, *rest):
@@ -396,7 +396,7 @@ def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
     assert metrics["loss"] != metrics["eval_loss"]
 
 
-def test_numbers_for_labels(tiny, tmp_path):
+def test_regression(tiny, tmp_path):
     folder = tmp_path / "sts-b"
     folder.mkdir()
     rng = random.Random(4)
@@ -405,7 +405,7 @@ def test_numbers_for_labels(tiny, tmp_path):
         lines = [header if split == "test" else f"{header}\tscore"]
         for row in range(rows):
             words = rng.choices(WORDS, k=5)
-            # How many words are "good" is what there is to find out.
+            # The target is the number of words "good".
             score = f"\t{float(words.count('good'))}" if split != "test" else ""
             lines.append(f"{row}" + "\t-" * 6 + f"\t{' '.join(words)}\tthe film{score}")
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
@@ -419,7 +419,7 @@ def test_numbers_for_labels(tiny, tmp_path):
     texts = [line.split("\t")[7:9] for line in (folder / "test.tsv").read_text().splitlines()]
     predictor = Predictor.from_output_dir(out)
     assert predictor([tuple(pair) for pair in texts[1:]]) == pytest.approx(values, abs=1e-5)
-    # The figures are those of the values.
+    # The metrics match the written values.
     again = options(tiny, tmp_path, **flags, do_eval=True)
     assert classification.run(again).metrics == found
     rows = [line.split("\t")[7:] for line in (folder / "dev.tsv").read_text().splitlines()[1:]]

@@ -1,4 +1,4 @@
-"""Tasks in a Python file of the user, written as for the original release."""
+"""User-defined task modules in the interface of the original release."""
 
 import re
 import sys
@@ -47,7 +47,7 @@ def write(tmp_path):
 
 
 def task(examples: str, labels: str = '["yes", "no"]', more: str = "") -> str:
-    """A file whose class has these training examples."""
+    """Returns the source of a task module with these training examples."""
     return f"""
     from bert_tf.data.features import InputExample as Example, PaddingInputExample
     class Mine:
@@ -59,7 +59,7 @@ def task(examples: str, labels: str = '["yes", "no"]', more: str = "") -> str:
     """
 
 
-def test_a_task(write):
+def test_task_module(write):
     path = write(TASK)
     made = load_task_module(path, "folder")
     assert (made.name, made.problem_type, made.labels) == (
@@ -77,7 +77,7 @@ def test_a_task(write):
         made.read("eval")
 
 
-def test_several_labels(write):
+def test_multi_label_task(write):
     examples = '[Example("a", "x", None, ["no", "yes", "no"]), Example("b", "y", None, ())]'
     made = load_task_module(write(task(examples, more='problem_type = "multilabel"')), "")
     assert made.problem_type == "multilabel"
@@ -85,7 +85,7 @@ def test_several_labels(write):
 
 
 @pytest.mark.parametrize("labels", ["None", "[]"])
-def test_numbers(write, labels):
+def test_regression_task(write, labels):
     examples = '[Example(1, "x", None, 2), Example(2, "y", None, " -0.5")]'
     made = load_task_module(write(task(examples, labels)), "")
     assert (made.problem_type, made.labels) == ("regression", ())
@@ -93,7 +93,7 @@ def test_numbers(write, labels):
     assert made.read("train")[0].guid == "1"
 
 
-def test_what_lies_beside_the_file_can_be_imported(write, tmp_path):
+def test_module_imports_from_its_folder(write, tmp_path):
     (tmp_path / "helper_of_my_task.py").write_text("LABELS = ['a', 'b']\n")
     before = list(sys.path)
     content = task("[]", "self.labels", "from helper_of_my_task import LABELS as labels")
@@ -103,7 +103,7 @@ def test_what_lies_beside_the_file_can_be_imported(write, tmp_path):
     assert sys.path == before
 
 
-def test_a_class_made_of_another_one(write):
+def test_subclassed_processor(write):
     code = TASK + "\n    class Other(Mine):\n        pass\n    Again = Other\n"
     assert load_task_module(write(code), "").name == "task Other"
 
@@ -141,7 +141,7 @@ def test_a_class_made_of_another_one(write):
         ),
     ],
 )
-def test_files_that_are_wrong(write, content, message):
+def test_invalid_modules(write, content, message):
     path = write(content)
     with pytest.raises(UserError, match=re.escape(path) + message) as caught:
         load_task_module(path, "")
@@ -177,7 +177,7 @@ MULTI = 'problem_type = "multilabel"'
         (task('[Example("a", "b", "", "x")]', "None"), "'x' is not a finite number"),
     ],
 )
-def test_examples_that_are_wrong(write, tmp_path, content, message):
+def test_invalid_examples(write, tmp_path, content, message):
     path = write(content)
     made = load_task_module(path, str(tmp_path))
     with pytest.raises(UserError, match=f"{re.escape(path)}.*{message}") as caught:
@@ -185,7 +185,7 @@ def test_examples_that_are_wrong(write, tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_none(tmp_path):
+def test_missing_modules(tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*missing\.py"):
         load_task_module(str(tmp_path / "missing.py"), "")
     with pytest.raises(UserError, match="is a folder, a file was expected"):
