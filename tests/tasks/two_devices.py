@@ -1,4 +1,4 @@
-"""Runs a script on two devices, which are parts of the CPU."""
+"""Runs a script on two logical CPU devices."""
 
 import dataclasses
 import subprocess
@@ -18,11 +18,11 @@ getattr(scripts, sys.argv.pop(1))()
 
 
 def run_on_two_devices(script, options):
-    """In a process of its own, as devices are divided before TensorFlow does anything.
+    """Runs in a subprocess, as devices must be split before TensorFlow is initialized.
 
     Args:
-        script: its function in `bert_tf.scripts`.
-        options: of the script.
+        script: name of its function in `bert_tf.scripts`.
+        options: options of the script.
     """
     given = dataclasses.replace(options, distribution_strategy="mirrored")
     arguments = [

@@ -1,4 +1,4 @@
-"""predict_masked as a user runs it, against a plain computation, and with a real vocabulary."""
+"""predict_masked end to end, compared with a plain computation, and with a real vocabulary."""
 
 import io
 import itertools
@@ -35,17 +35,17 @@ LINES = [
     "a [MASK] b [MASK] c [MASK] [MASK] [MASK] .",
     "x[MASK]s",
 ]
-# The masks of the lines that are not blank.
+# Number of masks in each line that is not blank.
 MASKS = [1, 1, 5, 1]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A checkpoint with all heads, whose configuration has more pieces than the vocabulary."""
+    """A checkpoint with all heads; its vocab_size exceeds the vocabulary."""
     folder = tmp_path_factory.mktemp("pretrained")
     names = [*SPECIAL, *BEGINS, *CONTINUATIONS]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
-    # Far from 0, so that the pieces differ.
+    # Large weights give distinct probabilities.
     config = BertConfig(len(names) + 3, **SIZES, initializer_range=0.3)
     (folder / "bert_config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(3)
@@ -92,7 +92,7 @@ def fill(model, folder, texts, **changes):
 
 
 def distributions(model, tokens, fits=lambda name: True):
-    """For each [MASK] of a row the softmax over the pieces that fit, computed by itself."""
+    """Returns, for each [MASK] of a row, a softmax over the valid pieces (one row at a time)."""
     ids = [model.names.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
     places = [place for place, number in enumerate(ids) if model.names[number] == "[MASK]"]
     outputs = model.pretrainer(
@@ -111,7 +111,7 @@ def tokens_of(model, text):
 
 
 def assert_likeliest(candidates, probabilities, names):
-    """Candidates are those of the highest probabilities, in their order."""
+    """Asserts that the candidates have the highest probabilities, in descending order."""
     order = np.argsort(-probabilities, kind="stable")[: len(candidates)]
     assert [candidate.word for candidate in candidates] == [names[index] for index in order]
     found = [candidate.probability for candidate in candidates]
@@ -119,7 +119,7 @@ def assert_likeliest(candidates, probabilities, names):
 
 
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"jit_compile": "true"}])
-def test_pieces_are_those_of_a_plain_softmax(model, folder, flags):
+def test_pieces_match_a_plain_softmax(model, folder, flags):
     texts = [line for line in LINES if line]
     found = fill(model, folder, texts, **flags)
     assert [len(masks) for masks in found] == MASKS
@@ -131,7 +131,7 @@ def test_pieces_are_those_of_a_plain_softmax(model, folder, flags):
 
 
 def test_all_pieces(model, folder):
-    # More than there are.
+    # top_k exceeds the number of pieces.
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000)
     (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
     assert len(candidates) == len(model.names)
@@ -139,7 +139,7 @@ def test_all_pieces(model, folder):
     assert sum(candidate.probability for candidate in candidates) == pytest.approx(1, abs=1e-5)
 
 
-def test_bfloat16_is_near(model, folder):
+def test_bfloat16_is_close_to_float32(model, folder):
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000, precision="bfloat16")
     (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
     found = {candidate.word: candidate.probability for candidate in candidates}
@@ -147,7 +147,7 @@ def test_bfloat16_is_near(model, folder):
 
 
 def whole_words(model, text):
-    """All words of one or two pieces for the only mask of a text, one at a time."""
+    """Scores all words of one or two pieces for the only mask of a text, one at a time."""
 
     def begins(name):
         return name in BEGINS
@@ -177,13 +177,13 @@ def whole_words(model, text):
 @pytest.mark.parametrize(
     ("text", "top_k"), [("the [MASK] film .", 15), ("[MASK]", 9), ("b [MASK]", 9)]
 )
-def test_whole_words_are_those_of_a_plain_search(model, folder, text, top_k):
-    # The beam is as wide as all begins, so that nothing can be missed.
+def test_whole_words_match_a_plain_search(model, folder, text, top_k):
+    # The beam is as wide as the number of word beginnings, so the search is exhaustive.
     assert top_k >= len(BEGINS)
     ((candidates,),) = fill(model, folder, [text], top_k=top_k, whole_word=True, max_word_pieces=2)
     expected = whole_words(model, text)
-    # `good` and `##s` are `goods`, which the tokenizer does not cut, and `.` is never gone on with.
-    # The umlaut is taken away before the text is cut.
+    # `good` + `##s` would be `goods`, which is a single token, and `.` is never continued.
+    # The umlaut is stripped before tokenization.
     assert {"goodness", "bads"} <= expected.keys()
     assert ".s" not in expected
     assert "übers" not in expected
@@ -193,7 +193,7 @@ def test_whole_words_are_those_of_a_plain_search(model, folder, text, top_k):
     assert_likeliest(candidates, np.array([expected[name] for name in names]), names)
 
 
-def test_whole_words_leave_other_masks_as_they_are(model, folder):
+def test_whole_words_keep_other_masks(model, folder):
     text = "a [MASK] b [MASK]"
     (masks,) = fill(model, folder, [text], whole_word=True, max_word_pieces=1)
     expected = distributions(model, tokens_of(model, text), lambda name: name in BEGINS)
@@ -205,7 +205,7 @@ def test_whole_words_leave_other_masks_as_they_are(model, folder):
     assert alone[0].probability <= best.probability + 1e-6
 
 
-def test_a_vocabulary_without_continuations(tiny, model, folder):
+def test_vocabulary_without_continuations(tiny, model, folder):
     config = BertConfig(19, **SIZES)
     pretrainer = BertPretrainer(config)
     variables = checkpoint.named_variables(pretrainer)
@@ -221,7 +221,7 @@ def test_a_vocabulary_without_continuations(tiny, model, folder):
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True, "max_word_pieces": 2}])
 def test_long_texts(model, folder, flags, caplog, monkeypatch):
-    """A mask in a long text is read with what stands around it, and no text changes another."""
+    """Masks in long texts see the surrounding tokens, and texts do not affect each other."""
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     long = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
     (folder / "in.txt").write_text(f"{long}\nthe [MASK]\n")
@@ -239,7 +239,7 @@ def test_long_texts(model, folder, flags, caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True}])
-def test_portions_change_nothing(model, folder, monkeypatch, flags):
+def test_batching_does_not_change_predictions(model, folder, monkeypatch, flags):
     whole = run(model, folder, **flags)
     assert [line["line"] for line in whole] == [1, 3, 4, 5]
     assert [line["text"] for line in whole] == [line for line in LINES if line]
@@ -251,7 +251,7 @@ def test_portions_change_nothing(model, folder, monkeypatch, flags):
 
 
 def assert_same(ours, theirs):
-    """Lines of JSON that differ by no more than a probability's last places."""
+    """Asserts that JSON lines are equal, up to rounding of probabilities."""
     assert ours.keys() == theirs.keys()
     assert (ours["line"], ours["text"]) == (theirs["line"], theirs["text"])
     for one, other in zip(ours["masks"], theirs["masks"], strict=True):
@@ -272,7 +272,7 @@ def test_several_threads(model, folder):
             assert [c.word for c in one] == [c.word for c in other]
 
 
-def test_text_of_the_command_line(model, folder, capsysbinary):
+def test_text_on_the_command_line(model, folder, capsysbinary):
     given = options(
         model,
         folder,
@@ -284,7 +284,7 @@ def test_text_of_the_command_line(model, folder, capsysbinary):
     given.check()
     fill_mask.run(given)
     text, *lines = capsysbinary.readouterr().out.splitlines()
-    # The byte that is no UTF-8 comes back as it is.
+    # The invalid UTF-8 byte is returned unchanged.
     assert text == b"the [MASK] \xe9"
     assert [len(line.split()) for line in lines] == [2] * 5 + [0]
 
@@ -296,7 +296,7 @@ def test_standard_input(model, folder, monkeypatch):
     assert run(model, folder, input_file="-") == expected
 
 
-def test_a_mistake_in_the_standard_input(model, folder, monkeypatch):
+def test_invalid_standard_input(model, folder, monkeypatch):
     stdin = SimpleNamespace(buffer=io.BytesIO(b"[MASK]\nnone\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(UserError, match=r"^<stdin>:2: there is no \[MASK\]"):
@@ -304,7 +304,7 @@ def test_a_mistake_in_the_standard_input(model, folder, monkeypatch):
     assert not (folder / "out").exists()
 
 
-def test_two_devices_give_the_words_of_one(model, folder):
+def test_two_devices_give_the_same_words_as_one(model, folder):
     expected = run(model, folder, whole_word=True)
     run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
     lines = (folder / "out").read_text().splitlines()
@@ -312,8 +312,8 @@ def test_two_devices_give_the_words_of_one(model, folder):
         assert_same(ours, theirs)
 
 
-def test_whole_words_of_the_small_bert(folder):
-    """The script itself, with this model: see `test_readme.py`."""
+def test_whole_words_of_small_bert(folder):
+    """Small BERT loaded in this process; `test_docs.py` runs the script."""
     small = ROOT / "examples" / "small_bert"
     flags = {
         "bert_config_file": str(small / "bert_config.json"),
@@ -355,7 +355,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_not_right_is_said_before_the_work(model, folder, case):
+def test_invalid_options_are_rejected_before_work_starts(model, folder, case):
     changes, message = BAD[case]
     (folder / "out").write_text("old")
     with pytest.raises(UserError, match=re.escape(message)):
@@ -364,28 +364,28 @@ def test_what_is_not_right_is_said_before_the_work(model, folder, case):
     assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
 
 
-def test_a_line_without_a_mask(model, folder, monkeypatch):
+def test_line_without_mask(model, folder, monkeypatch):
     (folder / "in.txt").write_text("[MASK]\n\nnothing\n")
-    # It is found before the model is loaded.
+    # The line is rejected before the model is loaded.
     monkeypatch.setattr(fill_mask, "FillMask", None)
     with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\]"):
         run(model, folder)
 
 
-def test_input_that_would_be_written_over(model, folder):
+def test_output_must_not_overwrite_the_input(model, folder):
     with pytest.raises(UserError, match="is among the input files too"):
         run(model, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 
 
-def test_a_vocabulary_without_mask(model, folder):
+def test_vocabulary_without_mask_token(model, folder):
     names = [name.replace("[MASK]", "mask") for name in model.names]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
     with pytest.raises(UserError, match=r"vocab\.txt has no \[MASK\]"):
         run(model, folder, vocab_file=str(folder / "vocab.txt"))
 
 
-def test_a_checkpoint_without_the_head(model, folder):
+def test_checkpoint_without_masked_lm_head(model, folder):
     without = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
     checkpoint.write(str(folder / "fine_tuned.ckpt"), without)
     with pytest.raises(
@@ -395,14 +395,14 @@ def test_a_checkpoint_without_the_head(model, folder):
     assert not (folder / "out").exists()
 
 
-def test_the_other_head_may_be_missing(model, folder):
+def test_next_sentence_head_may_be_missing(model, folder):
     expected = run(model, folder)
     without = {name: v for name, v in model.values.items() if not name.startswith("cls/seq")}
     checkpoint.write(str(folder / "words.ckpt"), without)
     assert run(model, folder, init_checkpoint=str(folder / "words.ckpt")) == expected
 
 
-def test_several_processes_are_refused(model, folder, monkeypatch):
+def test_multi_process_runs_are_rejected(model, folder, monkeypatch):
     two = Devices(STRATEGY, "multi_worker", "", workers=2)
     monkeypatch.setattr(training, "open_devices", lambda options: two)
     with pytest.raises(UserError, match="runs in one process"):

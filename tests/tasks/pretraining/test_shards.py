@@ -1,4 +1,4 @@
-"""A corpus in shards: every document once, wherever the borders fall."""
+"""Corpus shards: every document occurs once, wherever the boundaries fall."""
 
 import gzip
 
@@ -38,15 +38,15 @@ LINES = st.sampled_from(["", "", " ", "\r", "a", "Two words", "naïve 北京", "
 
 
 @given(st.lists(LINES, max_size=40), st.integers(20, 200), st.sampled_from(["", "\n"]))
-def test_every_document_is_in_one_shard(tmp_path_factory, lines, shard_bytes, end):
+def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_bytes, end):
     text = "\n".join(lines) + end
     paths = written(tmp_path_factory.mktemp("corpus"), text)
-    # A document may be longer than a shard, up to eight times.
+    # A document may be up to eight times as long as a shard.
     found = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
     assert [document for shard in found for document in shard] == documents(text)
 
 
-def test_borders_at_every_byte(tmp_path):
+def test_shard_boundaries_at_every_byte(tmp_path):
     text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
     paths = written(tmp_path, text)
     for shard_bytes in range(4, len(text) + 2):
@@ -55,7 +55,7 @@ def test_borders_at_every_byte(tmp_path):
     assert len(shards(paths, 20)) > 3
 
 
-def test_small_files_share_a_unit_and_do_not_merge(tmp_path):
+def test_small_files_share_a_unit_but_stay_separate(tmp_path):
     paths = written(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
     units = plan(paths, 20)
     assert [[path.split("/")[-1] for path, *_ in unit.ranges] for unit in units] == [
@@ -81,7 +81,7 @@ def test_compressed_files(tmp_path):
         shards([str(path)], 100)
 
 
-def test_a_file_without_blank_lines(tmp_path):
+def test_file_without_blank_lines(tmp_path):
     paths = written(tmp_path, "a line\n" * 1000)
     with pytest.raises(
         UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
@@ -90,10 +90,10 @@ def test_a_file_without_blank_lines(tmp_path):
     assert shards(paths, 10_000) == [[["a line"] * 1000]]
 
 
-def test_a_file_that_is_not_utf8(tmp_path):
+def test_invalid_utf8_file(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"good\n\nbad \xe9\n")
-    # Also from a part of the file, which begins in the middle.
+    # Also for a shard that starts in the middle of the file.
     for size in (1000, 5):
         with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
             shards([str(path)], size)

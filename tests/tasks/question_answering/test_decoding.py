@@ -1,4 +1,4 @@
-"""N-best lists, answer texts and null scores: the files that the original wrote."""
+"""N-best lists, answer texts and null scores: parity with the original's files."""
 
 import functools
 import gzip
@@ -64,12 +64,12 @@ def text_of(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_files_are_those_of_the_original(name):
+def test_files_match_the_original(name):
     assert stored().keys() == set(RUNS)
     run = stored()[name]
     found = decoded(run)
     if run["error"]:
-        # The original has no answer where no part of a text is possible.
+        # The original has no answer if no span is valid.
         without = [name for name, texts in found.lists.items() if not texts.best_text()]
         assert without
         assert {found.texts[name] for name in without} == {""}
@@ -83,7 +83,7 @@ def test_files_are_those_of_the_original(name):
         assert not found.null_odds
 
 
-def test_parts_of_texts_are_those_of_the_original():
+def test_answer_texts_match_the_original():
     units = json.loads(golden("squad/units.json").read_text())
     assert len(units["get_final_text"]) > 20
     for unit in units["get_final_text"]:
@@ -99,8 +99,8 @@ def test_parts_of_texts_are_those_of_the_original():
             assert decoding.probabilities(entries) == unit["result"]
 
 
-class Vocabulary(FullTokenizer):
-    """Letters, and some words, are known."""
+class FakeVocabulary(FullTokenizer):
+    """A vocabulary of letters and a few words."""
 
     def __init__(self, lower):
         letters = "abcdefghijklmnopqrstuvwxyzABC0123456789.,-#'\u5317"
@@ -120,9 +120,9 @@ TEXTS = st.text(
 
 
 @given(TEXTS, st.booleans(), st.data())
-def test_texts_are_those_of_the_slow_way(text, lower, draw):
-    """Whole words need no alignment, parts of words do."""
-    tokenizer = Vocabulary(lower)
+def test_answer_texts_match_the_reference_alignment(text, lower, draw):
+    """Whole words need no alignment; parts of words do."""
+    tokenizer = FakeVocabulary(lower)
     example = SquadExample("1", "a", Paragraph.of(text).words)
     windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
     count = len(windows.token_ids)
@@ -140,9 +140,9 @@ def test_texts_are_those_of_the_slow_way(text, lower, draw):
     assert found.answers[0].text == expected
 
 
-def test_answers_in_other_writings():
+def test_answers_in_other_scripts():
     text = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74 Cafe\u0301, re\u0301sume\u0301."
-    # Full-width digits have characters of their own; accents go, with the character they are.
+    # Full-width digits are kept; accents are stripped, with their combining characters.
     assert get_final_text("\u4eac", text, True) == text
     cased = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74"
     assert get_final_text("\u4eac \u5e02", cased, False) == "\u4eac\u5e02"
@@ -152,8 +152,8 @@ def test_answers_in_other_writings():
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_no_window_and_no_possible_answer(negative):
-    tokenizer = Vocabulary(True)
+def test_no_windows_or_no_valid_span(negative):
+    tokenizer = FakeVocabulary(True)
     examples = [
         SquadExample("1", "a", Paragraph.of("").words),
         SquadExample("2", "a", Paragraph.of("b c").words),
@@ -167,7 +167,7 @@ def test_no_window_and_no_possible_answer(negative):
     assert found.null_odds == (0.0 if negative else None)
     assert found.text(0.5) == expected.text
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
-    # [CLS] and padding have the highest logits.
+    # [CLS] and padding get the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
     found = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
     assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
@@ -175,7 +175,7 @@ def test_no_window_and_no_possible_answer(negative):
     assert found.text(100.0) == expected.text
 
 
-def test_n_best_lists_are_written_as_json_writes_them():
+def test_n_best_lists_match_json_dump():
     lists = {
         '"\u5317': [Answer("caf\u00e9\n", 1.5, -2e-7), Answer("", float("inf"), 1e30)],
         "2": [Answer("x", float("nan"), 0.1)],
@@ -197,8 +197,8 @@ def test_n_best_lists_are_written_as_json_writes_them():
 
 
 @given(st.data())
-def test_lists_are_those_of_plain_loops(draw):
-    tokenizer = Vocabulary(True)
+def test_n_best_lists_match_plain_loops(draw):
+    tokenizer = FakeVocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
@@ -206,7 +206,7 @@ def test_lists_are_those_of_plain_loops(draw):
     features = list(plain_squad.convert(examples, tokenizer, *lengths))
     assert len(features) == len(windows)
     seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
-    # Few different values, for many ties.
+    # Few distinct values, for many ties.
     shape = (2, len(features), lengths[0])
     logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
     expected = plain_squad.decode(

@@ -1,4 +1,4 @@
-"""Exact match and F1, by hand and as the formulas of the official scripts say."""
+"""Exact match and F1, checked by hand and against the formulas of the official scripts."""
 
 import string
 
@@ -20,17 +20,17 @@ def test_normalization():
     assert scoring.exact_match("the cat.", "Cat") == 1.0
     assert scoring.f1("a big black cat", "cat") == pytest.approx(0.5)
     assert scoring.f1("the", "a") == scoring.f1("dog", "cat") == 0.0
-    # A word that is there twice counts twice.
+    # A repeated word counts twice.
     assert scoring.f1("cat cat", "cat cat dog") == pytest.approx(0.8)
 
 
-def test_metrics_of_version_1():
+def test_squad_v1_metrics():
     examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
     found = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
     assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
 
 
-def test_metrics_of_version_2():
+def test_squad_v2_metrics():
     examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
     odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
@@ -46,14 +46,14 @@ def test_metrics_of_version_2():
         "NoAns_exact": 50.0,
         "NoAns_f1": 50.0,
         "NoAns_total": 2,
-        # Up to -3 one question has an answer, up to -2 two; then a wrong one would follow.
+        # Threshold -3 answers one question, -2 answers two; any higher adds a wrong answer.
         "best_exact": 75.0,
         "best_exact_thresh": -3.0,
         "best_f1": pytest.approx((100 + third + 200) / 4),
         "best_f1_thresh": -2.0,
     }
     assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
-    # Questions with the same odds go together.
+    # Questions with equal odds share a threshold.
     same = dict.fromkeys(odds, 0.0)
     assert scoring.best_f1_threshold(examples[1:], predictions, same) < 0.0
     none = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
@@ -61,8 +61,8 @@ def test_metrics_of_version_2():
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
 
 
-def test_metrics_by_characters():
-    # Punctuation is ignored. The longest common run has four tokens of five, and of four.
+def test_character_metrics():
+    # Punctuation is ignored. The longest common substring has 4 of 5 and of 4 tokens.
     assert scoring.exact_characters(" 《北京大学》", "北京大学。") == 1.0
     assert scoring.exact_characters("北京大学", "北京") == 0.0
     assert scoring.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
@@ -76,7 +76,7 @@ def test_metrics_by_characters():
     assert scoring.f1_characters("", "") == scoring.exact_characters("", "") == 1.0
 
 
-def test_the_best_answer_counts_by_characters():
+def test_character_metrics_use_the_best_answer():
     examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
     found = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
     assert found == {
@@ -104,7 +104,7 @@ HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
 
 
 def tokens(text):
-    """As in the script of CMRC 2018, by a plain loop: Han one by one, other text in runs."""
+    """Plain tokenization of the CMRC 2018 script: single Han characters, runs of other text."""
     found, word = [], ""
     for char in text.lower():
         if char in "。：-":
@@ -118,7 +118,7 @@ def tokens(text):
 
 
 @given(HAN, HAN.filter(tokens))
-def test_f1_by_characters_is_that_of_plain_loops(prediction, answer):
+def test_character_f1_matches_plain_loops(prediction, answer):
     ours, theirs = tokens(prediction), tokens(answer)
     runs = (
         size
@@ -140,7 +140,7 @@ ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
         st.tuples(st.lists(TEXTS, max_size=2), TEXTS, st.integers(-2, 2)), min_size=1, max_size=8
     )
 )
-def test_no_threshold_is_better_than_the_best(rows):
+def test_best_threshold_is_optimal(rows):
     examples = [example(str(n), *answers) for n, (answers, _, _) in enumerate(rows)]
     texts = {str(n): text for n, (_, text, _) in enumerate(rows)}
     odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
@@ -159,7 +159,7 @@ def words(text):
 
 
 def f1_of(prediction, answer):
-    """As in the script of SQuAD 2.0, by a plain loop."""
+    """Plain loop version of F1 in the SQuAD 2.0 script."""
     ours, theirs = words(prediction), words(answer)
     if not ours or not theirs:
         return float(ours == theirs)
@@ -168,7 +168,7 @@ def f1_of(prediction, answer):
 
 
 @given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
-def test_metrics_are_those_of_plain_loops(rows):
+def test_metrics_match_plain_loops(rows):
     examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
     predictions = {str(n): text for n, (_, text) in enumerate(rows)}
     found = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))

@@ -1,4 +1,4 @@
-"""Metrics of entities against a count of our own."""
+"""Entity metrics, compared with a plain count."""
 
 import builtins
 import itertools
@@ -14,7 +14,7 @@ LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1
 
 
 def spans(sentences):
-    """Sentence, first word, last word and type of each entity."""
+    """Returns sentence, first word, last word and type of each entity."""
     found = set()
     for row, labels in enumerate(sentences):
         first = None
@@ -35,7 +35,7 @@ def f1(gold, predicted):
 @given(st.lists(st.tuples(LABELS, st.randoms(use_true_random=False)), min_size=1, max_size=5))
 def test_metrics_equal_a_plain_count(rows):
     gold = [labels for labels, _ in rows]
-    # Some labels are changed.
+    # Change some labels.
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
@@ -51,7 +51,7 @@ def test_metrics_equal_a_plain_count(rows):
         assert scores[name]["support"] == sum(span[-1] == name for span in all_gold)
 
 
-def test_schemes_count_the_same():
+def test_label_schemes_give_the_same_metrics():
     bio = [["B-A", "I-A", "B-A", "O", "B-B"]]
     bioes = [["B-A", "E-A", "S-A", "O", "S-B"]]
     iob1 = [["I-A", "I-A", "B-A", "O", "I-B"]]
@@ -68,7 +68,7 @@ IOB1 = st.lists(
 
 
 @given(IOB1, st.randoms(use_true_random=False))
-def test_labels_of_a_file_score_as_those_that_are_learned(gold, rng):
+def test_converted_labels_score_as_in_the_file(gold, rng):
     starts = [0, *itertools.accumulate(map(len, gold))]
     bio = conll.to_bio([label for row in gold for label in row], starts)
     learned = [bio[start:end] for start, end in itertools.pairwise(starts)]

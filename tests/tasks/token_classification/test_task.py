@@ -1,4 +1,4 @@
-"""run_ner as a user runs it: training, metrics, a label for every word, and invalid input."""
+"""run_ner end to end: training, metrics, predictions for every word, and errors."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.conftest import WORDS
 from tests.oracle import ROOT, data, golden
 from tests.tasks.token_classification.test_ner_metrics import f1
 
-# Labels of words; an `I-` only where it continues an entity.
+# Label of each word; `I-` is used only inside an entity.
 LABELS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
 
 
@@ -75,7 +75,7 @@ TRAINING = {"do_train": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
 
 
 def rows_of(path):
-    """Sentences of the rows of a file, without `-DOCSTART-` lines."""
+    """Returns the sentences of a file as rows, without `-DOCSTART-` lines."""
     sentences = [[]]
     for line in path.read_text().split("\n"):
         columns = line.split()
@@ -114,14 +114,14 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert all(list(each) == ["precision", "recall", "f1", "support"] for each in by_type.values())
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
-    # Every word of the test set, and its label.
+    # Every word of the test set has a label.
     given, found = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
     assert column(found, 0) == column(given, 0)
     assert column(found, 1) == column(given, 2)
     assert {len(row) for rows in found for row in rows} == {3}
     assert f"test.txt: all {f1(column(found, 1), column(found, 2)):.4f} (" in caplog.text
 
-    # The metrics of the dev set are those of a count over its words.
+    # The metrics on the dev set match a plain count over its words.
     (folder / "test.txt").write_text((folder / "dev.txt").read_text())
     again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
     assert again.metrics == results.metrics
@@ -129,7 +129,7 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert again.metrics["f1"] == pytest.approx(f1(column(found, 1), column(found, 2)))
 
 
-def test_the_best_of_several_evaluations_is_kept(tiny, folder):
+def test_best_of_several_evaluations_is_used(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
     metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
     found = json.loads((folder / "out" / "evaluations.json").read_text())
@@ -139,8 +139,8 @@ def test_the_best_of_several_evaluations_is_kept(tiny, folder):
     assert (folder / "out" / "best" / "labels.txt").exists()
 
 
-def test_prediction_elsewhere_and_without_labels(tiny, folder):
-    """The labels come from the checkpoint's folder."""
+def test_prediction_in_a_different_folder_without_labels(tiny, folder):
+    """The label map comes from the checkpoint folder."""
     ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     expected = rows_of(folder / "out" / "label_test.txt")
     lines = (folder / "test.txt").read_text().splitlines()
@@ -156,7 +156,7 @@ def test_prediction_elsewhere_and_without_labels(tiny, folder):
 
 
 def task(tiny, folder, **changes):
-    """A task that takes its labels from the checkpoint's folder."""
+    """A task with the label map of the checkpoint folder."""
     (folder / "start").mkdir(exist_ok=True)
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
@@ -164,7 +164,7 @@ def task(tiny, folder, **changes):
     return TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
-def test_a_folder_without_conll_files(tiny, tmp_path):
+def test_folder_without_conll_files(tiny, tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*test\.txt or eng\.testb \(the folder"):
         task(tiny, tmp_path).read("predict")
 
@@ -180,8 +180,8 @@ TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith
     st.integers(3, 24),
     st.booleans(),
 )
-def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
-    """The label of each piece is computed from the piece itself."""
+def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
+    """Uses fake logits that depend only on the piece."""
     (tmp_path / "test.txt").write_bytes(
         "\n\n".join("\n".join(words) for words in sentences).encode()
     )
@@ -189,7 +189,7 @@ def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size,
     examples = made.read("predict")
     assert [words for words, _ in examples] == sentences
     ids = made.featurize(examples, "predict")["input_ids"]
-    # Slices have the same rows.
+    # Slices contain the same rows.
     slices = [made.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
     np.testing.assert_array_equal(np.concatenate(slices), ids)
     assert all(len(made.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1))
@@ -208,7 +208,7 @@ def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size,
         assert label == made.labels[number % len(made.labels)]
 
 
-def test_only_first_pieces_have_labels(tiny, folder):
+def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
     made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
@@ -222,7 +222,7 @@ def test_only_first_pieces_have_labels(tiny, folder):
     assert rows["label_ids"][1, [2, 5]].tolist() == [2, 0]
 
 
-def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
+def test_loss_is_the_mean_over_labeled_pieces_of_a_row(tiny, folder):
     made = task(tiny, folder)
     logits = np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32)
     batch = {
@@ -235,7 +235,7 @@ def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
     np.testing.assert_allclose(loss, expected, atol=1e-6)
 
 
-def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
+def test_msra_spans_end_to_end(tiny, tmp_path):
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.txt").write_text("good/nr film/o \nslow/ns was/o plot/nt \n")
     flags = {**TRAINING, "train_batch_size": 2, "do_eval": True, "do_predict": True}
@@ -250,7 +250,7 @@ def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
     assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
 
 
-def test_labels_that_were_not_trained(tiny, folder, caplog):
+def test_labels_missing_from_training(tiny, folder, caplog):
     ner.run(options(tiny, folder, **TRAINING))
     text = (folder / "dev.txt").read_text()
     line = 1 + text.splitlines().index("good X B-A")
@@ -262,7 +262,7 @@ def test_labels_that_were_not_trained(tiny, folder, caplog):
 
 
 def test_iob1_is_scored_as_bio(tiny, folder):
-    """The schemes of 2003 and of today give the same model."""
+    """IOB1 (CoNLL-2003) and BIO labels give the same model."""
     results = []
     for scheme in ("bio", "iob1"):
         if scheme == "iob1":
@@ -279,7 +279,7 @@ def test_iob1_is_scored_as_bio(tiny, folder):
 
 
 def _iob1(text):
-    """`B-` only where an entity follows another one of its kind."""
+    """Converts BIO to IOB1: `B-` only after an adjacent entity of the same type."""
     lines, before = [], ""
     for line in text.split("\n"):
         label = line.split(" ")[-1]
@@ -290,7 +290,7 @@ def _iob1(text):
     return "\n".join(lines)
 
 
-def test_context_changes_the_outputs_of_a_sentence(tiny, folder):
+def test_document_context_changes_outputs(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     losses = [
         ner.run(options(tiny, folder, do_eval=True, doc_context=value)).metrics["loss"]
@@ -299,15 +299,15 @@ def test_context_changes_the_outputs_of_a_sentence(tiny, folder):
     assert losses[0] != losses[1]
 
 
-def test_the_training_data_of_an_older_run_is_recognized(tiny, tmp_path):
+def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
     made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    # As earlier versions wrote it to run.json.
+    # The format in run.json of earlier versions.
     assert describe_data(made.identity(made.read("train"))) == "24 rows (eb79d1e4)"
 
 
-def test_inputs_of_a_program(tiny, tmp_path):
+def test_predictor_inputs(tiny, tmp_path):
     made = task(tiny, tmp_path)
     inputs = ["", "The film, it was good.", (), ("good", "plot"), "\n"]
     examples = made.from_inputs(inputs)
@@ -327,7 +327,7 @@ def test_inputs_of_a_program(tiny, tmp_path):
         made.from_inputs(["a", ("b", 3)])
 
 
-def test_one_word_is_said_in_the_singular(tiny, tmp_path, said):
+def test_warning_about_one_word_is_singular(tiny, tmp_path, said):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
     run = options(tiny, tmp_path, do_train=True)
@@ -339,7 +339,7 @@ def test_one_word_is_said_in_the_singular(tiny, tmp_path, said):
     assert "recall 0.0000, 1 entity)" in said.text
 
 
-def test_without_marks_all_is_one_document(tiny, folder, caplog):
+def test_file_without_docstart_is_one_document(tiny, folder, caplog):
     text = (folder / "test.txt").read_text()
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
     made = task(tiny, folder, doc_context=True, verbose_logging=True)
@@ -413,16 +413,16 @@ def test_invalid_label_maps(tiny, folder):
         ner.run(options(tiny, folder, do_eval=True))
 
 
-def test_scores_need_seqeval_before_any_work(tiny, folder, monkeypatch):
+def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     fails(options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"')
     assert not (folder / "out").exists()
-    # Without an evaluation it is not needed.
+    # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     assert results.files == [str(folder / "out" / "label_test.txt")]
 
 
-def test_obstacles_are_found_before_the_training(tiny, folder):
+def test_blocked_output_paths_are_rejected_before_training(tiny, folder):
     for name in ("labels.txt", "label_test.txt"):
         (folder / "out" / name).mkdir(parents=True)
         fails(options(tiny, folder, do_train=True), f"{name} is a folder, but the run")
@@ -430,7 +430,7 @@ def test_obstacles_are_found_before_the_training(tiny, folder):
 
 
 def test_script(tiny, folder):
-    """A flag file, and the command; one line for a mistake."""
+    """Runs with a flag file; errors are one line."""
     run = options(tiny, folder, do_predict=True, do_train=True, num_train_epochs=1.0)
     names = [*tiny.flags, "data_dir", "output_dir", "do_predict", "do_train", "num_train_epochs"]
     flags = "".join(f"--{name}={getattr(run, name)}\n" for name in names)
@@ -451,8 +451,8 @@ def test_script(tiny, folder):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("doc_context", [False, True])
-def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
-    """In windows that are too short for most sentences."""
+def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context):
+    """Uses windows that are too short for most sentences."""
     folder = data("conll2003")
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
     run = options(
@@ -464,7 +464,7 @@ def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
         examples = made.read(split)
         rows = made.featurize(examples, split)
         if split != "predict":
-            # Each label is learned once.
+            # Each label occurs once in training.
             assert rows["label_mask"].sum() == len(examples.file.labels)
         label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
         predicted = made.decode(examples, {"label_ids": label_ids})
@@ -473,12 +473,12 @@ def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
         (path,) = made.write_predictions(examples, predicted, str(tmp_path))
         with open(path) as written, open(folder / f"{name}.txt") as given:
             for ours, theirs in zip(written, given, strict=True):
-                # Word and label; all of them but marks of documents.
+                # Word and label of every line except document marks.
                 if not theirs.startswith("-DOCSTART-"):
                     assert ours.split()[:2] == theirs.split()[::3]
 
 
-def test_a_file_without_blank_lines(tiny, folder, said):
+def test_file_without_blank_lines_warning(tiny, folder, said):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
     (folder / "test.txt").write_text(words + "\n")
@@ -486,7 +486,7 @@ def test_a_file_without_blank_lines(tiny, folder, said):
     assert "test.txt: no blank lines; reading all words as one sentence" in said.text
 
 
-def test_an_evaluation_on_the_training_data(tiny, folder, caplog):
+def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     (folder / "dev.txt").write_text((folder / "train.txt").read_text())
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
