@@ -239,7 +239,7 @@ def test_output_dir_of_model_with_different_depth_is_rejected(tiny, tmp_path, nu
 def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, truncated, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
-    whole = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
+    original = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
     data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-truncated])
     caplog.clear()
@@ -247,7 +247,7 @@ def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, truncated, caplog)
     assert "model.ckpt-4 is damaged; skipping it" in caplog.text
     # Retraining from step 2 reproduces the original weights.
     for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
-        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+        np.testing.assert_array_equal(value, original[name], err_msg=name)
 
 
 def _tensors(prefix):

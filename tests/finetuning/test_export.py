@@ -59,10 +59,10 @@ def reviews(tiny, tmp_path_factory):
 def test_text_signature(reviews, tmp_path):
     out, rows = reviews
     texts = [row[1] for row in rows]
-    found = serve(out / "export" / "1", "serving_default", tmp_path, text=texts)
+    outputs = serve(out / "export" / "1", "serving_default", tmp_path, text=texts)
     expected = np.float64([row[3:] for row in rows])
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    assert found["label"] == [row[2] for row in rows]
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    assert outputs["label"] == [row[2] for row in rows]
 
 
 def test_id_and_example_signatures_and_text_pairs(reviews):
@@ -71,16 +71,16 @@ def test_id_and_example_signatures_and_text_pairs(reviews):
     assert set(model.signatures) == {"serving_default", "ids", "examples", "pairs"}
     expected = np.float64([row[3:] for row in rows])
     records = [r.numpy() for r in tf.data.TFRecordDataset(str(out / "predict.tf_record"))]
-    found = model.signatures["examples"](examples=tf.constant(records))
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    outputs = model.signatures["examples"](examples=tf.constant(records))
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     texts = tf.constant([row[1] for row in rows])
     nothing = tf.constant([""] * len(rows))
-    found = model.signatures["pairs"](text=texts, text_pair=nothing)
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    outputs = model.signatures["pairs"](text=texts, text_pair=nothing)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     # Any length: a few tokens, none, and more than max_seq_length.
     long = tf.constant(["", "good " * 500])
-    found = model.signatures["serving_default"](text=long)
-    assert np.isfinite(found["probabilities"]).all()
+    outputs = model.signatures["serving_default"](text=long)
+    assert np.isfinite(outputs["probabilities"]).all()
     folder = out / "export" / "1"
     assert (folder / "assets" / "labels.txt").read_text() == "good\nso-so\n"
     assert (folder / "assets" / "vocab.txt").exists()
@@ -128,18 +128,20 @@ def test_text_pairs(tiny, tmp_path):
     served = export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s")))
     rows = [r.split("\t") for r in (out / "test_predictions.tsv").read_text().splitlines()[1:]]
     model = tf.saved_model.load(served)
-    found = model.signatures["serving_default"](
+    outputs = model.signatures["serving_default"](
         text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
     )
-    np.testing.assert_allclose(found["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5)
-    assert [label.decode() for label in found["label"].numpy()] == [row[3] for row in rows]
+    np.testing.assert_allclose(
+        outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
+    )
+    assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
     # XLA compiles the signatures without string ops.
     compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
     model = tf.saved_model.load(export_model.run(compiled))
     again = model.signatures["serving_default"](
         text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
     )
-    np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-5)
+    np.testing.assert_allclose(again["probabilities"], outputs["probabilities"], atol=1e-5)
 
 
 def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
@@ -160,8 +162,8 @@ def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
     assert task.vocab_file.endswith("assets/vocab.txt")
     encoder = export(folder, "encoder", form="encoder", max_seq_length=24)
     ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
-    ((_, found),) = encoder.read(["bert/pooler/dense/bias"])
-    np.testing.assert_array_equal(found, best)
+    ((_, bias),) = encoder.read(["bert/pooler/dense/bias"])
+    np.testing.assert_array_equal(bias, best)
     stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
     (tmp_path / "stripped").mkdir()
     convert(find_source(str(folder)), stripped)
@@ -206,20 +208,22 @@ def ner_folder(tmp_path):
 def test_question_answering_export(tiny, squad_folder):
     squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
-    found = model.signatures["serving_default"](
+    outputs = model.signatures["serving_default"](
         text=tf.constant(["a b"]), text_pair=tf.constant(["the good film"])
     )
-    assert found["start_logits"].shape == found["end_logits"].shape == found["input_ids"].shape
-    assert found["input_ids"].shape == (1, 8)
+    assert (
+        outputs["start_logits"].shape == outputs["end_logits"].shape == outputs["input_ids"].shape
+    )
+    assert outputs["input_ids"].shape == (1, 8)
 
 
 def test_token_classification_export(tiny, ner_folder):
     ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))
-    found = model.signatures["serving_default"](text=tf.constant(["the good film"]))
+    outputs = model.signatures["serving_default"](text=tf.constant(["the good film"]))
     labels = (ner_folder / "out" / "labels.txt").read_text().splitlines()
-    assert found["probabilities"].shape == (1, 5, len(labels))
-    assert {label.decode() for label in found["labels"].numpy()[0]} <= set(labels)
+    assert outputs["probabilities"].shape == (1, 5, len(labels))
+    assert {label.decode() for label in outputs["labels"].numpy()[0]} <= set(labels)
 
 
 def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
@@ -244,11 +248,11 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     names = ("input_ids", "input_mask", "segment_ids")
     values = (inputs[name] for name in ("input_word_ids", "input_mask", "input_type_ids"))
     expected = model(dict(zip(names, values, strict=True)))
-    found = encoder(inputs)
-    assert set(found) == {"pooled_output", "sequence_output", "encoder_outputs", "default"}
+    outputs = encoder(inputs)
+    assert set(outputs) == {"pooled_output", "sequence_output", "encoder_outputs", "default"}
     for name in ("pooled_output", "sequence_output"):
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
-    assert len(found["encoder_outputs"]) == 2
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+    assert len(outputs["encoder_outputs"]) == 2
     assert encoder.do_lower_case.numpy()
     # The exported encoder is trainable and applies dropout in training mode.
     with tf.GradientTape() as tape:
@@ -291,10 +295,10 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
 def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    places = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
-    for place, path in places.items():
+    paths_by_placeholder = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
+    for placeholder, path in paths_by_placeholder.items():
         flags = {
-            name: value.replace(place, path) if isinstance(value, str) else value
+            name: value.replace(placeholder, path) if isinstance(value, str) else value
             for name, value in flags.items()
         }
     with pytest.raises(UserError, match=message) as caught:

@@ -50,11 +50,11 @@ def test_label_map_from_transformers_config(tmp_path):
         init_checkpoint=str(folder),
         output_dir=str(tmp_path / "output"),
     )
-    for names, found in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
+    for names, expected in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
         config["id2label"] = dict(enumerate(names))
         (folder / "config.json").write_text(json.dumps(config))
-        if found:
-            assert label_map.of_checkpoint(options) == found
+        if expected:
+            assert label_map.of_checkpoint(options) == expected
             continue
         # Default names only.
         with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
@@ -63,16 +63,16 @@ def test_label_map_from_transformers_config(tmp_path):
 
 def test_label_order_that_differs_from_the_published_task(tmp_path, said):
     options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
-    ours = ["contradiction", "entailment", "neutral"]
-    label_map.require_order(ours, options)
-    for theirs in (ours, ["a", "b", "c"], ["a", "b"]):
-        (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
+    model_labels = ["contradiction", "entailment", "neutral"]
+    label_map.require_order(model_labels, options)
+    for file_labels in (model_labels, ["a", "b", "c"], ["a", "b"]):
+        (tmp_path / "labels.txt").write_text("\n".join(file_labels) + "\n")
         said.clear()
-        label_map.require_order(ours, options)
-        other_names = "The model names its outputs a, b, c; assuming that they are contradiction"
-        assert (other_names in said.text) == (theirs == ["a", "b", "c"])
+        label_map.require_order(model_labels, options)
+        warns = "The model names its outputs a, b, c; assuming that they are contradiction"
+        assert (warns in said.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(
         UserError, match="use --task_name=tsv, which takes the order from the model"
     ):
-        label_map.require_order(ours, options)
+        label_map.require_order(model_labels, options)

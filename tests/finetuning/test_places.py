@@ -43,7 +43,7 @@ def model_sources(tiny, tmp_path_factory):
     }
 
 
-def _vectors(tmp_path, place, **flags):
+def _vectors(tmp_path, init_checkpoint, **flags):
     texts = tmp_path / "texts.txt"
     texts.write_text("the good film\nit was not slow\n")
     extraction.run(
@@ -53,13 +53,13 @@ def _vectors(tmp_path, place, **flags):
             output_format="npz",
             pooling="mean",
             layers="-1",
-            init_checkpoint=str(place),
+            init_checkpoint=str(init_checkpoint),
             max_seq_length=16,
             **flags,
         )
     )
-    with np.load(tmp_path / "x.npz") as found:
-        return found["features"]
+    with np.load(tmp_path / "x.npz") as vectors:
+        return vectors["features"]
 
 
 @pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
@@ -74,7 +74,7 @@ def test_training_from_hugging_face_folder(tiny, tmp_path, model_sources):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
     run = options(tiny, tmp_path, **flags)
     expected = classification.run(run).metrics
-    found = options(
+    run_options = options(
         tiny,
         tmp_path,
         **flags,
@@ -83,7 +83,7 @@ def test_training_from_hugging_face_folder(tiny, tmp_path, model_sources):
         vocab_file=None,
         output_dir=str(tmp_path / "other"),
     )
-    metrics = classification.run(found).metrics
+    metrics = classification.run(run_options).metrics
     assert metrics["eval_loss"] == pytest.approx(expected["eval_loss"], abs=1e-6)
     for name in ("bert_config.json", "vocab.txt"):
         assert (tmp_path / "other" / name).exists()
@@ -108,15 +108,15 @@ def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
         with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
             classification.run(run)
     # The resumed run's casing wins over that of its initial checkpoint.
-    own = tmp_path / "out"
-    own.mkdir()
+    output_dir = tmp_path / "out"
+    output_dir.mkdir()
     for path in model_sources["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (own / "run.json").write_text(json.dumps(run_json))
+        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_predict=True)
     with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
         classification.run(run)
-    assert sorted(path.suffix for path in own.iterdir()) == [
+    assert sorted(path.suffix for path in output_dir.iterdir()) == [
         ".data-00000-of-00001",
         ".index",
         ".json",
@@ -125,11 +125,11 @@ def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
 
 def test_casing_of_each_of_several_runs(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
-    own = tmp_path / "out" / "run_2"
-    own.mkdir(parents=True)
+    output_dir = tmp_path / "out" / "run_2"
+    output_dir.mkdir(parents=True)
     for path in model_sources["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (own / "run.json").write_text(json.dumps(run_json))
+        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
     with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
         classification.run(run)

@@ -59,13 +59,15 @@ def test_skipped_training_warns_of_differences_and_writes_nothing(tiny, out, tmp
     changes |= {"random_seed": 5, "warmup_proportion": 0.1, "eval_every": "1"}
     run = {**TRAINING, **changes, "data_dir": str(data)}
     classification.run(options(tiny, tmp_path, **run))
-    found = warning_messages(said)
-    assert f"{out}: train_batch_size was 4, now 6" in found
-    assert f"{out}: max_seq_length was 24, now 20" in found
-    assert f"{out}: learning_rate was 5e-05, now 0.001" in found
-    assert f"{out}: random_seed was 12345, now 5" in found
-    assert f"{out}: warmup_proportion was 0.5, now 0.1" in found
-    (changed,) = [message for message in found if "training data changed: was 18 rows" in message]
+    messages = warning_messages(said)
+    assert f"{out}: train_batch_size was 4, now 6" in messages
+    assert f"{out}: max_seq_length was 24, now 20" in messages
+    assert f"{out}: learning_rate was 5e-05, now 0.001" in messages
+    assert f"{out}: random_seed was 12345, now 5" in messages
+    assert f"{out}: warmup_proportion was 0.5, now 0.1" in messages
+    (changed,) = [
+        message for message in messages if "training data changed: was 18 rows" in message
+    ]
     assert "now 18 rows" in changed
     assert contents(out) == before
     # Evaluation writes only its own results.
@@ -95,8 +97,8 @@ def test_checkpoint_of_different_task_is_rejected(tiny, out, tmp_path):
 @pytest.mark.parametrize(("name", "was"), [("script", "run_ner"), ("problem_type", "multilabel")])
 def test_different_output_type_is_rejected(tiny, out, tmp_path, name, was):
     run = json.loads((out / "run.json").read_text())
-    place = run if name == "script" else run["flags"]
-    place[name] = was
+    settings = run if name == "script" else run["flags"]
+    settings[name] = was
     if name == "script":
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
@@ -172,7 +174,7 @@ def test_single_label_warning(tiny, tmp_path, said):
 
 
 @pytest.mark.parametrize(
-    ("run", "found"),
+    ("run", "expected"),
     [
         (NerOptions(), []),
         (NerOptions(learning_rate=0.01, warmup_proportion=0.9), []),
@@ -184,10 +186,10 @@ def test_single_label_warning(tiny, tmp_path, said):
         (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 is above"]),
     ],
 )
-def test_unusual_hyperparameter_warnings(run, found):
+def test_unusual_hyperparameter_warnings(run, expected):
     notes = run.training_notes()
-    assert len(notes) == len(found)
-    for note, beginning in zip(notes, found, strict=True):
+    assert len(notes) == len(expected)
+    for note, beginning in zip(notes, expected, strict=True):
         assert note.startswith(beginning)
 
 
@@ -264,7 +266,7 @@ def test_untrained_checkpoint_warning(said):
 
 def test_config_that_changes_results_warns(tiny, tmp_path, said):
     other = tmp_path / "other.json"
-    for change, found in (
+    for change, expected in (
         ({}, None),
         ({"hidden_dropout_prob": 0.3}, None),
         ({"num_attention_heads": 4}, "num_attention_heads is 4, but the configuration of"),
@@ -273,7 +275,9 @@ def test_config_that_changes_results_warns(tiny, tmp_path, said):
         said.clear()
         other.write_text(json.dumps({**tiny.config.to_dict(), **change}))
         load_config_and_tokenizer(options(tiny, tmp_path, bert_config_file=str(other)))
-        assert [found in message for message in warning_messages(said)] == [True] * bool(found)
+        assert [expected in message for message in warning_messages(said)] == [True] * bool(
+            expected
+        )
 
 
 def test_differences_in_value_types_are_reported():

@@ -42,16 +42,16 @@ def trained(tiny, tmp_path_factory):
 
 def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     _, results, out = trained
-    found = _read(out / "evaluations.json")
+    history = _read(out / "evaluations.json")
     # int(18 / 4 * 6) = 27 steps: every fifth step and the last.
-    assert [evaluation["step"] for evaluation in found["evaluations"]] == [5, 10, 15, 20, 25, 27]
-    best = min(found["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
-    assert found["figure"] == "loss"
-    assert found["best"] == best
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [5, 10, 15, 20, 25, 27]
+    best = min(history["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
+    assert history["figure"] == "loss"
+    assert history["best"] == best
     assert results.metrics["global_step"] == best["step"]
     assert float(str(results.metrics["eval_loss"])) == pytest.approx(best["eval_loss"], abs=1e-6)
     # The best of several evaluations, and not just the last.
-    assert len({evaluation["eval_loss"] for evaluation in found["evaluations"]}) > 1
+    assert len({evaluation["eval_loss"] for evaluation in history["evaluations"]}) > 1
     assert best["step"] < 27
     # The saved weights reach the same metric when evaluated alone, in a different folder.
     again = options(
@@ -147,7 +147,7 @@ def test_early_stopping(tiny, tmp_path, said, monkeypatch):
 
 
 def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, monkeypatch):
-    _, _, whole = trained
+    _, _, expected = trained
     every = {"eval_every": "5", "best_metric": "loss"}
     run = options(tiny, tmp_path, **TRAINING, **every)
 
@@ -167,12 +167,12 @@ def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, mon
     out = tmp_path / "out"
     assert len((out / "training_curve.tsv").read_text().splitlines()) == 13
     # Simulates a stop between the checkpoint of step 10 and its evaluation.
-    found = _read(out / "evaluations.json")
-    found["evaluations"] = found["evaluations"][:1]
-    (out / "evaluations.json").write_text(json.dumps(found))
+    history = _read(out / "evaluations.json")
+    history["evaluations"] = history["evaluations"][:1]
+    (out / "evaluations.json").write_text(json.dumps(history))
     classification.run(run)
-    assert _read(out / "evaluations.json") == _read(whole / "evaluations.json")
-    assert (out / "training_curve.tsv").read_text() == (whole / "training_curve.tsv").read_text()
+    assert _read(out / "evaluations.json") == _read(expected / "evaluations.json")
+    assert (out / "training_curve.tsv").read_text() == (expected / "training_curve.tsv").read_text()
 
 
 def test_several_runs(tiny, tmp_path):
@@ -181,19 +181,19 @@ def test_several_runs(tiny, tmp_path):
     out = tmp_path / "out"
     summary = _read(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
-    found = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
-    losses = [run["eval_loss"] for run in found]
+    metrics = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
+    losses = [run["eval_loss"] for run in metrics]
     assert len(set(losses)) == 3
     assert summary["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
     assert summary["deviation"]["eval_loss"] == pytest.approx(np.std(losses, ddof=1))
-    accuracies = [run["eval_accuracy"] for run in found]
+    accuracies = [run["eval_accuracy"] for run in metrics]
     assert summary["best"]["eval_accuracy"] == max(accuracies)
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
     alone = options(tiny, tmp_path, **few, random_seed=8, output_dir=str(tmp_path / "alone"))
     metrics = classification.run(alone).metrics
-    assert float(str(metrics["eval_loss"])) == found[1]["eval_loss"]
+    assert float(str(metrics["eval_loss"])) == metrics[1]["eval_loss"]
 
 
 def test_summary_of_a_single_run():
@@ -249,7 +249,7 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "steps"),
+    ("eval_every", "steps"),
     [
         ("200", 200),
         ("3 steps", 3),
@@ -259,8 +259,8 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
         (None, None),
     ],
 )
-def test_evaluation_steps_from_steps_and_epochs(given, steps):
-    assert ClassifierOptions(eval_every=given).steps_between_evaluations(4.5) == steps
+def test_evaluation_steps_from_steps_and_epochs(eval_every, steps):
+    assert ClassifierOptions(eval_every=eval_every).steps_between_evaluations(4.5) == steps
 
 
 def test_monitored_metric():
@@ -282,8 +282,8 @@ def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
     name = "test_predictions.tsv"
     assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
     rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
-    found = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
-    assert [list(f.probabilities.values()) for f in found] == [
+    predictions = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
+    assert [list(f.probabilities.values()) for f in predictions] == [
         pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
     ]
     # Training without evaluations resumes from the last checkpoint, which is then used.
@@ -297,9 +297,9 @@ def test_missing_final_evaluation_is_made_up(trained, tiny, tmp_path):
     run, results, out = trained
     shutil.copytree(out, tmp_path / "out")
     path = tmp_path / "out" / "evaluations.json"
-    found = _read(path)
-    found["evaluations"] = found["evaluations"][:-1]
-    path.write_text(json.dumps(found))
+    history = _read(path)
+    history["evaluations"] = history["evaluations"][:-1]
+    path.write_text(json.dumps(history))
     again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
     assert classification.run(again).metrics == results.metrics
     assert _read(path) == _read(out / "evaluations.json")

@@ -17,13 +17,13 @@ ENTRIES = [*SPECIAL, *(f"[unused{number}]" for number in range(9)), *LETTERS]
 def vocabulary_warnings(tmp_path, tiny, said):
     """Loads a vocabulary for a model and returns the logged warnings."""
 
-    def open_vocabulary(entries, own=None, lower=True, vocab_size=None):
+    def open_vocabulary(entries, model_entries=None, lower=True, vocab_size=None):
         folder = tmp_path / "model"
         folder.mkdir(exist_ok=True)
         for path in tiny.folder.glob("bert_model.ckpt*"):
             (folder / path.name).write_bytes(path.read_bytes())
-        if own:
-            (folder / "vocab.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
+        if model_entries:
+            (folder / "vocab.txt").write_text("\n".join(model_entries) + "\n", encoding="utf-8")
         config = BertConfig(vocab_size or len(entries))
         (folder / "bert_config.json").write_text(config.to_json_string())
         path = tmp_path / "other.txt"

@@ -24,11 +24,11 @@ def run_on_two_devices(script, options):
         script: name of its function in `bert_tf.scripts`.
         options: options of the script.
     """
-    given = dataclasses.replace(options, distribution_strategy="mirrored")
+    mirrored_options = dataclasses.replace(options, distribution_strategy="mirrored")
     arguments = [
-        f"--{field.name}={getattr(given, field.name)}"
-        for field in dataclasses.fields(given)
-        if getattr(given, field.name) != field.default
+        f"--{field.name}={getattr(mirrored_options, field.name)}"
+        for field in dataclasses.fields(mirrored_options)
+        if getattr(mirrored_options, field.name) != field.default
     ]
     command = [sys.executable, "-c", _CODE, script, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -46,15 +46,15 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
+def dataset_from_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
     """Returns the dataset that the script builds from its flags."""
-    given: dict = dict(flags)
-    train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
+    options: dict = dict(flags)
+    train, dev, test = (options.pop(name, None) for name in _FILE_FLAGS)
     paths = find_files(str(folder), train, dev, test)
-    labels = given.pop("labels", "")
-    if "dev_fraction" in given:
-        given["dev_fraction"] = float(given["dev_fraction"])
-    return CustomDataset(paths, ClassifierOptions(**given), labels.split(",") if labels else ())
+    labels = options.pop("labels", "")
+    if "dev_fraction" in options:
+        options["dev_fraction"] = float(options["dev_fraction"])
+    return CustomDataset(paths, ClassifierOptions(**options), labels.split(",") if labels else ())
 
 
 TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"

@@ -18,7 +18,7 @@ from tests.tasks.classification.bad_tables import (
     BY_NAME,
     BY_NUMBER,
     TRAIN,
-    set_of_flags,
+    dataset_from_flags,
     write_files,
 )
 
@@ -34,7 +34,7 @@ def make_dataset(tmp_path, caplog):
         for name, content in contents.items():
             raw = content.encode() if isinstance(content, str) else content
             (tmp_path / name.replace("_", ".")).write_bytes(raw)
-        return set_of_flags(tmp_path, flags)
+        return dataset_from_flags(tmp_path, flags)
 
     return make_dataset
 
@@ -47,7 +47,7 @@ def pairs(examples):
 def test_invalid_files_raise_one_line_errors(tmp_path, case):
     write_files(tmp_path, case.files)
     with pytest.raises(UserError, match=case.message) as caught:
-        set_of_flags(tmp_path, case.flags).read(case.split)
+        dataset_from_flags(tmp_path, case.flags).read(case.split)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
 
@@ -426,7 +426,7 @@ def test_sms_spam_collection():
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("existing", "expected_names"),
     [
         (["train.tsv", "dev.csv.gz", "test.json"], ["train.tsv", "dev.csv.gz", "test.json"]),
         (["train.txt", "validation.tsv", "README.md"], ["train.txt", "validation.tsv", None]),
@@ -438,11 +438,11 @@ def test_sms_spam_collection():
         ([], [None, None, None]),
     ],
 )
-def test_split_files_are_found_by_name(tmp_path, names, found):
-    write_files(tmp_path, dict.fromkeys(names, b"") | {"more": None})
+def test_split_files_are_found_by_name(tmp_path, existing, expected_names):
+    write_files(tmp_path, dict.fromkeys(existing, b"") | {"more": None})
     expected = {
         split: str(tmp_path / name)
-        for split, name in zip(("train", "eval", "predict"), found, strict=True)
+        for split, name in zip(("train", "eval", "predict"), expected_names, strict=True)
         if name
     }
     assert find_files(str(tmp_path)) == expected
@@ -452,8 +452,8 @@ def test_explicit_split_files(tmp_path, monkeypatch):
     write_files(tmp_path, {"data": None, "here.tsv": b"", "both.tsv": b""})
     write_files(tmp_path / "data", {"both.tsv": b"", "there.tsv": b"", "test.tsv": b""})
     monkeypatch.chdir(tmp_path)
-    found = find_files("data", train_file="there.tsv", eval_file="both.tsv")
-    assert found == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
+    paths = find_files("data", train_file="there.tsv", eval_file="both.tsv")
+    assert paths == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
     assert find_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
     absolute = str(tmp_path / "here.tsv")
     assert find_files("", train_file=absolute) == {"train": absolute}

@@ -64,12 +64,12 @@ def test_string_labels(praise):
     _, results, out = praise
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert results.metrics["eval_accuracy"] >= 0.9
-    found = json.loads((out / "eval_results.json").read_text())
-    assert set(found["labels"]) == {"none of that", "praise"}
+    metrics = json.loads((out / "eval_results.json").read_text())
+    assert set(metrics["labels"]) == {"none of that", "praise"}
     # One fifth of 120 rows is held out.
-    assert np.sum(found["confusion_matrix"]) == 24
-    right = np.trace(found["confusion_matrix"]) / 24
-    assert found["eval_accuracy"] == pytest.approx(right)
+    assert np.sum(metrics["confusion_matrix"]) == 24
+    right = np.trace(metrics["confusion_matrix"]) / 24
+    assert metrics["eval_accuracy"] == pytest.approx(right)
     assert (out / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
     assert records.count_records(str(out / "train.tf_record")) == 96
 
@@ -117,7 +117,9 @@ def test_prediction_in_a_different_folder(praise, tiny, tmp_path):
     assert (tmp_path / "later" / name).read_text() == (out / name).read_text()
     predictor = Predictor.from_output_dir(out)
     rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
-    assert [found.label for found in predictor([row[1] for row in rows])] == [r[2] for r in rows]
+    assert [prediction.label for prediction in predictor([row[1] for row in rows])] == [
+        r[2] for r in rows
+    ]
     with pytest.raises(UserError, match=r"labels\.txt .*Training writes it next to"):
         classification.run(custom_options(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
 
@@ -304,7 +306,7 @@ def test_windows_cover_long_texts(tiny, tmp_path, said):
     assert metrics["global_step"] == 60
     assert np.sum(json.loads((out / "eval_results.json").read_text())["confusion_matrix"]) == 12
     windows = Predictor.from_output_dir(out, long_text="truncate")
-    whole = Predictor.from_output_dir(out)
+    predictor = Predictor.from_output_dir(out)
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert len(lines) == 7
     for line in lines[1:]:
@@ -313,9 +315,11 @@ def test_windows_cover_long_texts(tiny, tmp_path, said):
         parts = windows([" ".join(words[first : first + 8]) for first in (0, 4, 8, 11)])
         mean = np.mean([list(part.probabilities.values()) for part in parts], axis=0)
         np.testing.assert_allclose(np.float64(values), mean, atol=1e-6)
-        found = whole(text)
-        assert found.label == label
-        assert list(found.probabilities.values()) == pytest.approx(np.float64(values), abs=1e-5)
+        prediction = predictor(text)
+        assert prediction.label == label
+        assert list(prediction.probabilities.values()) == pytest.approx(
+            np.float64(values), abs=1e-5
+        )
 
 
 def test_truncation_is_reported(tiny, tmp_path, said):
@@ -427,8 +431,8 @@ def test_class_weights_favor_rare_labels(tiny, tmp_path):
         run = custom_options(tiny, tmp_path, do_train=True, do_eval=True, class_weights=weights,
                   learning_rate=1e-2, output_dir=str(tmp_path / name))  # fmt: skip
         classification.run(run)
-        found = json.loads((tmp_path / name / "eval_results.json").read_text())
-        predicted = np.sum(found["confusion_matrix"], axis=0)
+        metrics = json.loads((tmp_path / name / "eval_results.json").read_text())
+        predicted = np.sum(metrics["confusion_matrix"], axis=0)
         recalls.append(predicted[1])
     # Labels are independent of the texts, so labels with more weight are predicted more often.
     assert recalls[0] == 0

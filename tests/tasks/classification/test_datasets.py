@@ -35,36 +35,36 @@ def make_rows(*labels, text="text"):
 
 
 @pytest.fixture
-def said(caplog):
+def logged(caplog):
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def said(*args):
+    def logged(*args):
         caplog.clear()
         check_split(*args)
         return [(each.levelname, each.getMessage()) for each in caplog.records]
 
-    return said
+    return logged
 
 
-def test_valid_dataset_does_not_warn(said):
+def test_valid_dataset_does_not_warn(logged):
     data = FakeDataset(["a", "b"])
     training = make_rows("a", "b", "a")
-    assert said(data, "train", training, training) == []
-    assert said(data, "eval", make_rows("b", "a", text="other"), training) == []
-    assert said(data, "predict", make_rows(None, None, text="other"), training) == []
+    assert logged(data, "train", training, training) == []
+    assert logged(data, "eval", make_rows("b", "a", text="other"), training) == []
+    assert logged(data, "predict", make_rows(None, None, text="other"), training) == []
 
 
-def test_single_label(said):
+def test_single_label(logged):
     expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the label column")]
-    assert said(FakeDataset(["a", "b"]), "train", make_rows("a", "a", "a"), []) == expected
+    assert logged(FakeDataset(["a", "b"]), "train", make_rows("a", "a", "a"), []) == expected
     expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the label column")]
-    assert said(FakeDataset([], REGRESSION), "eval", make_rows("1.5", "1.5"), []) == expected
-    assert said(FakeDataset(["a", "b"]), "eval", make_rows("a"), []) == []
+    assert logged(FakeDataset([], REGRESSION), "eval", make_rows("1.5", "1.5"), []) == expected
+    assert logged(FakeDataset(["a", "b"]), "eval", make_rows("a"), []) == []
 
 
-def test_nearly_identical_labels(said):
+def test_nearly_identical_labels(logged):
     labels = ["Positive", "negative", "positive", "not spam", "notspam"]
-    ((level, message),) = said(FakeDataset(labels), "train", make_rows(*labels), [])
+    ((level, message),) = logged(FakeDataset(labels), "train", make_rows(*labels), [])
     assert level == "WARNING"
     assert message == (
         "train.tsv: labels that differ only in case or white space: 'Positive', 'positive', "
@@ -72,56 +72,56 @@ def test_nearly_identical_labels(said):
     )
 
 
-def test_labels_missing_from_training(said):
+def test_labels_missing_from_training(logged):
     training = make_rows("a", "b")
-    found = said(
+    messages = logged(
         FakeDataset(["a", "b", "c", "d"]), "eval", make_rows("a", "d", "c", text="x"), training
     )
-    assert found == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
+    assert messages == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
     several = [
         make_rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
     ]
-    found = said(FakeDataset(["a", "b", "c", "d"], MULTILABEL), "eval", several[1], several[0])
-    assert found == [("WARNING", "dev.tsv: no row of the training set has the label d")]
+    messages = logged(FakeDataset(["a", "b", "c", "d"], MULTILABEL), "eval", several[1], several[0])
+    assert messages == [("WARNING", "dev.tsv: no row of the training set has the label d")]
     assert (
-        said(
+        logged(
             FakeDataset([], REGRESSION), "eval", make_rows("1", "2", text="x"), make_rows("3", "4")
         )
         == []
     )
 
 
-def test_rows_that_also_occur_in_training(said):
+def test_rows_that_also_occur_in_training(logged):
     training = make_rows("a", "b", *["a"] * 198)
     others = make_rows(*["a", "b"] * 99, text="x")
     message = "dev.tsv: 3 of 201 rows to evaluate on (1.5%) have the text of a training row"
-    assert said(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training) == [
+    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training) == [
         ("WARNING", message)
     ]
     # Users cannot fix published datasets.
     published = FakeDataset(["a", "b"], is_published=True)
-    assert said(published, "eval", others + make_rows("b", "b", "b"), training) == [
+    assert logged(published, "eval", others + make_rows("b", "b", "b"), training) == [
         ("INFO", message)
     ]
-    assert said(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training) == []
+    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training) == []
     # Second texts are compared as well.
     pair = [InputExample("", "text 0", "other", "a"), InputExample("", "text 1", "other", "b")]
-    assert said(FakeDataset(["a", "b"]), "eval", pair, training) == []
+    assert logged(FakeDataset(["a", "b"]), "eval", pair, training) == []
 
 
-def test_held_out_rows_do_not_warn(said):
+def test_held_out_rows_do_not_warn(logged):
     data = FakeDataset(["a", "b"])
     data.describe = lambda split: "all.tsv"
-    ((level, message),) = said(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
+    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
 
 
-def texts(*found):
-    return [InputExample("", text, None, "a") for text in found]
+def texts(*contents):
+    return [InputExample("", text, None, "a") for text in contents]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("examples", "message"),
     [
         (texts("a film", "none", *["the story"] * 30), None),
         (texts("in 1999", "42", "a film", "7 of 10"), None),
@@ -132,9 +132,9 @@ def texts(*found):
         (texts("NaN", "a film", "the story"), "1 of 3 texts are missing values, such as 'NaN'"),
     ],
 )
-def test_suspicious_texts(said, given, message):
-    found = said(FakeDataset(["a", "b"]), "predict", given, [])
-    assert [message in text for _, text in found] == [True] * bool(message)
+def test_suspicious_texts(logged, examples, message):
+    messages = logged(FakeDataset(["a", "b"]), "predict", examples, [])
+    assert [message in text for _, text in messages] == [True] * bool(message)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,6 @@ def test_suspicious_texts(said, given, message):
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
     ],
 )
-def test_probably_misread_labels(said, labels, problem_type, message):
-    found = said(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
-    assert [message in text for _, text in found] == [True] * bool(message)
+def test_probably_misread_labels(logged, labels, problem_type, message):
+    messages = logged(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
+    assert [message in text for _, text in messages] == [True] * bool(message)

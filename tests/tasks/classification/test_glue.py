@@ -243,7 +243,7 @@ def test_error_messages_keep_paths_as_passed(write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("task", "split", "row", "found"),
+    ("task", "split", "row", "suspicious_cell"),
     [
         ("mrpc", "train", "1\t7\t8\ta\tb\n", "1"),
         ("sst-2", "test", "0\tfine\n", "0"),
@@ -256,15 +256,17 @@ def test_error_messages_keep_paths_as_passed(write, monkeypatch):
         ("rte", "train", "\n", None),
     ],
 )
-def test_missing_header_warning(write, caplog, task, split, row, found):
-    data_row = row if found else "0\t1\t2\ta\tb\n" if task == "mrpc" else "0\ta\tb\tentailment\n"
+def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell):
+    data_row = (
+        row if suspicious_cell else "0\t1\t2\ta\tb\n" if task == "mrpc" else "0\ta\tb\tentailment\n"
+    )
     folder = write(task, split, row + data_row)
     assert len(read_examples(TASKS[task], split, folder)) == 1
     warned = [each.getMessage() for each in caplog.records]
-    assert len(warned) == bool(found)
-    if found:
+    assert len(warned) == bool(suspicious_cell)
+    if suspicious_cell:
         assert f"tsv:1: the first line is skipped, because task {task} has a header" in warned[0]
-        assert f"but {found!r} in it is not a column name" in warned[0]
+        assert f"but {suspicious_cell!r} in it is not a column name" in warned[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):

@@ -72,16 +72,16 @@ def test_published_datasets(tiny, tmp_path, task):
     if task == "STS-B":
         assert all(0 <= float(answer) <= 5 and len(answer) == 5 for answer in answers)
     else:
-        place = rows[0].index("label")
-        assert answers == [row[place] for row in rows[1:]]
+        column = rows[0].index("label")
+        assert answers == [row[column] for row in rows[1:]]
     if task == "RTE":
         assert set(answers) <= {"entailment", "not_entailment"}
 
 
-def _row(cells, places):
+def _row(cells, cells_by_column):
     row = ["-"] * cells
-    for place, value in places.items():
-        row[place] = value
+    for column, value in cells_by_column.items():
+        row[column] = value
     return "\t".join(row)
 
 
@@ -149,7 +149,7 @@ def test_other_layouts(tiny, tmp_path, task):
     assert metrics["global_step"] == 7
     report = json.loads((out / "eval_results.json").read_text())
     # Each label occurs as often as it was written.
-    counts = {label: found["support"] for label, found in report["labels"].items()}
+    counts = {label: label_metrics["support"] for label, label_metrics in report["labels"].items()}
     assert set(counts.values()) == {12 // len(counts)}
     assert set(submission(out, name)) <= set(counts)
 

@@ -42,7 +42,7 @@ def modules(tiny, tmp_path_factory):
 
 
 def options(tiny, tmp_path, module, **flags):
-    given = {
+    flag_values = {
         "task_name": "MRPC",
         "data_dir": str(tiny.folder / "mrpc"),
         "output_dir": str(tmp_path / "output"),
@@ -53,7 +53,7 @@ def options(tiny, tmp_path, module, **flags):
         "do_train": True,
         "do_eval": True,
     }
-    return HubClassifierOptions(**{**given, **flags})
+    return HubClassifierOptions(**{**flag_values, **flags})
 
 
 @pytest.mark.parametrize("name", ["v2", "v4"])
@@ -69,8 +69,8 @@ def test_outputs_match_the_model_garden(modules, name):
     expected = np.load(HUB / "outputs.npz")
     outputs = model({key: expected[key] for key in expected.files if "output" not in key})
     mask = expected["input_mask"].astype(bool)
-    found = np.asarray(outputs["sequence_output"])[mask]
-    np.testing.assert_allclose(found, expected["sequence_output"][mask], atol=1e-5)
+    actual = np.asarray(outputs["sequence_output"])[mask]
+    np.testing.assert_allclose(actual, expected["sequence_output"][mask], atol=1e-5)
     np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
 
 
@@ -84,8 +84,10 @@ def test_module_is_fine_tuned_and_served(tiny, tmp_path, modules, name):
     assert (output / "vocab.txt").read_text().split() == vocab
     assert (output / "test_results.tsv").exists()
     # The output folder suffices for prediction and keeps the module's casing.
-    given, lowered = Predictor.from_output_dir(output)(["The GOOD film", "the good film"])
-    assert given == lowered
+    original_case, lower_case = Predictor.from_output_dir(output)(
+        ["The GOOD film", "the good film"]
+    )
+    assert original_case == lower_case
 
 
 def test_training_starts_from_the_module_weights(tiny, tmp_path, modules):

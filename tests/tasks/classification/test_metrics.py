@@ -30,18 +30,18 @@ def output_rows(right, predicted, labels):
 
 
 def metrics_of(right, predicted, labels):
-    given = output_rows(right, predicted, labels)
-    found = metrics.classification_metrics(
-        per_example_loss=np.ones(len(right), np.float32), **given
+    outputs = output_rows(right, predicted, labels)
+    actual = metrics.classification_metrics(
+        per_example_loss=np.ones(len(right), np.float32), **outputs
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
-    return found
+    assert {type(metric) for metric in actual.values()} == {np.float32}
+    return actual
 
 
 def test_binary_classification():
     # Label 1: 3 predicted, 2 of them correct; support 4.
-    found = metrics_of([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
-    wanted = {
+    actual = metrics_of([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
+    expected = {
         "eval_accuracy": 5 / 8,
         "eval_loss": 1,
         "eval_f1": 4 / 7,
@@ -53,18 +53,18 @@ def test_binary_classification():
         "eval_recall_macro": (2 / 4 + 3 / 4) / 2,
         "eval_matthews": (2 * 3 - 1 * 2) / np.sqrt(3 * 4 * 4 * 5),
     }
-    assert found == pytest.approx(wanted)
+    assert actual == pytest.approx(expected)
     # Files contain the shortest decimal representation.
-    assert str(found["eval_precision"]) == "0.6666667"
+    assert str(actual["eval_precision"]) == "0.6666667"
 
 
 def test_three_labels_with_one_absent():
-    found = metrics_of([0, 0, 1, 1], [0, 1, 1, 1], 3)
-    assert "eval_f1" not in found
-    assert found["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
-    assert found["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert found["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
-    assert found["eval_f1_micro"] == found["eval_accuracy"] == 0.75
+    actual = metrics_of([0, 0, 1, 1], [0, 1, 1, 1], 3)
+    assert "eval_f1" not in actual
+    assert actual["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
+    assert actual["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert actual["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert actual["eval_f1_micro"] == actual["eval_accuracy"] == 0.75
 
 
 @pytest.mark.parametrize(
@@ -81,30 +81,32 @@ def test_three_labels_with_one_absent():
     ],
 )
 def test_degenerate_cases(right, predicted, labels, accuracy, macro):
-    found = metrics_of(right, predicted, labels)
-    assert found["eval_accuracy"] == found["eval_f1_micro"] == accuracy
-    assert found["eval_f1_macro"] == pytest.approx(macro)
+    actual = metrics_of(right, predicted, labels)
+    assert actual["eval_accuracy"] == actual["eval_f1_micro"] == accuracy
+    assert actual["eval_f1_macro"] == pytest.approx(macro)
     if len(set(right)) == 1 or len(set(predicted)) == 1:
-        assert found["eval_matthews"] == 0
+        assert actual["eval_matthews"] == 0
 
 
 def test_no_correct_prediction():
-    found = metrics_of([0, 0, 1, 1], [1, 1, 0, 0], 2)
-    assert found["eval_matthews"] == -1
-    assert {name for name, figure in found.items() if figure} == {"eval_loss", "eval_matthews"}
+    actual = metrics_of([0, 0, 1, 1], [1, 1, 0, 0], 2)
+    assert actual["eval_matthews"] == -1
+    assert {name for name, metric in actual.items() if metric} == {"eval_loss", "eval_matthews"}
 
 
 def test_nan_outputs():
-    given = output_rows([0, 1], [0, 1], 2) | {"probabilities": np.full((2, 2), np.nan, np.float32)}
+    outputs = output_rows([0, 1], [0, 1], 2) | {
+        "probabilities": np.full((2, 2), np.nan, np.float32)
+    }
     losses = np.full(2, np.nan, np.float32)
-    found = metrics.classification_metrics(per_example_loss=losses, **given)
-    assert np.isnan(found["eval_loss"])
-    assert found["eval_accuracy"] == 0.5
+    actual = metrics.classification_metrics(per_example_loss=losses, **outputs)
+    assert np.isnan(actual["eval_loss"])
+    assert actual["eval_accuracy"] == 0.5
 
 
 def test_classification_report():
-    given = output_rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
-    report = metrics.classification_report(**given, labels=["a", "b", "c"])
+    outputs = output_rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
+    report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert report["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [0, 1, 0]]
     assert list(report["labels"]) == ["a", "b", "c"]
     assert report["labels"]["a"] == pytest.approx(
@@ -121,8 +123,8 @@ LABELS = st.integers(0, 4)
 
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
-def test_random_classifications(found, labels):
-    right, predicted = (list(column) for column in zip(*found, strict=True))
+def test_random_classifications(pairs, labels):
+    right, predicted = (list(column) for column in zip(*pairs, strict=True))
     scores = metrics_of(right, predicted, labels)
     names = [str(label) for label in range(labels)]
     report = metrics.classification_report(**output_rows(right, predicted, labels), labels=names)
@@ -141,10 +143,10 @@ def test_random_classifications(found, labels):
 
 def test_regression_metrics():
     right = np.float32([1, 2, 3, 4])
-    found = metrics.regression_metrics(
+    actual = metrics.regression_metrics(
         np.float32([1, 10, 100, 1000]), right, np.float32([1, 2, 3, 6])
     )
-    assert found == pytest.approx(
+    assert actual == pytest.approx(
         {
             "eval_pearson": np.corrcoef([1, 10, 100, 1000], right)[0, 1],
             "eval_spearman": 1,
@@ -152,7 +154,7 @@ def test_regression_metrics():
             "eval_mean_absolute_error": (0 + 8 + 97 + 996) / 4,
         }
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
+    assert {type(metric) for metric in actual.values()} == {np.float32}
     turned = metrics.regression_metrics(-right, right, right)
     assert turned["eval_pearson"] == turned["eval_spearman"] == -1
 
@@ -164,14 +166,14 @@ def test_regression_metrics():
 def test_undefined_correlation(values):
     right = np.float32([1, 2, 3])
     values = np.float32(values)
-    for found in (
+    for actual in (
         metrics.regression_metrics(values, right, np.square(values)),
         metrics.regression_metrics(right, 0 * right, right),
         metrics.regression_metrics(right[:1], right[:1], right[:1]),
     ):
-        assert found["eval_pearson"] == found["eval_spearman"] == 0
-    found = metrics.regression_metrics(values, right, right)["eval_mean_absolute_error"]
-    assert np.isfinite(found) == np.isfinite(values).all()
+        assert actual["eval_pearson"] == actual["eval_spearman"] == 0
+    actual = metrics.regression_metrics(values, right, right)["eval_mean_absolute_error"]
+    assert np.isfinite(actual) == np.isfinite(values).all()
 
 
 def test_nearly_constant_or_very_large_values():
@@ -190,11 +192,11 @@ def multi_label_rows(right, predicted):
 
 
 def test_multi_label_metrics():
-    given = multi_label_rows([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
+    outputs = multi_label_rows([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
     losses = np.float32([1, 2, 6])
-    found = metrics.multilabel_metrics(per_example_loss=losses, **given)
+    actual = metrics.multilabel_metrics(per_example_loss=losses, **outputs)
     # Three of four predicted labels are correct, and all three true labels are predicted.
-    assert found == pytest.approx(
+    assert actual == pytest.approx(
         {
             "eval_accuracy": 2 / 3,
             "eval_loss": 3,
@@ -204,8 +206,8 @@ def test_multi_label_metrics():
             "eval_recall_micro": 1,
         }
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
-    report = metrics.classification_report(**given, labels=["a", "b", "c"])
+    assert {type(metric) for metric in actual.values()} == {np.float32}
+    report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert list(report) == ["labels"]
     assert list(report["labels"]) == ["a", "b", "c"]
     assert report["labels"]["a"] == pytest.approx(
@@ -218,28 +220,28 @@ def test_multi_label_metrics():
 def test_multi_label_without_positive_labels(labels):
     nothing = np.zeros((3, labels), int)
     for predicted, accuracy in ((nothing, 1), (nothing + 1, 0)):
-        given = multi_label_rows(nothing, predicted)
-        found = metrics.multilabel_metrics(per_example_loss=np.ones(3), **given)
-        assert found.pop("eval_accuracy") == accuracy
-        assert found.pop("eval_loss") == 1
-        assert set(found.values()) == {0}
+        outputs = multi_label_rows(nothing, predicted)
+        actual = metrics.multilabel_metrics(per_example_loss=np.ones(3), **outputs)
+        assert actual.pop("eval_accuracy") == accuracy
+        assert actual.pop("eval_loss") == 1
+        assert set(actual.values()) == {0}
         names = [str(label) for label in range(labels)]
-        report = metrics.classification_report(**given, labels=names)
+        report = metrics.classification_report(**outputs, labels=names)
         assert [report["labels"][name]["support"] for name in names] == [0] * labels
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 255), min_size=1))
 def test_random_multi_labels(labels, codes):
-    bits = np.array([[code >> place & 1 for place in range(8)] for code in codes])
+    bits = np.array([[code >> bit & 1 for bit in range(8)] for code in codes])
     right, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
-    given = multi_label_rows(right, predicted)
-    found = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **given)
+    outputs = multi_label_rows(right, predicted)
+    actual = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **outputs)
     hits, guessed, there = (right & predicted), predicted.sum(axis=0), right.sum(axis=0)
-    assert found["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
-    assert found["eval_precision_micro"] == pytest.approx(hits.sum() / max(guessed.sum(), 1))
-    assert found["eval_recall_micro"] == pytest.approx(hits.sum() / max(there.sum(), 1))
+    assert actual["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
+    assert actual["eval_precision_micro"] == pytest.approx(hits.sum() / max(guessed.sum(), 1))
+    assert actual["eval_recall_micro"] == pytest.approx(hits.sum() / max(there.sum(), 1))
     f1 = 2 * hits.sum(axis=0) / np.maximum(guessed + there, 1)
-    assert found["eval_f1_macro"] == pytest.approx(f1.mean())
+    assert actual["eval_f1_macro"] == pytest.approx(f1.mean())
 
 
 def test_metrics_table():

@@ -41,12 +41,12 @@ def _no_warning_escapes():
 def pixels(png):
     """Decodes a PNG to [height, width, 3] and checks that it is not blank."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    found = tf.io.decode_png(png, channels=3).numpy()
-    assert len(np.unique(found @ [65536, 256, 1])) > 2
+    image = tf.io.decode_png(png, channels=3).numpy()
+    assert len(np.unique(image @ [65536, 256, 1])) > 2
     # An empty margin shows that nothing is cut off.
-    edges = (found[0], found[-1], found[:, 0], found[:, -1])
+    edges = (image[0], image[-1], image[:, 0], image[:, -1])
     assert all((edge == 255).all() for edge in edges)
-    return found
+    return image
 
 
 def matrix(labels):
@@ -57,11 +57,11 @@ def matrix(labels):
 
 @pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
 def test_confusion_matrices_of_any_size(labels):
-    found = pixels(
+    image = pixels(
         plots.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
     )
-    assert found.shape[0] < 2200
-    assert found.shape[1] < 2200
+    assert image.shape[0] < 2200
+    assert image.shape[1] < 2200
 
 
 def test_plot_size_grows_with_the_matrix():
@@ -81,13 +81,13 @@ def test_labels_are_drawn_verbatim():
     pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
     # Different names give different plots, even if no font has their characters.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
-    found = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
-    assert len(set(found)) == len(found)
+    images = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
+    assert len(set(images)) == len(images)
 
 
 def test_higher_cells_are_darker():
-    found = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
-    colors, counts = np.unique(found.reshape(-1, 3), axis=0, return_counts=True)
+    image = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
+    colors, counts = np.unique(image.reshape(-1, 3), axis=0, return_counts=True)
     # White and four cells with distinct shares, from pale to dark blue.
     common = colors[np.argsort(counts)[-5:]].astype(int)
     brightness = sorted(common.sum(axis=1))

@@ -98,14 +98,14 @@ def test_curves_are_written(tiny, tmp_path):
 
 def _curves(folder):
     (path,) = folder.glob("events.out.tfevents.*")
-    found = set()
+    tags = set()
     for record in tf.data.TFRecordDataset(str(path)):
         event = tf.compat.v1.Event.FromString(record.numpy())
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
             assert np.isfinite(tf.make_ndarray(value.tensor))
-            found.add(value.tag)
-    return found
+            tags.add(value.tag)
+    return tags
 
 
 def test_later_prediction_equals_prediction_after_training(tiny, tmp_path):
@@ -271,12 +271,12 @@ def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, chang
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
 
     prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
-    whole, parts = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(parts[name], value, err_msg=name)
-    assert ("loss_scale" in whole) == (changes.get("precision") == "float16")
+    uninterrupted, resumed = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
+    for name, value in uninterrupted.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+    assert ("loss_scale" in uninterrupted) == (changes.get("precision") == "float16")
     start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
-    assert np.abs(whole["output_weights"] - start["output_weights"]).max() > 1e-3
+    assert np.abs(uninterrupted["output_weights"] - start["output_weights"]).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -292,12 +292,12 @@ def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, change
     lengths = []
     make_train_step = training.make_train_step
 
-    def noted(*args):
+    def record_lengths(*args):
         step = make_train_step(*args)
         return lambda batch, stop: lengths.append(batch["input_ids"].shape[1]) or step(batch, stop)
 
-    monkeypatch.setattr(training, "make_train_step", noted)
-    found = []
+    monkeypatch.setattr(training, "make_train_step", record_lengths)
+    results = []
     for fixed in (True, False):
         run = options(
             tiny,
@@ -315,10 +315,12 @@ def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, change
         metrics = classification.run(run).metrics
         prefix = checkpoint.latest(run.output_dir)
         weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
-        found.append((metrics, weights, np.loadtxt(tmp_path / run.output_dir / "test_results.tsv")))
+        results.append(
+            (metrics, weights, np.loadtxt(tmp_path / run.output_dir / "test_results.tsv"))
+        )
     assert set(lengths[:13]) == {24}
     assert set(lengths[13:]) >= {16, 24}
-    (padded, weights, rows), (cut, other_weights, other_rows) = found
+    (padded, weights, rows), (cut, other_weights, other_rows) = results
     assert padded.keys() == cut.keys()
     for name in padded:
         assert padded[name] == pytest.approx(cut[name], rel=1e-5)
@@ -411,9 +413,9 @@ def test_regression(tiny, tmp_path):
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     flags = {"task_name": "STS-B", "data_dir": str(folder), "learning_rate": 3e-3}
     steps = {"do_train": True, "do_eval": True, "do_predict": True, "num_train_epochs": 2}
-    found = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
+    metrics = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
     figures = {"eval_pearson", "eval_spearman", "eval_loss", "eval_mean_absolute_error"}
-    assert found.keys() == {*figures, "loss", "global_step"}
+    assert metrics.keys() == {*figures, "loss", "global_step"}
     out = tmp_path / "out"
     values = [float(line) for line in (out / "test_results.tsv").read_text().splitlines()]
     texts = [line.split("\t")[7:9] for line in (folder / "test.tsv").read_text().splitlines()]
@@ -421,9 +423,11 @@ def test_regression(tiny, tmp_path):
     assert predictor([tuple(pair) for pair in texts[1:]]) == pytest.approx(values, abs=1e-5)
     # The metrics match the written values.
     again = options(tiny, tmp_path, **flags, do_eval=True)
-    assert classification.run(again).metrics == found
+    assert classification.run(again).metrics == metrics
     rows = [line.split("\t")[7:] for line in (folder / "dev.tsv").read_text().splitlines()[1:]]
     scores = np.array([float(score) for *_, score in rows])
-    given = np.array(predictor([(a, b) for a, b, _ in rows]))
-    assert found["eval_loss"] == pytest.approx(np.square(given - scores).mean(), rel=1e-4)
-    assert found["eval_pearson"] == pytest.approx(np.corrcoef(given, scores)[0, 1], abs=1e-4)
+    predictions = np.array(predictor([(a, b) for a, b, _ in rows]))
+    assert metrics["eval_loss"] == pytest.approx(np.square(predictions - scores).mean(), rel=1e-4)
+    assert metrics["eval_pearson"] == pytest.approx(
+        np.corrcoef(predictions, scores)[0, 1], abs=1e-4
+    )

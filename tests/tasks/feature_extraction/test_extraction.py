@@ -54,9 +54,9 @@ def options(tiny, folder, **changes):
 
 
 def run(tiny, folder, **changes):
-    given = options(tiny, folder, **changes)
-    given.check()
-    extraction.run(given)
+    run_options = options(tiny, folder, **changes)
+    run_options.check()
+    extraction.run(run_options)
     return folder / "out"
 
 
@@ -65,22 +65,22 @@ def expected(tiny, layer, lines=LINES, max_seq_length=12):
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     model = BertModel(tiny.config)
     checkpoint.restore(model, tiny.checkpoint)
-    found = []
+    features_per_text = []
     for line in lines:
         a, _, b = line.strip().rpartition(" ||| ")
         first, second = (tokenizer.tokenize(text) for text in (a, b))
         if not a:
             first, second = tokenizer.tokenize(line), []
-        room = max_seq_length - 2 - bool(second)
-        while len(first) + len(second) > room:
+        max_tokens = max_seq_length - 2 - bool(second)
+        while len(first) + len(second) > max_tokens:
             (first if len(first) > len(second) else second).pop()
         tokens = ["[CLS]", *first, "[SEP]"]
         segments = [0] * len(tokens) + [1] * (len(second) + 1) * bool(second)
         tokens += [*second, "[SEP]"] if second else []
         ids = tokenizer.convert_tokens_to_ids(tokens)
         out = model({"input_ids": np.array([ids]), "segment_ids": np.array([segments])})
-        found.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
-    return found
+        features_per_text.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
+    return features_per_text
 
 
 def test_jsonl_output(tiny, folder):
@@ -113,20 +113,20 @@ def test_pooled_jsonl_output(tiny, folder, pooling):
 def test_array_output(tiny, folder, monkeypatch, max_bytes):
     # Independent of the number of texts buffered at once.
     monkeypatch.setattr("bert_tf.tasks.feature_extraction.extraction._MAX_BYTES", max_bytes)
-    found = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
-    assert found["layers"].tolist() == [1, -2]
-    splits = found["row_splits"].tolist()
-    assert found["features"].dtype == np.float32
+    output = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
+    assert output["layers"].tolist() == [1, -2]
+    splits = output["row_splits"].tolist()
+    assert output["features"].dtype == np.float32
     for row, (tokens, values) in enumerate(expected(tiny, 1)):
         part = slice(splits[row], splits[row + 1])
-        assert found["tokens"][part].tolist() == tokens
-        np.testing.assert_allclose(found["features"][part, 0], values, atol=2e-5)
+        assert output["tokens"][part].tolist() == tokens
+        np.testing.assert_allclose(output["features"][part, 0], values, atol=2e-5)
 
 
 def test_pooled_array_output(tiny, folder):
-    found = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
-    assert sorted(found.files) == ["features", "layers"]
-    assert found["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
+    output = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
+    assert sorted(output.files) == ["features", "layers"]
+    assert output["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
 
 
 def test_tfrecord_output(tiny, folder):
@@ -138,16 +138,16 @@ def test_tfrecord_output(tiny, folder):
     for row, (record, (tokens, values)) in enumerate(zip(records, expected(tiny, 0), strict=True)):
         assert record["index"].int64_list.value[:] == [row]
         assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
-        found = np.reshape(record["layer_0"].float_list.value, values.shape)
-        np.testing.assert_allclose(found, values, atol=2e-5)
+        vectors = np.reshape(record["layer_0"].float_list.value, values.shape)
+        np.testing.assert_allclose(vectors, values, atol=2e-5)
 
 
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"precision": "bfloat16"}])
 def test_compute_options(tiny, folder, flags):
-    found = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
+    output = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
     means = [values.mean(0) for _, values in expected(tiny, -1)]
     tolerance = 0.05 if "precision" in flags else 2e-5
-    np.testing.assert_allclose(found["features"][:, 0], means, atol=tolerance)
+    np.testing.assert_allclose(output["features"][:, 0], means, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +160,17 @@ def test_compute_options(tiny, folder, flags):
 def test_input_columns(tiny, folder, flags):
     rows = [["id", "two", "one"], ["0", "b c", "a"], ["1", "", "the good film"]]
     (folder / "in.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
-    found = np.load(run(tiny, folder, output_format="npz", **flags))
+    output = np.load(run(tiny, folder, output_format="npz", **flags))
     lines = ["a ||| b c", "the good film"]
-    assert found["tokens"].tolist() == [
+    assert output["tokens"].tolist() == [
         t for tokens, _ in expected(tiny, -1, lines) for t in tokens
     ]
 
 
 def test_columns_without_header(tiny, folder):
     (folder / "in.txt").write_text("a\tb\nc\tnot\n")
-    found = np.load(run(tiny, folder, output_format="npz", text_column="2"))
-    assert found["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
+    output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
+    assert output["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
 
 
 def test_table_read_as_plain_text_warns(tiny, folder, said):
@@ -197,8 +197,8 @@ def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
 
 
 def test_script(tiny, folder):
-    given = dataclasses.asdict(options(tiny, folder))
-    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    run_options = dataclasses.asdict(options(tiny, folder))
+    flags = [f"--{name}={value}" for name, value in run_options.items() if value is not None]
     done = subprocess.run(
         [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
     )
@@ -252,7 +252,7 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
 
 
 @pytest.mark.parametrize(
-    ("changes", "total", "threads"),
+    ("changes", "num_texts", "threads"),
     [
         ({"pooling": "mean"}, 4096, 1),
         # 0: TensorFlow chooses.
@@ -260,9 +260,9 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
         ({}, 4096, 0),
     ],
 )
-def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, total, threads):
-    given = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
-    command = [sys.executable, "-c", THREADS, json.dumps(given, default=str), str(total)]
+def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, num_texts, threads):
+    run_options = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
+    command = [sys.executable, "-c", THREADS, json.dumps(run_options, default=str), str(num_texts)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(threads)]
@@ -283,10 +283,16 @@ def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
 def test_empty_input(tiny, folder, monkeypatch, output_format, source):
     (folder / "in.txt").write_text("")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    given = str(folder / "in.txt") if source == "in.txt" else "-"
+    run_options = str(folder / "in.txt") if source == "in.txt" else "-"
     with pytest.raises(UserError, match=f"{source} contains no text"):
         # The checkpoint is not read before the input.
-        run(tiny, folder, input_file=given, output_format=output_format, init_checkpoint="none")
+        run(
+            tiny,
+            folder,
+            input_file=run_options,
+            output_format=output_format,
+            init_checkpoint="none",
+        )
     assert [path.name for path in folder.iterdir()] == ["in.txt"]
 
 
@@ -307,9 +313,9 @@ def test_pretokenized_texts(tiny, folder):
     lines = ["good [MASK] film.", "Good a ||| b c"]
     (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     path = run(tiny, folder, pretokenized=True)
-    found = [json.loads(line)["features"] for line in path.read_text().splitlines()]
+    features_per_line = [json.loads(line)["features"] for line in path.read_text().splitlines()]
     # No lower-casing or punctuation splitting.
-    assert [[feature["token"] for feature in features] for features in found] == [
+    assert [[feature["token"] for feature in features] for features in features_per_line] == [
         ["[CLS]", "good", "[MASK]", "[UNK]", "[SEP]"],
         ["[CLS]", "[UNK]", "a", "[SEP]", "b", "c", "[SEP]"],
     ]
@@ -372,13 +378,13 @@ def test_unknown_words_warning_names_the_file(tiny, folder, said):
 
 def test_casing_of_release_is_checked_by_name(tiny, folder):
     path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
-    given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
+    run_options = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
     with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
-        given.check()
+        run_options.check()
 
 
 @pytest.mark.parametrize(
-    ("changes", "content", "said_of_it"),
+    ("changes", "content", "warning"),
     [
         ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
@@ -394,7 +400,7 @@ def test_probable_mistakes_warn(tiny, folder, said, changes, content, warning):
         config = {**tiny.config.to_dict(), "num_hidden_layers": layers}
         (folder / "small.json").write_text(json.dumps(config))
         changes["bert_config_file"] = str(folder / "small.json")
-    changes = {k: str(folder / v) if k[-5:] == "_file" else v for k, v in changes.items()}
+    changes = {name: str(folder / v) if name[-5:] == "_file" else v for name, v in changes.items()}
     run(tiny, folder, **changes)
     assert warning in said.text
 
@@ -419,6 +425,6 @@ def test_column_and_header_warnings_are_logged_once(
 ):
     (folder / name).write_text(text)
     extraction.run(options(tiny, folder, input_file=str(folder / name), **flags))
-    found = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
-    found = [each for each in found if "[UNK]" not in each]
-    assert [message in each for each in found] == [True] * bool(message)
+    messages = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
+    messages = [each for each in messages if "[UNK]" not in each]
+    assert [message in each for each in messages] == [True] * bool(message)

@@ -81,9 +81,9 @@ def options(model, folder, **changes):
 
 
 def run(model, folder, **changes):
-    given = options(model, folder, **changes)
-    given.check()
-    fill_mask.run(given)
+    run_options = options(model, folder, **changes)
+    run_options.check()
+    fill_mask.run(run_options)
     return [json.loads(line) for line in (folder / "out").read_text().splitlines()]
 
 
@@ -94,9 +94,9 @@ def fill(model, folder, texts, **changes):
 def distributions(model, tokens, fits=lambda name: True):
     """Returns, for each [MASK] of a row, a softmax over the valid pieces (one row at a time)."""
     ids = [model.names.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
-    places = [place for place, number in enumerate(ids) if model.names[number] == "[MASK]"]
+    mask_positions = [index for index, number in enumerate(ids) if model.names[number] == "[MASK]"]
     outputs = model.pretrainer(
-        {"input_ids": np.array([ids]), "masked_lm_positions": np.array([places])}
+        {"input_ids": np.array([ids]), "masked_lm_positions": np.array([mask_positions])}
     )
     logits = np.array(outputs["masked_lm_logits"][0], np.float64)[:, : len(model.names)]
     logits[:, [not fits(name) for name in model.names]] = -np.inf
@@ -114,16 +114,16 @@ def assert_likeliest(candidates, probabilities, names):
     """Asserts that the candidates have the highest probabilities, in descending order."""
     order = np.argsort(-probabilities, kind="stable")[: len(candidates)]
     assert [candidate.word for candidate in candidates] == [names[index] for index in order]
-    found = [candidate.probability for candidate in candidates]
-    np.testing.assert_allclose(found, probabilities[order], rtol=1e-4, atol=1e-7)
+    actual = [candidate.probability for candidate in candidates]
+    np.testing.assert_allclose(actual, probabilities[order], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"jit_compile": "true"}])
 def test_pieces_match_a_plain_softmax(model, folder, flags):
     texts = [line for line in LINES if line]
-    found = fill(model, folder, texts, **flags)
-    assert [len(masks) for masks in found] == MASKS
-    for text, masks in zip(texts, found, strict=True):
+    masks_per_text = fill(model, folder, texts, **flags)
+    assert [len(masks) for masks in masks_per_text] == MASKS
+    for text, masks in zip(texts, masks_per_text, strict=True):
         expected = distributions(model, tokens_of(model, text))
         for candidates, probabilities in zip(masks, expected, strict=True):
             assert len(candidates) == 5
@@ -142,8 +142,10 @@ def test_all_pieces(model, folder):
 def test_bfloat16_is_close_to_float32(model, folder):
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000, precision="bfloat16")
     (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
-    found = {candidate.word: candidate.probability for candidate in candidates}
-    np.testing.assert_allclose([found[name] for name in model.names], expected, atol=0.03)
+    probability_by_word = {candidate.word: candidate.probability for candidate in candidates}
+    np.testing.assert_allclose(
+        [probability_by_word[name] for name in model.names], expected, atol=0.03
+    )
 
 
 def whole_words(model, text):
@@ -157,11 +159,13 @@ def whole_words(model, text):
 
     def distribution(pieces, fits):
         tokens = tokens_of(model, text)
-        place = tokens.index("[MASK]")
-        return distributions(model, [*tokens[:place], *pieces, *tokens[place + 1 :]], fits)[0]
+        mask_index = tokens.index("[MASK]")
+        return distributions(
+            model, [*tokens[:mask_index], *pieces, *tokens[mask_index + 1 :]], fits
+        )[0]
 
     (ones,) = [distribution(["[MASK]"], begins)]
-    found = {name: p for name, p in zip(model.names, ones, strict=True) if begins(name)}
+    scores = {name: p for name, p in zip(model.names, ones, strict=True) if begins(name)}
     firsts = distribution(["[MASK]", "[MASK]"], begins)
     tokenizer = FullTokenizer(str(model.folder / "vocab.txt"))
     for first in BEGINS:
@@ -170,8 +174,8 @@ def whole_words(model, text):
             word = first + second[2:]
             if tokenizer.tokenize(word) == [first, second]:
                 p = firsts[model.names.index(first)] * seconds[model.names.index(second)]
-                found[word] = p
-    return found
+                scores[word] = p
+    return scores
 
 
 @pytest.mark.parametrize(
@@ -231,32 +235,34 @@ def test_long_texts(model, folder, flags, caplog, monkeypatch):
     )
     if not flags:
         words = [[candidate.word for candidate in masks[0]] for masks in expected]
-        assert [[found["word"] for found in mask] for mask in first["masks"]] == words
+        assert [[candidate["word"] for candidate in mask] for mask in first["masks"]] == words
     assert [len(mask) for mask in first["masks"]] == [5, 5]
     ((alone,),) = fill(model, folder, ["the [MASK]"], **flags)
-    assert [found["word"] for found in second["masks"][0]] == [c.word for c in alone]
+    assert [candidate["word"] for candidate in second["masks"][0]] == [c.word for c in alone]
     assert "1 of 2 texts are longer than --max_seq_length=9" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True}])
 def test_batching_does_not_change_predictions(model, folder, monkeypatch, flags):
-    whole = run(model, folder, **flags)
-    assert [line["line"] for line in whole] == [1, 3, 4, 5]
-    assert [line["text"] for line in whole] == [line for line in LINES if line]
-    assert [len(line["masks"]) for line in whole] == MASKS
+    expected = run(model, folder, **flags)
+    assert [line["line"] for line in expected] == [1, 3, 4, 5]
+    assert [line["text"] for line in expected] == [line for line in LINES if line]
+    assert [len(line["masks"]) for line in expected] == MASKS
     monkeypatch.setattr(fill_mask, "_MAX_TEXTS", 1)
     monkeypatch.setattr(fill_mask, "_MAX_ROWS", 2)
-    for ours, theirs in zip(run(model, folder, **flags), whole, strict=True):
-        assert_same(ours, theirs)
+    for actual, expected_line in zip(run(model, folder, **flags), expected, strict=True):
+        assert_same(actual, expected_line)
 
 
-def assert_same(ours, theirs):
+def assert_same(actual, expected):
     """Asserts that JSON lines are equal, up to rounding of probabilities."""
-    assert ours.keys() == theirs.keys()
-    assert (ours["line"], ours["text"]) == (theirs["line"], theirs["text"])
-    for one, other in zip(ours["masks"], theirs["masks"], strict=True):
-        assert [found["word"] for found in one] == [found["word"] for found in other]
-        values = [[found["probability"] for found in mask] for mask in (one, other)]
+    assert actual.keys() == expected.keys()
+    assert (actual["line"], actual["text"]) == (expected["line"], expected["text"])
+    for one, other in zip(actual["masks"], expected["masks"], strict=True):
+        assert [candidate["word"] for candidate in one] == [
+            candidate["word"] for candidate in other
+        ]
+        values = [[candidate["probability"] for candidate in mask] for mask in (one, other)]
         np.testing.assert_allclose(*values, atol=3e-6)
 
 
@@ -265,15 +271,15 @@ def test_several_threads(model, folder):
     texts = [line for line in LINES if line] * 3
     expected = words.fill(texts)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(words.fill, [texts] * 4))
+        results = list(pool.map(words.fill, [texts] * 4))
     assert words.texts == 5 * len(texts)
-    for ours in found:
-        for one, other in zip(itertools.chain(*ours), itertools.chain(*expected), strict=True):
+    for result in results:
+        for one, other in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
             assert [c.word for c in one] == [c.word for c in other]
 
 
 def test_text_on_the_command_line(model, folder, capsysbinary):
-    given = options(
+    run_options = options(
         model,
         folder,
         input_file=None,
@@ -281,8 +287,8 @@ def test_text_on_the_command_line(model, folder, capsysbinary):
         text=" the\n[MASK] \udce9 ",
         output_format="table",
     )
-    given.check()
-    fill_mask.run(given)
+    run_options.check()
+    fill_mask.run(run_options)
     text, *lines = capsysbinary.readouterr().out.splitlines()
     # The invalid UTF-8 byte is returned unchanged.
     assert text == b"the [MASK] \xe9"
@@ -308,8 +314,8 @@ def test_two_devices_give_the_same_words_as_one(model, folder):
     expected = run(model, folder, whole_word=True)
     run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
     lines = (folder / "out").read_text().splitlines()
-    for ours, theirs in zip(map(json.loads, lines), expected, strict=True):
-        assert_same(ours, theirs)
+    for actual, expected_line in zip(map(json.loads, lines), expected, strict=True):
+        assert_same(actual, expected_line)
 
 
 def test_whole_words_of_small_bert(folder):
@@ -320,14 +326,14 @@ def test_whole_words_of_small_bert(folder):
         "vocab_file": str(small / "vocab.txt"),
         "init_checkpoint": str(small / "bert_model.ckpt"),
     }
-    words = fill_mask.FillMask(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
-    ((found,),) = words.fill(["It was so [MASK] that she could not see anything."])
-    probabilities = [candidate.probability for candidate in found]
-    assert len(found) == len({candidate.word for candidate in found}) == 20
+    model = fill_mask.FillMask(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
+    ((candidates,),) = model.fill(["It was so [MASK] that she could not see anything."])
+    probabilities = [candidate.probability for candidate in candidates]
+    assert len(candidates) == len({candidate.word for candidate in candidates}) == 20
     assert probabilities == sorted(probabilities, reverse=True)
-    assert all(re.fullmatch("[a-z]+", candidate.word) for candidate in found), found
+    assert all(re.fullmatch("[a-z]+", candidate.word) for candidate in candidates), candidates
     pieces = FullTokenizer(flags["vocab_file"]).tokenize
-    assert max(len(pieces(candidate.word)) for candidate in found) > 1
+    assert max(len(pieces(candidate.word)) for candidate in candidates) > 1
 
 
 BAD = {

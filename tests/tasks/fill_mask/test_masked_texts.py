@@ -59,11 +59,13 @@ def rows_to_text(rows):
 
 def rows_and_masks(texts, max_seq_length, max_masks):
     """Returns the rows, and the row and position of each mask."""
-    found = tokenize_masked(texts, max_seq_length)
-    rows, places = found.shared_rows(np.arange(len(found.text)), max_masks)
+    masked_texts = tokenize_masked(texts, max_seq_length)
+    rows, mask_slots = masked_texts.shared_rows(np.arange(len(masked_texts.text)), max_masks)
     positions = rows["masked_lm_positions"]
     assert positions.shape[1] == max_masks
-    return rows_to_text(rows), [(row, positions[row, number]) for row, number in places.tolist()]
+    return rows_to_text(rows), [
+        (row, positions[row, number]) for row, number in mask_slots.tolist()
+    ]
 
 
 def test_short_texts_are_rows():
@@ -106,35 +108,35 @@ TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)
 @given(TEXTS, st.integers(5, 24), st.integers(1, 4), st.integers(1, 3))
 def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
     """Each mask occurs once, at its position, with as much context as fits."""
-    found = tokenize_masked(lines, max_seq_length)
+    masked_texts = tokenize_masked(lines, max_seq_length)
     pieces = [line.replace(" ", "") for line in lines]
     masks = [
-        (text, place)
+        (text, index)
         for text, line in enumerate(pieces)
-        for place in range(len(line))
-        if line[place] == "_"
+        for index in range(len(line))
+        if line[index] == "_"
     ]
-    assert found.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
-    assert found.text.tolist() == [text for text, _ in masks]
+    assert masked_texts.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
+    assert masked_texts.text.tolist() == [text for text, _ in masks]
     if not masks:
         return
     every = np.arange(len(masks))
-    rows, places = found.shared_rows(every, max_masks)
+    rows, mask_slots = masked_texts.shared_rows(every, max_masks)
     texts = rows_to_text(rows)
-    slots = [tuple(place) for place in places.tolist()]
+    slots = [tuple(index) for index in mask_slots.tolist()]
     assert len(set(slots)) == len(masks)
     assert {row for row, _ in slots} == set(range(len(texts)))
     fills = np.full((len(masks), width), ord("x"), np.int32)
-    filled, first = found.rows(every, fills)
-    for mask, ((text, place), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
+    filled, first = masked_texts.rows(every, fills)
+    for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
         at = int(first[mask]) - 1
         assert row[at : at + width] == "x" * width
         before, after = row[:at], row[at + width :]
-        assert line[:place].endswith(before)
-        assert line[place + 1 :].startswith(after)
+        assert line[:index].endswith(before)
+        assert line[index + 1 :].startswith(after)
         assert len(before) + len(after) == min(len(line) - 1, max_seq_length - 2 - width)
-        if len(before) < place and len(after) < len(line) - 1 - place:
+        if len(before) < index and len(after) < len(line) - 1 - index:
             assert 0 <= len(after) - len(before) <= 1
         if width == 1:
             shared_row, number = slots[mask]
@@ -146,25 +148,27 @@ def test_pieces_match_the_tokenizer(tmp_path):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "a", "[", "mask", "]"]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
     tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
-    found = MaskedTexts(["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16)
-    names = tokenizer.convert_ids_to_tokens(found.pieces.ids.tolist())
+    masked_texts = MaskedTexts(
+        ["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16
+    )
+    names = tokenizer.convert_ids_to_tokens(masked_texts.pieces.ids.tolist())
     assert names[:4] == ["un", "##able", "[MASK]", "a"]
     # As in the original tokenizer, lower-case [mask] is not a mask.
     assert names[4:] == ["[", "mask", "]", "[UNK]", "[MASK]"]
-    assert found.position.tolist() == [2, 8]
-    assert found.pieces.row_splits.tolist() == [0, 4, 9]
+    assert masked_texts.position.tolist() == [2, 8]
+    assert masked_texts.pieces.row_splits.tolist() == [0, 4, 9]
 
 
 def test_allowed_pieces():
     names = ["[PAD]", "[unused7]", "[MASK]", "a", "##a", "[", "]", "##", "", "."]
     allowed = allowed_pieces(dict(enumerate(names)), 12)
-    found = {
+    is_allowed_by_piece = {
         kind: [n for n, is_allowed in zip(names, allowed[kind], strict=False) if is_allowed]
         for kind in range(3)
     }
-    assert found[ANY] == names
-    assert found[BEGIN] == ["a", "[", "]", "."]
-    assert found[CONTINUATION] == ["##a", "##"]
+    assert is_allowed_by_piece[ANY] == names
+    assert is_allowed_by_piece[BEGIN] == ["a", "[", "]", "."]
+    assert is_allowed_by_piece[CONTINUATION] == ["##a", "##"]
     assert not allowed[:, len(names) :].any()
 
 

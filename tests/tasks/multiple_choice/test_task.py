@@ -52,9 +52,13 @@ def data(tmp_path_factory):
 
 
 def options(tiny, folder, data, **flags):
-    given = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
-    given |= {"learning_rate": 1e-2, "num_train_epochs": 4.0, "output_dir": str(folder / "out")}
-    return MultipleChoiceOptions(**{**tiny.flags, **given, **flags})
+    flag_values = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
+    flag_values |= {
+        "learning_rate": 1e-2,
+        "num_train_epochs": 4.0,
+        "output_dir": str(folder / "out"),
+    }
+    return MultipleChoiceOptions(**{**tiny.flags, **flag_values, **flags})
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +87,14 @@ def test_predictor_equals_the_predictions_file(trained, data):
     _, _, out = trained
     predictor = Predictor.from_output_dir(out)
     with (data / "test.csv").open() as file:
-        found = predictor(
+        predicted = predictor(
             [
                 (row["sent1"], *(f"{row['sent2']} {row[f'ending{n}']}" for n in range(4)))
                 for row in csv.DictReader(file)
             ]
         )
     lines = [json.loads(line) for line in (out / "predictions.jsonl").open()]
-    for prediction, line in zip(found, lines, strict=True):
+    for prediction, line in zip(predicted, lines, strict=True):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []

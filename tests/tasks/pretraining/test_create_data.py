@@ -89,9 +89,9 @@ def test_examples_are_distributed_round_robin(tiny, corpus):
     create_data.run(options(tiny, corpus))
     both = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
     create_data.run(options(tiny, corpus, output_file=both))
-    whole = records(corpus / "out.tfrecord")
-    assert records(corpus / "x.tfrecord") == whole[::2]
-    assert records(corpus / "y.tfrecord") == whole[1::2]
+    all_records = records(corpus / "out.tfrecord")
+    assert records(corpus / "x.tfrecord") == all_records[::2]
+    assert records(corpus / "y.tfrecord") == all_records[1::2]
 
 
 # ---- Shards --------------------------------------------------------------------------------
@@ -112,12 +112,14 @@ def test_number_of_workers_does_not_change_the_records(tiny, corpus):
     assert sharded(tiny, corpus, "other", random_seed=2) != one
     # About as many examples as without shards.
     create_data.run(options(tiny, corpus))
-    whole, parts = (len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord"))
-    assert abs(whole - parts) < 0.1 * whole
+    num_unsharded, num_sharded = (
+        len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord")
+    )
+    assert abs(num_unsharded - num_sharded) < 0.1 * num_unsharded
 
 
 def test_killed_run_resumes_with_missing_parts(tiny, corpus, monkeypatch):
-    whole = sharded(tiny, corpus, "whole")
+    complete = sharded(tiny, corpus, "whole")
     write_unit = sharded_data.write_unit
     done = []
 
@@ -135,7 +137,7 @@ def test_killed_run_resumes_with_missing_parts(tiny, corpus, monkeypatch):
     monkeypatch.setattr(
         sharded_data, "write_unit", lambda *args: again.append(args[2].number) or write_unit(*args)
     )
-    assert sharded(tiny, corpus, "parts") == whole
+    assert sharded(tiny, corpus, "parts") == complete
     assert done == [0, 1]
     assert again[0] == 2
 
@@ -266,9 +268,9 @@ def test_invalid_beam_options(tiny, corpus, monkeypatch):
 
 
 def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
-    whole = sharded(tiny, corpus, "whole", random_seed=2)
+    complete = sharded(tiny, corpus, "whole", random_seed=2)
     assert len(os.listdir(leave_parts(tiny, corpus, monkeypatch))) > 4
-    assert sharded(tiny, corpus, "out", random_seed=2) == whole
+    assert sharded(tiny, corpus, "out", random_seed=2) == complete
 
 
 # ---- Invalid input -------------------------------------------------------------------------

@@ -24,14 +24,14 @@ def shards(paths, shard_bytes) -> list[list[list[str]]]:
 
 
 def documents(text: str) -> list[list[str]]:
-    found: list[list[str]] = [[]]
+    grouped_lines: list[list[str]] = [[]]
     for line in text.split("\n"):
         line = line.replace("\r", "").strip()
         if line:
-            found[-1].append(line)
+            grouped_lines[-1].append(line)
         else:
-            found.append([])
-    return [document for document in found if document]
+            grouped_lines.append([])
+    return [document for document in grouped_lines if document]
 
 
 LINES = st.sampled_from(["", "", " ", "\r", "a", "Two words", "naïve 北京", "x" * 30, "a\rb"])
@@ -42,16 +42,16 @@ def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_b
     text = "\n".join(lines) + end
     paths = written(tmp_path_factory.mktemp("corpus"), text)
     # A document may be up to eight times as long as a shard.
-    found = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
-    assert [document for shard in found for document in shard] == documents(text)
+    all_shards = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
+    assert [document for shard in all_shards for document in shard] == documents(text)
 
 
 def test_shard_boundaries_at_every_byte(tmp_path):
     text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
     paths = written(tmp_path, text)
     for shard_bytes in range(4, len(text) + 2):
-        found = shards(paths, shard_bytes)
-        assert [document for shard in found for document in shard] == documents(text)
+        all_shards = shards(paths, shard_bytes)
+        assert [document for shard in all_shards for document in shard] == documents(text)
     assert len(shards(paths, 20)) > 3
 
 
@@ -70,9 +70,9 @@ def test_compressed_files(tmp_path):
     text = "one\ntwo\n\nthree\n\n" * 40
     path = tmp_path / "books.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    found = shards([str(path)], 100)
-    assert len(found) > 3
-    assert [document for shard in found for document in shard] == documents(text)
+    all_shards = shards([str(path)], 100)
+    assert len(all_shards) > 3
+    assert [document for shard in all_shards for document in shard] == documents(text)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
         shards([str(path)], 100)

@@ -68,28 +68,28 @@ def test_training_and_evaluation(tiny, records):
 
 
 def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypatch):
-    whole, parts = str(records / "whole"), str(records / "parts")
-    pretraining.run(options(tiny, records, do_train=True, output_dir=whole))
+    uninterrupted_dir, resumed_dir = str(records / "whole"), str(records / "parts")
+    pretraining.run(options(tiny, records, do_train=True, output_dir=uninterrupted_dir))
     train = training.train
 
     def stop_early(step, state, batches, loop, callbacks):
         train(step, state, batches, dataclasses.replace(loop, num_train_steps=3), callbacks)
 
     monkeypatch.setattr(training, "train", stop_early)
-    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
+    pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
     monkeypatch.undo()
-    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
-    expected, found = tensors(whole, 6), tensors(parts, 6)
-    assert expected.keys() == found.keys()
+    pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
+    expected, actual = tensors(uninterrupted_dir, 6), tensors(resumed_dir, 6)
+    assert expected.keys() == actual.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
 def test_micro_batches_equal_the_full_batch(tiny, records):
     """Rows have different numbers of masked words, so a mean of means would be wrong."""
     config = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     (records / "config.json").write_text(json.dumps(config))
-    found = []
+    weights_per_run = []
     for pieces in (1, 4):
         out = str(records / f"pieces{pieces}")
         run = options(
@@ -102,9 +102,9 @@ def test_micro_batches_equal_the_full_batch(tiny, records):
             learning_rate=1e-3,
         )
         pretraining.run(run)
-        found.append(tensors(out, 6))
-    for name, value in found[0].items():
-        np.testing.assert_allclose(found[1][name], value, atol=2e-5, err_msg=name)
+        weights_per_run.append(tensors(out, 6))
+    for name, value in weights_per_run[0].items():
+        np.testing.assert_allclose(weights_per_run[1][name], value, atol=2e-5, err_msg=name)
 
 
 def test_lamb_learns_and_resumes(tiny, records):
@@ -210,8 +210,8 @@ def test_out_of_range_ids(tiny, records):
 
 
 def test_truncated_records(tiny, records):
-    whole = (records / "a.tfr").read_bytes()
-    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 60])
+    content = (records / "a.tfr").read_bytes()
+    (records / "a.tfr").write_bytes(content[: len(content) // 2 + 60])
     with pytest.raises(UserError, match=r"a\.tfr has \d+ bytes instead of \d+: it is incomplete"):
         pretraining.run(options(tiny, records, do_train=True))
     assert not (records / "out").exists()

@@ -34,11 +34,11 @@ def stored():
 
 
 def top_spans(start_logits, end_logits, count):
-    found = {}
+    spans = {}
     for name, logits in (("start", start_logits), ("end", end_logits)):
         tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
-        found |= {key: np.array(value) for key, value in tensors.items()}
-    return found
+        spans |= {key: np.array(value) for key, value in tensors.items()}
+    return spans
 
 
 def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
@@ -67,20 +67,20 @@ def text_of(name):
 def test_files_match_the_original(name):
     assert stored().keys() == set(RUNS)
     run = stored()[name]
-    found = decoded(run)
+    outputs = decoded(run)
     if run["error"]:
         # The original has no answer if no span is valid.
-        without = [name for name, texts in found.lists.items() if not texts.best_text()]
+        without = [name for name, texts in outputs.lists.items() if not texts.best_text()]
         assert without
-        assert {found.texts[name] for name in without} == {""}
+        assert {outputs.texts[name] for name in without} == {""}
         return
-    assert json.dumps(found.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
-    lists = {key: value.answers for key, value in found.lists.items()}
+    assert json.dumps(outputs.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
+    lists = {key: value.answers for key, value in outputs.lists.items()}
     assert n_best_json(lists) == text_of(f"{name}/nbest_predictions.json.gz")
     if run["version_2_with_negative"]:
-        assert json.dumps(found.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
+        assert json.dumps(outputs.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
     else:
-        assert not found.null_odds
+        assert not outputs.null_odds
 
 
 def test_answer_texts_match_the_original():
@@ -136,8 +136,8 @@ def test_answer_texts_match_the_reference_alignment(text, lower, draw):
     expected = get_final_text(join_pieces(pieces), words, lower)
     logits = np.zeros((2, 1, 200), np.float32)
     logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
-    (found,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
-    assert found.answers[0].text == expected
+    (decoded_answers,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
+    assert decoded_answers.answers[0].text == expected
 
 
 def test_answers_in_other_scripts():
@@ -161,18 +161,18 @@ def test_no_windows_or_no_valid_span(negative):
     options = options_of(2, 30, negative)
     empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
     no_logits = np.zeros((0, 10), np.float32)
-    (found,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
+    (decoded_answers,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
-    assert found.answers == [expected]
-    assert found.null_odds == (0.0 if negative else None)
-    assert found.text(0.5) == expected.text
+    assert decoded_answers.answers == [expected]
+    assert decoded_answers.null_odds == (0.0 if negative else None)
+    assert decoded_answers.text(0.5) == expected.text
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
     # [CLS] and padding get the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
-    found = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
-    assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
-    assert found.null_odds == (6.0 if negative else None)
-    assert found.text(100.0) == expected.text
+    decoded_answers = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
+    assert decoded_answers.answers == [Answer("", 3.0, 3.0) if negative else expected]
+    assert decoded_answers.null_odds == (6.0 if negative else None)
+    assert decoded_answers.text(100.0) == expected.text
 
 
 def test_n_best_lists_match_json_dump():
@@ -213,6 +213,6 @@ def test_n_best_lists_match_plain_loops(draw):
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
     lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
-    found = Predictions(examples, lists, 0.0)
-    assert tuple(found.contents().values()) == expected
-    assert [prediction.text for prediction in found] == list(json.loads(expected[0]).values())
+    predictions = Predictions(examples, lists, 0.0)
+    assert tuple(predictions.contents().values()) == expected
+    assert [prediction.text for prediction in predictions] == list(json.loads(expected[0]).values())

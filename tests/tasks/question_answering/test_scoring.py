@@ -26,17 +26,20 @@ def test_normalization():
 
 def test_squad_v1_metrics():
     examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
-    found = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
-    assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
+    metrics = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
+    assert metrics == {
+        "exact_match": pytest.approx(100 / 3),
+        "f1": pytest.approx(100 * (5 / 3) / 3),
+    }
 
 
 def test_squad_v2_metrics():
     examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
     odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
-    found = scoring.score_with_negative(examples, predictions, odds)
+    metrics = scoring.score_with_negative(examples, predictions, odds)
     third = 200 / 3
-    assert found == {
+    assert metrics == {
         "exact": 50.0,
         "f1": pytest.approx((100 + 100 + 0 + third) / 4),
         "total": 4,
@@ -78,8 +81,8 @@ def test_character_metrics():
 
 def test_character_metrics_use_the_best_answer():
     examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
-    found = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
-    assert found == {
+    metrics = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
+    assert metrics == {
         "exact_characters": pytest.approx(200 / 3),
         "f1_characters": pytest.approx(200 / 3),
     }
@@ -105,29 +108,29 @@ HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
 
 def tokens(text):
     """Plain tokenization of the CMRC 2018 script: single Han characters, runs of other text."""
-    found, word = [], ""
+    result, word = [], ""
     for char in text.lower():
         if char in "。：-":
             continue
         if char in "北京大学 ":
-            found += [word, char.strip()]
+            result += [word, char.strip()]
             word = ""
         else:
             word += char
-    return [token for token in [*found, word] if token]
+    return [token for token in [*result, word] if token]
 
 
 @given(HAN, HAN.filter(tokens))
 def test_character_f1_matches_plain_loops(prediction, answer):
-    ours, theirs = tokens(prediction), tokens(answer)
+    predicted_tokens, answer_tokens = tokens(prediction), tokens(answer)
     runs = (
         size
-        for first in range(len(ours))
-        for size in range(1, len(ours) - first + 1)
-        for at in range(len(theirs))
-        if ours[first : first + size] == theirs[at : at + size]
+        for first in range(len(predicted_tokens))
+        for size in range(1, len(predicted_tokens) - first + 1)
+        for at in range(len(answer_tokens))
+        if predicted_tokens[first : first + size] == answer_tokens[at : at + size]
     )
-    expected = 2 * max(runs, default=0) / (len(ours) + len(theirs))
+    expected = 2 * max(runs, default=0) / (len(predicted_tokens) + len(answer_tokens))
     assert scoring.f1_characters(prediction, answer) == pytest.approx(expected)
 
 
@@ -160,22 +163,24 @@ def words(text):
 
 def f1_of(prediction, answer):
     """Plain loop version of F1 in the SQuAD 2.0 script."""
-    ours, theirs = words(prediction), words(answer)
-    if not ours or not theirs:
-        return float(ours == theirs)
-    same = sum(min(ours.count(word), theirs.count(word)) for word in set(ours))
-    return 2 * same / (len(ours) + len(theirs))
+    predicted_words, answer_words = words(prediction), words(answer)
+    if not predicted_words or not answer_words:
+        return float(predicted_words == answer_words)
+    num_common = sum(
+        min(predicted_words.count(word), answer_words.count(word)) for word in set(predicted_words)
+    )
+    return 2 * num_common / (len(predicted_words) + len(answer_words))
 
 
 @given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
 def test_metrics_match_plain_loops(rows):
     examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
     predictions = {str(n): text for n, (_, text) in enumerate(rows)}
-    found = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
+    metrics = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
     exact = f1 = 0.0
     for answers, text in rows:
         right = [answer for answer in answers if words(answer)] or [""]
         exact += max(words(text) == words(answer) for answer in right)
         f1 += max(f1_of(text, answer) for answer in right)
-    assert found["exact"] == pytest.approx(100 * exact / len(rows))
-    assert found["f1"] == pytest.approx(100 * f1 / len(rows))
+    assert metrics["exact"] == pytest.approx(100 * exact / len(rows))
+    assert metrics["f1"] == pytest.approx(100 * f1 / len(rows))

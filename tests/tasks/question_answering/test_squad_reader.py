@@ -28,28 +28,28 @@ READ = [
 def test_examples_match_the_original(name, is_training, negative):
     key = f"{name} training={is_training} version_2_with_negative={negative}"
     expected = stored()[key]["examples"]
-    found = read_squad_examples(str(golden(f"squad/{name}")), is_training, negative)
-    assert len(found) == len(expected) > 30
-    for ours, theirs in zip(found, expected, strict=True):
+    examples = read_squad_examples(str(golden(f"squad/{name}")), is_training, negative)
+    assert len(examples) == len(expected) > 30
+    for example, reference in zip(examples, expected, strict=True):
         actual = {
-            "qas_id": ours.qas_id,
-            "question_text": ours.question_text,
-            "doc_tokens": ours.doc_tokens,
-            "orig_answer_text": ours.orig_answer_text,
-            "start_position": ours.start_position,
-            "end_position": ours.end_position,
-            "is_impossible": ours.is_impossible,
+            "qas_id": example.qas_id,
+            "question_text": example.question_text,
+            "doc_tokens": example.doc_tokens,
+            "orig_answer_text": example.orig_answer_text,
+            "start_position": example.start_position,
+            "end_position": example.end_position,
+            "is_impossible": example.is_impossible,
         }
-        assert actual == {name: theirs[name] for name in actual}
+        assert actual == {name: reference[name] for name in actual}
 
 
 @pytest.mark.parametrize(
     ("name", "negative"), [("train-v1.1.json", False), ("train-v2.0.json", True)]
 )
 def test_training_order_matches_the_original(name, negative):
-    found = read_squad_examples(str(golden(f"squad/{name}")), True, negative)
-    random.Random(12345).shuffle(found)
-    assert [e.qas_id for e in found] == stored()[f"{name} order after the pre-shuffle of main"]
+    examples = read_squad_examples(str(golden(f"squad/{name}")), True, negative)
+    random.Random(12345).shuffle(examples)
+    assert [e.qas_id for e in examples] == stored()[f"{name} order after the pre-shuffle of main"]
 
 
 def edge_cases():

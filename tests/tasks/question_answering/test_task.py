@@ -124,10 +124,10 @@ def test_best_weights_by_character_metrics(tiny, folder):
 def test_best_of_several_evaluations_is_written(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
     metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
-    found = read(folder, "evaluations.json")
-    assert found["figure"] == "f1"
-    assert len(found["evaluations"]) > 2
-    best = max(found["evaluations"], key=lambda evaluation: evaluation["f1"])
+    history = read(folder, "evaluations.json")
+    assert history["figure"] == "f1"
+    assert len(history["evaluations"]) > 2
+    best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
     assert metrics["f1"] == best["f1"]
     assert metrics["global_step"] == best["step"]
     again = options(
@@ -173,10 +173,10 @@ def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
     assert cut.keys() == plain.keys()
     for name, entries in cut.items():
         both = {entry["text"]: entry["start_logit"] for entry in plain[name]}
-        found = {entry["text"]: entry["start_logit"] for entry in entries}
-        assert len(both.keys() & found.keys()) > 5
-        for text in both.keys() & found.keys():
-            assert found[text] == pytest.approx(both[text], abs=1e-5)
+        trimmed = {entry["text"]: entry["start_logit"] for entry in entries}
+        assert len(both.keys() & trimmed.keys()) > 5
+        for text in both.keys() & trimmed.keys():
+            assert trimmed[text] == pytest.approx(both[text], abs=1e-5)
 
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
@@ -334,16 +334,16 @@ def test_records_match_the_original(tmp_path, monkeypatch, name, file):
 
 
 def parsed(path):
-    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    return [tf.train.Example.FromString(record) for record in found]
+    dataset = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    return [tf.train.Example.FromString(record) for record in dataset]
 
 
 def test_metrics_match_the_written_predictions(tiny, folder):
     run = options(tiny, folder, do_eval=True)
     metrics = squad.run(run).metrics
     examples = task_of(tiny, run).read("eval").questions
-    found = scores.score(examples, read(folder, "predictions.json"))
-    assert {key: metrics[key] for key in found} == found
+    recomputed = scores.score(examples, read(folder, "predictions.json"))
+    assert {key: metrics[key] for key in recomputed} == recomputed
 
 
 def test_two_devices_give_the_same_answers_as_one(tiny, folder):
@@ -354,6 +354,6 @@ def test_two_devices_give_the_same_answers_as_one(tiny, folder):
     two = read(folder, "nbest_predictions.json")
     assert read(folder, "eval_results.json")["f1"] == pytest.approx(expected["f1"])
     for name, entries in one.items():
-        for ours, theirs in zip(two[name], entries, strict=True):
-            assert ours["text"] == theirs["text"]
-            assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)
+        for actual, entry in zip(two[name], entries, strict=True):
+            assert actual["text"] == entry["text"]
+            assert actual["start_logit"] == pytest.approx(entry["start_logit"], abs=1e-5)

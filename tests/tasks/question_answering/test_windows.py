@@ -49,10 +49,10 @@ def test_rows_match_the_original(name):
     half = len(windows) // 2
     for part in (slice(None), slice(0, half), slice(half, None)):
         view = windows[part]
-        found = view.inputs(0, len(view))
+        inputs = view.inputs(0, len(view))
         if row["is_training"]:
-            found |= view.targets(0, len(view))
-        for key, values in found.items():
+            inputs |= view.targets(0, len(view))
+        for key, values in inputs.items():
             np.testing.assert_array_equal(values, expected[key][part], key)
     np.testing.assert_array_equal(
         windows[half:].inputs(0, 1)["input_ids"][0], expected["input_ids"][half]
@@ -62,8 +62,8 @@ def test_rows_match_the_original(name):
 def max_context_flags(windows):
     """Returns the maximum-context flags of all tokens [N, M]."""
     rows = np.arange(len(windows))
-    places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
-    return windows.is_max_context(rows, places)
+    positions = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
+    return windows.is_max_context(rows, positions)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,8 +83,8 @@ def test_token_maps_match_the_original(name):
         words = windows.token_words[begin : begin + length]
         # Relative to the first word of the text.
         first = words[0] - feature["token_to_orig_map"][0][1]
-        found = [[offset + place, int(word - first)] for place, word in enumerate(words)]
-        assert found == feature["token_to_orig_map"]
+        token_map = [[offset + position, int(word - first)] for position, word in enumerate(words)]
+        assert token_map == feature["token_to_orig_map"]
         assert (np.flatnonzero(context[n]) + offset).tolist() == feature["max_context_positions"]
 
 
@@ -107,16 +107,16 @@ def test_each_token_has_max_context_in_one_window(lengths, max_seq_length, doc_s
     best: dict[tuple[int, int], tuple[float, int]] = {}
     for n in range(len(windows)):
         start, length = int(windows.start[n]), int(windows.length[n])
-        for place in range(length):
-            score = min(place, length - 1 - place) + 0.01 * length
-            token = (int(windows.question_index[n]), start + place)
+        for position in range(length):
+            score = min(position, length - 1 - position) + 0.01 * length
+            token = (int(windows.question_index[n]), start + position)
             if token not in best or score > best[token][0]:
                 best[token] = (score, n)
     assert set(best) == {(e, t) for e, size in enumerate(lengths) for t in range(size)}
     for n in range(len(windows)):
         expected = [
-            best[int(windows.question_index[n]), int(windows.start[n]) + place][1] == n
-            for place in range(int(windows.length[n]))
+            best[int(windows.question_index[n]), int(windows.start[n]) + position][1] == n
+            for position in range(int(windows.length[n]))
         ]
         assert context[n].tolist()[: len(expected)] == expected
         assert not context[n, len(expected) :].any()

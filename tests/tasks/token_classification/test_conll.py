@@ -55,10 +55,10 @@ def test_conll_2003_layout(path):
 def test_harmless_file_variants(path, change):
     expected = conll.read_conll(str(path))
     path.write_bytes(change(TEXT).encode())
-    found = conll.read_conll(str(path))
+    parsed = conll.read_conll(str(path))
     for name in ("words", "labels"):
-        assert getattr(found, name) == getattr(expected, name)
-    assert found.documents == expected.documents
+        assert getattr(parsed, name) == getattr(expected, name)
+    assert parsed.documents == expected.documents
 
 
 def test_write_predictions(path):
@@ -200,9 +200,9 @@ def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
     assert list(zip(file.words, file.labels, strict=True)) == [*words, ("end", "O")]
     assert all(file.by_sentence(file.words))
     written = file.with_predictions([f"B-{number}" for number in range(len(file.words))])
-    found = [line.split(" ") for line in written.split("\n")[:-1]]
-    assert len(found) == len(rows) + 1
-    for line, row in zip(found, rows, strict=False):
+    parsed = [line.split(" ") for line in written.split("\n")[:-1]]
+    assert len(parsed) == len(rows) + 1
+    for line, row in zip(parsed, rows, strict=False):
         assert tuple(line[:2]) == row if not isinstance(row, str) else line[0] in row
 
 

@@ -15,16 +15,16 @@ LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1
 
 def spans(sentences):
     """Returns sentence, first word, last word and type of each entity."""
-    found = set()
+    entities = set()
     for row, labels in enumerate(sentences):
         first = None
-        for place, label in enumerate([*labels, "O"]):
+        for index, label in enumerate([*labels, "O"]):
             if first is not None and label != f"I-{labels[first][2:]}":
-                found.add((row, first, place - 1, labels[first][2:]))
+                entities.add((row, first, index - 1, labels[first][2:]))
                 first = None
             if first is None and label != "O":
-                first = place
-    return found
+                first = index
+    return entities
 
 
 def f1(gold, predicted):
@@ -40,12 +40,12 @@ def test_metrics_equal_a_plain_count(rows):
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
     scores = ner_metrics.entity_scores(gold, predicted)
-    right, all_gold, found = spans(gold) & spans(predicted), spans(gold), spans(predicted)
-    assert scores[""]["precision"] == pytest.approx(len(right) / max(len(found), 1))
-    assert scores[""]["recall"] == pytest.approx(len(right) / max(len(all_gold), 1))
+    correct, all_gold, all_predicted = spans(gold) & spans(predicted), spans(gold), spans(predicted)
+    assert scores[""]["precision"] == pytest.approx(len(correct) / max(len(all_predicted), 1))
+    assert scores[""]["recall"] == pytest.approx(len(correct) / max(len(all_gold), 1))
     assert scores[""]["f1"] == pytest.approx(f1(gold, predicted))
     assert scores[""]["support"] == len(all_gold)
-    names = {span[-1] for span in all_gold | found}
+    names = {span[-1] for span in all_gold | all_predicted}
     assert list(scores) == ["", *sorted(names)]
     for name in names:
         assert scores[name]["support"] == sum(span[-1] == name for span in all_gold)

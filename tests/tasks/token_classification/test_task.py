@@ -115,27 +115,32 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
     # Every word of the test set has a label.
-    given, found = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
-    assert column(found, 0) == column(given, 0)
-    assert column(found, 1) == column(given, 2)
-    assert {len(row) for rows in found for row in rows} == {3}
-    assert f"test.txt: all {f1(column(found, 1), column(found, 2)):.4f} (" in caplog.text
+    expected, predicted_sentences = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
+    assert column(predicted_sentences, 0) == column(expected, 0)
+    assert column(predicted_sentences, 1) == column(expected, 2)
+    assert {len(row) for rows in predicted_sentences for row in rows} == {3}
+    assert (
+        f"test.txt: all {f1(column(predicted_sentences, 1), column(predicted_sentences, 2)):.4f} ("
+        in caplog.text
+    )
 
     # The metrics on the dev set match a plain count over its words.
     (folder / "test.txt").write_text((folder / "dev.txt").read_text())
     again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
     assert again.metrics == results.metrics
-    found = rows_of(out / "label_test.txt")
-    assert again.metrics["f1"] == pytest.approx(f1(column(found, 1), column(found, 2)))
+    predicted_sentences = rows_of(out / "label_test.txt")
+    assert again.metrics["f1"] == pytest.approx(
+        f1(column(predicted_sentences, 1), column(predicted_sentences, 2))
+    )
 
 
 def test_best_of_several_evaluations_is_used(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
     metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
-    found = json.loads((folder / "out" / "evaluations.json").read_text())
-    assert found["figure"] == "f1"
-    assert [evaluation["step"] for evaluation in found["evaluations"]] == [10, 20, 30, 40]
-    assert metrics["f1"] == max(evaluation["f1"] for evaluation in found["evaluations"])
+    history = json.loads((folder / "out" / "evaluations.json").read_text())
+    assert history["figure"] == "f1"
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [10, 20, 30, 40]
+    assert metrics["f1"] == max(evaluation["f1"] for evaluation in history["evaluations"])
     assert (folder / "out" / "best" / "labels.txt").exists()
 
 
@@ -150,9 +155,9 @@ def test_prediction_in_a_different_folder_without_labels(tiny, folder):
     flags = {"init_checkpoint": start, "output_dir": str(other), "do_predict": True}
     results = ner.run(options(tiny, folder, **flags))
     assert results.metrics == {}
-    found = rows_of(other / "label_test.txt")
-    assert {len(row) for rows in found for row in rows} == {2}
-    assert column(found, 1) == column(expected, 2)
+    predicted_sentences = rows_of(other / "label_test.txt")
+    assert {len(row) for rows in predicted_sentences for row in rows} == {2}
+    assert column(predicted_sentences, 1) == column(expected, 2)
 
 
 def task(tiny, folder, **changes):
@@ -185,53 +190,59 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
     (tmp_path / "test.txt").write_bytes(
         "\n\n".join("\n".join(words) for words in sentences).encode()
     )
-    made = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
-    examples = made.read("predict")
+    ner_task = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
+    examples = ner_task.read("predict")
     assert [words for words, _ in examples] == sentences
-    ids = made.featurize(examples, "predict")["input_ids"]
+    ids = ner_task.featurize(examples, "predict")["input_ids"]
     # Slices contain the same rows.
-    slices = [made.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
+    slices = [ner_task.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
     np.testing.assert_array_equal(np.concatenate(slices), ids)
-    assert all(len(made.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1))
-    assert made.epoch_size(examples) == len(ids)
-    found = made.decode(examples, {"label_ids": ids % len(made.labels)})
-    assert [sentence.words for sentence in found] == sentences
-    (path,) = made.write_predictions(examples, found, str(tmp_path))
+    assert all(
+        len(ner_task.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1)
+    )
+    assert ner_task.epoch_size(examples) == len(ids)
+    predicted_sentences = ner_task.decode(examples, {"label_ids": ids % len(ner_task.labels)})
+    assert [sentence.words for sentence in predicted_sentences] == sentences
+    (path,) = ner_task.write_predictions(examples, predicted_sentences, str(tmp_path))
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
-    reference = made.tokenizer.reference
+    reference = ner_task.tokenizer.reference
     rows = [row.split(" ") for block in written for row in block]
     for word, label in rows:
         pieces = reference.tokenize(word) or ["[UNK]"]
         number = reference.convert_tokens_to_ids(pieces[:1])[0]
-        assert label == made.labels[number % len(made.labels)]
+        assert label == ner_task.labels[number % len(ner_task.labels)]
 
 
 def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    rows = made.featurize(made.read("train"), "train")
-    assert list(rows) == [feature.name for feature in made.features("train")]
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    rows = ner_task.featurize(ner_task.read("train"), "train")
+    assert list(rows) == [feature.name for feature in ner_task.features("train")]
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
     assert rows["input_mask"].sum(axis=1).tolist() == [8, 8, 8]
     assert [np.flatnonzero(mask).tolist() for mask in rows["label_mask"]] == [[1], [2, 5], [6]]
-    assert made.labels == ["O", "B-A", "B-B"]
+    assert ner_task.labels == ["O", "B-A", "B-B"]
     assert rows["label_ids"][0, 1] == 1
     assert rows["label_ids"][1, [2, 5]].tolist() == [2, 0]
 
 
 def test_loss_is_the_mean_over_labeled_pieces_of_a_row(tiny, folder):
-    made = task(tiny, folder)
+    ner_task = task(tiny, folder)
     logits = np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32)
     batch = {
         "label_ids": np.array([[0, 1, 2, 3], [3, 0, 0, 0], [0, 0, 0, 0]], np.int32),
         "label_mask": np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32),
     }
-    chances = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    expected = [-(chances[0, 1, 1] + chances[0, 2, 2]) / 2, -chances[1, 0, 3], 0.0]
-    loss = np.asarray(made.loss({"logits": logits}, batch, training=False))
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = [
+        -(log_probabilities[0, 1, 1] + log_probabilities[0, 2, 2]) / 2,
+        -log_probabilities[1, 0, 3],
+        0.0,
+    ]
+    loss = np.asarray(ner_task.loss({"logits": logits}, batch, training=False))
     np.testing.assert_allclose(loss, expected, atol=1e-6)
 
 
@@ -302,38 +313,42 @@ def test_document_context_changes_outputs(tiny, folder):
 def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
     # The format in run.json of earlier versions.
-    assert describe_data(made.identity(made.read("train"))) == "24 rows (eb79d1e4)"
+    assert describe_data(ner_task.identity(ner_task.read("train"))) == "24 rows (eb79d1e4)"
 
 
 def test_predictor_inputs(tiny, tmp_path):
-    made = task(tiny, tmp_path)
+    ner_task = task(tiny, tmp_path)
     inputs = ["", "The film, it was good.", (), ("good", "plot"), "\n"]
-    examples = made.from_inputs(inputs)
-    rows = made.featurize(examples, "predict")
+    examples = ner_task.from_inputs(inputs)
+    rows = ner_task.featurize(examples, "predict")
     assert list(rows) == ["input_ids", "input_mask", "segment_ids"]
     assert len(rows["input_ids"]) == 2
-    found = made.decode(examples, {"label_ids": np.full((2, 24), 1)})
+    predicted_sentences = ner_task.decode(examples, {"label_ids": np.full((2, 24), 1)})
     words = [[], ["The", "film", ",", "it", "was", "good", "."], [], ["good", "plot"], []]
-    assert [sentence.words for sentence in found] == words
-    assert [sentence.labels for sentence in found] == [["B-A"] * len(each) for each in words]
-    none = made.from_inputs(["", ()])
-    assert not len(made.featurize(none, "predict")["input_ids"])
+    assert [sentence.words for sentence in predicted_sentences] == words
+    assert [sentence.labels for sentence in predicted_sentences] == [
+        ["B-A"] * len(each) for each in words
+    ]
+    none = ner_task.from_inputs(["", ()])
+    assert not len(ner_task.featurize(none, "predict")["input_ids"])
     empty = {"label_ids": np.zeros((0, 24), np.int32)}
-    assert made.decode(none, empty) == [([], []), ([], [])]
-    assert made.decode(made.from_inputs([]), empty) == []
+    assert ner_task.decode(none, empty) == [([], []), ([], [])]
+    assert ner_task.decode(ner_task.from_inputs([]), empty) == []
     with pytest.raises(UserError, match=r"Input 1: expected a text, or a tuple of words\. Rec"):
-        made.from_inputs(["a", ("b", 3)])
+        ner_task.from_inputs(["a", ("b", 3)])
 
 
 def test_warning_about_one_word_is_singular(tiny, tmp_path, said):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
     run = options(tiny, tmp_path, do_train=True)
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    examples = made.read("eval")
-    made.metrics(examples, made.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)}))
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    examples = ner_task.read("eval")
+    ner_task.metrics(
+        examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
+    )
     assert "dev.txt: 1 sentence, 1 word, 1 window\n" in said.text
     assert "counted as wrong (1 word: B-NEW)" in said.text
     assert "recall 0.0000, 1 entity)" in said.text
@@ -342,9 +357,9 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, said):
 def test_file_without_docstart_is_one_document(tiny, folder, caplog):
     text = (folder / "test.txt").read_text()
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
-    made = task(tiny, folder, doc_context=True, verbose_logging=True)
+    ner_task = task(tiny, folder, doc_context=True, verbose_logging=True)
     with caplog.at_level("DEBUG", logger="bert_tf"):
-        examples = made.read("predict")
+        examples = ner_task.read("predict")
     assert "test.txt has no -DOCSTART- line; reading it as one document" in caplog.text
     assert "Window 0\n  tokens: [CLS] " in caplog.text
     assert (examples.windows.length == 22).all()
@@ -459,23 +474,23 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
     )  # fmt: skip
-    made = TokenClassification(run, tiny.config, vocab)
+    ner_task = TokenClassification(run, tiny.config, vocab)
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
-        examples = made.read(split)
-        rows = made.featurize(examples, split)
+        examples = ner_task.read(split)
+        rows = ner_task.featurize(examples, split)
         if split != "predict":
             # Each label occurs once in training.
             assert rows["label_mask"].sum() == len(examples.file.labels)
         label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
-        predicted = made.decode(examples, {"label_ids": label_ids})
+        predicted = ner_task.decode(examples, {"label_ids": label_ids})
         if split != "predict":
-            assert [(found.words, found.labels) for found in predicted] == list(examples)
-        (path,) = made.write_predictions(examples, predicted, str(tmp_path))
-        with open(path) as written, open(folder / f"{name}.txt") as given:
-            for ours, theirs in zip(written, given, strict=True):
+            assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
+        (path,) = ner_task.write_predictions(examples, predicted, str(tmp_path))
+        with open(path) as written, open(folder / f"{name}.txt") as source:
+            for output_line, source_line in zip(written, source, strict=True):
                 # Word and label of every line except document marks.
-                if not theirs.startswith("-DOCSTART-"):
-                    assert ours.split()[:2] == theirs.split()[::3]
+                if not source_line.startswith("-DOCSTART-"):
+                    assert output_line.split()[:2] == source_line.split()[::3]
 
 
 def test_file_without_blank_lines_warning(tiny, folder, said):

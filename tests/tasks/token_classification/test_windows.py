@@ -26,8 +26,8 @@ class LetterTokenizer:
 
 def windows_of(sentences, max_seq_length, documents=None):
     words = [word for sentence in sentences for word in sentence]
-    borders = np.cumsum([0, *map(len, sentences)]).tolist()
-    return WordWindows(words, borders, LetterTokenizer(), max_seq_length, documents)
+    document_starts = np.cumsum([0, *map(len, sentences)]).tolist()
+    return WordWindows(words, document_starts, LetterTokenizer(), max_seq_length, documents)
 
 
 def rows_to_text(windows):
@@ -104,14 +104,16 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES, st.integers(3, 24), st.sets(st.integers(1, 4)), st.booleans())
-def test_every_word_is_labeled_once(sentences, max_seq_length, borders, doc_context):
+def test_every_word_is_labeled_once(sentences, max_seq_length, document_starts, doc_context):
     """Each word is labeled once, in order, at its first piece, where it has the most context."""
     words = [word for sentence in sentences for word in sentence]
     # All pieces of all words are distinct.
     sizes = [max(len(word.strip()), 1) for word in words]
     first = np.cumsum([0, *sizes])
     splits = np.cumsum([0, *map(len, sentences)])
-    documents = sorted({0, len(words), *(int(splits[b]) for b in borders if b < len(splits))})
+    documents = sorted(
+        {0, len(words), *(int(splits[b]) for b in document_starts if b < len(splits))}
+    )
 
     class NumberTokenizer(LetterTokenizer):
         def encode(self, texts):
@@ -125,16 +127,16 @@ def test_every_word_is_labeled_once(sentences, max_seq_length, borders, doc_cont
         documents if doc_context else None,
     )
     rows = windows.inputs(0, len(windows))["input_ids"]
-    row, place = windows.word_positions(0, len(windows))
+    row, position_in_row = windows.word_positions(0, len(windows))
     assert len(row) == len(words)
     assert (np.diff(row) >= 0).all()
     assert set(row.tolist()) == set(range(len(windows)))
     room = max_seq_length - 2
     assert (windows.length <= room).all()
     for number, word in enumerate(words):
-        begin = int(windows.start[row[number]])
-        assert begin + place[number] - 1 == first[number]
-        assert rows[row[number], place[number]] == (10 if word.strip() else UNK)
+        start_piece = int(windows.start[row[number]])
+        assert start_piece + position_in_row[number] - 1 == first[number]
+        assert rows[row[number], position_in_row[number]] == (10 if word.strip() else UNK)
         sentence = int(np.searchsorted(splits, number, "right")) - 1
         size = first[splits[sentence + 1]] - first[splits[sentence]]
         if size <= room:
@@ -143,7 +145,7 @@ def test_every_word_is_labeled_once(sentences, max_seq_length, borders, doc_cont
         same = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
         offset = first[number] - windows.start[same]
         context = np.minimum(offset, windows.length[same] - 1 - offset)
-        assert min(place[number] - 1, room - place[number]) == context.max()
+        assert min(position_in_row[number] - 1, room - position_in_row[number]) == context.max()
     if doc_context:
         # Windows are full if the document is long enough, and do not leave it.
         for n in range(len(windows)):
