@@ -21,10 +21,10 @@ from tests.tasks.classification.test_task import options
 from tests.test_locks import hold
 
 
-def _fails(run_options, message):
-    with pytest.raises(UserError, match=message) as caught:
+def _assert_user_error(run_options, message):
+    with pytest.raises(UserError, match=message) as error:
         classification.run(run_options)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     out = run_options.output_dir
     if out and os.path.isdir(out):
         assert not [name for name in os.listdir(out) if "tf_record" in name]
@@ -91,7 +91,7 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
     for name, value in changes.items():
         if isinstance(value, str):
             changes[name] = value.replace("{tmp}", str(tmp_path))
-    _fails(options(tiny, tmp_path, **changes), message)
+    _assert_user_error(options(tiny, tmp_path, **changes), message)
     assert not (tmp_path / "out").exists()
 
 
@@ -115,7 +115,9 @@ def test_invalid_data_files(tiny, tmp_path, content, message):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "dev.tsv").write_bytes(content)
-    _fails(options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message)
+    _assert_user_error(
+        options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -123,7 +125,7 @@ def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
     os.remove(tmp_path / "data" / "train.tsv")
     bad = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
-    _fails(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
+    _assert_user_error(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
 
 
 @pytest.mark.parametrize(
@@ -153,11 +155,11 @@ def test_invalid_vocabulary(tiny, tmp_path):
     path = tmp_path / "vocab.txt"
     run = options(tiny, tmp_path, vocab_file=str(path), do_eval=True)
     path.write_text(vocab + "more\n")
-    _fails(run, "has 20 entries, but the model has only 19")
+    _assert_user_error(run, "has 20 entries, but the model has only 19")
     path.write_text(vocab.replace("[CLS]", "CLS"))
-    _fails(run, r"lacks \[CLS\]")
+    _assert_user_error(run, r"lacks \[CLS\]")
     path.write_bytes(b"\xff\xfe")
-    _fails(run, "not UTF-8")
+    _assert_user_error(run, "not UTF-8")
     path.write_text("\n".join(vocab.splitlines()[:-3]) + "\n")
     assert classification.run(run).metrics["global_step"] == 0
 
@@ -166,12 +168,14 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
     def run(path):
         return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
 
-    _fails(run(tiny.folder / "bert.ckpt"), r"no file bert\.ckpt\.index .*bert_model\.ckpt")
+    _assert_user_error(
+        run(tiny.folder / "bert.ckpt"), r"no file bert\.ckpt\.index .*bert_model\.ckpt"
+    )
     other = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
     values = checkpoint.named_variables(other)
     checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
-    _fails(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
+    _assert_user_error(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
     data = tmp_path / "other.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     fitting = tmp_path / "broken.ckpt"
@@ -179,7 +183,7 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
         shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{fitting}.{suffix}")
     with open(f"{fitting}.data-00000-of-00001", "r+b") as file:
         file.truncate(100)
-    _fails(run(fitting), "truncated or damaged")
+    _assert_user_error(run(fitting), "truncated or damaged")
     assert not (tmp_path / "out").exists()
 
 
@@ -199,7 +203,7 @@ def test_head_with_different_number_of_labels_is_rejected(tiny, tmp_path):
         output_dir=str(tmp_path / "new"),
         do_eval=True,
     )
-    _fails(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
+    _assert_user_error(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
 
 
 def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
@@ -207,12 +211,14 @@ def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-    _fails(options(tiny, tmp_path, do_train=True), "Cannot resume from.*another --output_dir")
+    _assert_user_error(
+        options(tiny, tmp_path, do_train=True), "Cannot resume from.*another --output_dir"
+    )
     shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
     shutil.copyfile(
         f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"
     )
-    _fails(
+    _assert_user_error(
         options(tiny, tmp_path, do_train=True),
         "not match this model. Missing variables: output_bias",
     )
@@ -267,20 +273,22 @@ def test_only_damaged_checkpoints_raise_and_write_nothing(tiny, tmp_path):
 
 def test_batch_size_not_divisible_into_micro_batches(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
-    _fails(run, "--train_batch_size=4 must be a multiple of 3")
+    _assert_user_error(run, "--train_batch_size=4 must be a multiple of 3")
 
 
 def test_resume_modes_must_and_never(tiny, tmp_path):
     run = {"do_train": True, "num_train_epochs": 1}
-    _fails(options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint")
+    _assert_user_error(
+        options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint"
+    )
     classification.run(options(tiny, tmp_path, **run, resume="never"))
     with pytest.raises(UserError, match=r"resume=never, but .*model\.ckpt-4"):
         classification.run(options(tiny, tmp_path, **run, resume="never"))
-    again = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
-    assert classification.run(again).metrics["global_step"] == 9
+    resumed = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
+    assert classification.run(resumed).metrics["global_step"] == 9
     # Without training, "never" means that existing checkpoints are not read.
-    plain = options(tiny, tmp_path, do_eval=True, resume="never")
-    assert classification.run(plain).metrics["global_step"] == 0
+    eval_only = options(tiny, tmp_path, do_eval=True, resume="never")
+    assert classification.run(eval_only).metrics["global_step"] == 0
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
@@ -299,7 +307,7 @@ def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name)
 def test_casing_of_release_folder_is_checked(tiny, tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()
-    _fails(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
+    _assert_user_error(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
 
 
 def test_values_rejected_by_the_original_are_rejected():
@@ -334,7 +342,7 @@ def test_missing_header_warning(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _fails(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
+    _assert_user_error(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
     assert (tmp_path / "out").read_text() == "mine"
 
 
@@ -342,7 +350,7 @@ def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
     # Permission bits do not apply to root, which runs tests in containers.
     monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
+    _assert_user_error(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
     assert not (tmp_path / "a").exists()
 
 
@@ -367,17 +375,17 @@ def test_output_dir_locked_by_concurrent_training_run(tiny, tmp_path, num_runs):
 def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
-    _fails(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
+    _assert_user_error(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
 
     def makedirs(path, exist_ok):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(output_dir.files.os, "makedirs", makedirs)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a"))
-    _fails(run, "Cannot create the folder .*/a: Operation not permitted")
+    _assert_user_error(run, "Cannot create the folder .*/a: Operation not permitted")
 
 
 def test_data_is_read_before_the_model_is_built(tiny, tmp_path, said):
     run = options(tiny, tmp_path, do_eval=True, data_dir=str(tmp_path / "absent"))
-    _fails(run, "no folder .*/absent")
+    _assert_user_error(run, "no folder .*/absent")
     assert "parameters in float32" not in said.text

@@ -27,10 +27,10 @@ import json, sys
 import tensorflow as tf
 import tensorflow_text
 folder, signature, inputs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-ask = tf.saved_model.load(folder).signatures[signature]
-found = ask(**{name: tf.constant(value) for name, value in inputs.items()})
+serve = tf.saved_model.load(folder).signatures[signature]
+outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
-plain = {name: value.numpy().tolist() for name, value in found.items()}
+plain = {name: value.numpy().tolist() for name, value in outputs.items()}
 print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in plain.items()}))
 """
 
@@ -74,12 +74,12 @@ def test_id_and_example_signatures_and_text_pairs(reviews):
     outputs = model.signatures["examples"](examples=tf.constant(records))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     texts = tf.constant([row[1] for row in rows])
-    nothing = tf.constant([""] * len(rows))
-    outputs = model.signatures["pairs"](text=texts, text_pair=nothing)
+    empty_texts = tf.constant([""] * len(rows))
+    outputs = model.signatures["pairs"](text=texts, text_pair=empty_texts)
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     # Any length: a few tokens, none, and more than max_seq_length.
-    long = tf.constant(["", "good " * 500])
-    outputs = model.signatures["serving_default"](text=long)
+    odd_lengths = tf.constant(["", "good " * 500])
+    outputs = model.signatures["serving_default"](text=odd_lengths)
     assert np.isfinite(outputs["probabilities"]).all()
     folder = out / "export" / "1"
     assert (folder / "assets" / "labels.txt").read_text() == "good\nso-so\n"
@@ -112,10 +112,10 @@ def test_versions_increase_and_failed_exports_are_removed(reviews, tmp_path, mon
     assert export_model.run(run) == str(tmp_path / "served" / "2")
     assert not (tmp_path / "served" / "2" / "ids").exists()
 
-    def fails(*_):
+    def raise_user_error(*_):
         raise UserError("no")
 
-    monkeypatch.setattr(export.modules, "save", fails)
+    monkeypatch.setattr(export.modules, "save", raise_user_error)
     with pytest.raises(UserError):
         export_model.run(run)
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]
@@ -153,8 +153,10 @@ def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
     short = {"text_input": False, "ids_model": False}
 
     def export(model_dir, name, **more):
-        how = ExportOptions(model_dir=str(model_dir), export_dir=str(tmp_path / name), **more)
-        return find_source(export_model.run(how))
+        export_options = ExportOptions(
+            model_dir=str(model_dir), export_dir=str(tmp_path / name), **more
+        )
+        return find_source(export_model.run(export_options))
 
     task = export(folder, "task", **short)
     assert task.do_lower_case is True
@@ -167,22 +169,27 @@ def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
     stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
     (tmp_path / "stripped").mkdir()
     convert(find_source(str(folder)), stripped)
-    again = export(tmp_path / "stripped", "again", **short)
-    assert again.shapes()["output_weights"] == [2, 16]
+    reexported = export(tmp_path / "stripped", "again", **short)
+    assert reexported.shapes()["output_weights"] == [2, 16]
     (tmp_path / "stripped" / "run.json").unlink()
     with pytest.raises(
         UserError, match=r"is a fine-tuned model \(output_weights\), and .* does not"
     ):
         export(tmp_path / "stripped", "again", max_seq_length=24)
-    named = {"form": "task", "script": "run_classifier", "task_name": "mrpc", "max_seq_length": 24}
-    assert export(tmp_path / "stripped", "named", **named, **short).labels == ["0", "1"]
+    task_flags = {
+        "form": "task",
+        "script": "run_classifier",
+        "task_name": "mrpc",
+        "max_seq_length": 24,
+    }
+    assert export(tmp_path / "stripped", "named", **task_flags, **short).labels == ["0", "1"]
 
 
 def test_empty_batch(reviews):
     served = tf.saved_model.load(str(reviews[0] / "export" / "1"))
-    none = tf.constant([], tf.string)
-    assert served.signatures["serving_default"](text=none)["probabilities"].shape == (0, 2)
-    pairs = served.signatures["pairs"](text=none, text_pair=none)
+    no_texts = tf.constant([], tf.string)
+    assert served.signatures["serving_default"](text=no_texts)["probabilities"].shape == (0, 2)
+    pairs = served.signatures["pairs"](text=no_texts, text_pair=no_texts)
     assert pairs["label"].shape == (0,)
 
 
@@ -229,11 +236,13 @@ def test_token_classification_export(tiny, ner_folder):
 def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
     folder = str(tiny.folder)
-    made = {}
+    exports_by_form = {}
     for form in ("encoder", "preprocessor"):
         flags = {"model_dir": folder, "export_dir": str(tmp_path / form), "max_seq_length": 20}
-        made[form] = tf.saved_model.load(export_model.run(ExportOptions(form=form, **flags)))
-    encoder, preprocessor = made["encoder"], made["preprocessor"]
+        exports_by_form[form] = tf.saved_model.load(
+            export_model.run(ExportOptions(form=form, **flags))
+        )
+    encoder, preprocessor = exports_by_form["encoder"], exports_by_form["preprocessor"]
     texts = tf.constant(["the good film", "a plot, it was not slow"])
     inputs = preprocessor(texts)
     assert {name: value.shape for name, value in inputs.items()} == dict.fromkeys(
@@ -301,9 +310,9 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
             name: value.replace(placeholder, path) if isinstance(value, str) else value
             for name, value in flags.items()
         }
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as error:
         export_model.run(ExportOptions(**flags))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "x").exists()
 
 

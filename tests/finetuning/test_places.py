@@ -64,8 +64,8 @@ def _vectors(tmp_path, init_checkpoint, **flags):
 
 @pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
 def test_all_formats_give_the_same_vectors(tiny, tmp_path, model_sources, kind):
-    named = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
-    expected = _vectors(tmp_path, tiny.checkpoint, **named)
+    model_files = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
+    expected = _vectors(tmp_path, tiny.checkpoint, **model_files)
     np.testing.assert_array_equal(_vectors(tmp_path, model_sources[kind]), expected)
 
 
@@ -164,14 +164,14 @@ def test_error_names_the_missing_files(tiny, tmp_path, model_sources):
     (tmp_path / "alone").mkdir()
     for path in model_sources["folder"].glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "alone")
-    bare = options(
+    weights_only = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
     )
     with pytest.raises(UserError, match="--vocab_file is not set, and none was found next to --in"):
-        classification.run(bare)
-    nothing = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
+        classification.run(weights_only)
+    without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):
-        nothing.check()
+        without_model.check()
     broken = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")
     )

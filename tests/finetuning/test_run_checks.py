@@ -159,9 +159,13 @@ def test_model_files_come_from_the_training_run(tiny, out, tmp_path):
     (out / "vocab.txt").unlink()
     with pytest.raises(UserError, match=f"--vocab_file is not set, .* next to --output_dir={out}"):
         classification.run(run)
-    elsewhere = {"vocab_file": None, "init_checkpoint": None, "output_dir": str(tmp_path / "new")}
+    other_folder = {
+        "vocab_file": None,
+        "init_checkpoint": None,
+        "output_dir": str(tmp_path / "new"),
+    }
     with pytest.raises(UserError, match="Required, but missing: --vocab_file"):
-        classification.run(options(tiny, tmp_path, **elsewhere, do_predict=True))
+        classification.run(options(tiny, tmp_path, **other_folder, do_predict=True))
 
 
 def test_single_label_warning(tiny, tmp_path, said):
@@ -197,8 +201,8 @@ def test_constant_prediction_warning(tmp_path, said):
     for figures, warned in (([0.0, 0.0], True), ([0.0, 0.2], False), ([None, None], False)):
         said.clear()
         runs = [Results({"eval_accuracy": 0.7}) for _ in figures]
-        for run, figure in zip(runs, figures, strict=True):
-            run.metrics |= {} if figure is None else {"eval_matthews": figure}
+        for run, metric in zip(runs, figures, strict=True):
+            run.metrics |= {} if metric is None else {"eval_matthews": metric}
         write_summary(str(tmp_path), runs, [1, 2], 0)
         assert len(warning_messages(said)) == warned
         assert ("eval_matthews is 0: all 2 runs" in said.text) == warned
@@ -217,8 +221,8 @@ def test_output_dir_that_contains_the_init_checkpoint(tiny, tmp_path, said):
     (tmp_path / "out").mkdir()
     for path in tiny.folder.glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "out")
-    begun = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
-    classification.run(options(tiny, tmp_path, **TRAINING, **begun))
+    init_flags = {"init_checkpoint": str(tmp_path / "out" / "bert_model.ckpt")}
+    classification.run(options(tiny, tmp_path, **TRAINING, **init_flags))
     assert "out contains the --init_checkpoint" in said.text
 
 

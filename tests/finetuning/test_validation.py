@@ -154,14 +154,14 @@ def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, mon
     class Stopped(Exception):
         pass
 
-    def stops(self, step, results):
+    def stop_at_step_12(self, step, results):
         on_step(self, step, results)
         if step == 12:
             raise Stopped
 
     on_step = TrainingCurve.on_step
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingCurve, "on_step", stops)
+        patch.setattr(TrainingCurve, "on_step", stop_at_step_12)
         with pytest.raises(Stopped):
             classification.run(run)
     out = tmp_path / "out"
@@ -176,8 +176,10 @@ def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, mon
 
 
 def test_several_runs(tiny, tmp_path):
-    few = {**TRAINING, "num_train_epochs": 2.0}
-    results = classification.run(options(tiny, tmp_path, **few, num_runs=3, random_seed=7))
+    short_training = {**TRAINING, "num_train_epochs": 2.0}
+    results = classification.run(
+        options(tiny, tmp_path, **short_training, num_runs=3, random_seed=7)
+    )
     out = tmp_path / "out"
     summary = _read(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
@@ -191,7 +193,9 @@ def test_several_runs(tiny, tmp_path):
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
-    alone = options(tiny, tmp_path, **few, random_seed=8, output_dir=str(tmp_path / "alone"))
+    alone = options(
+        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "alone")
+    )
     metrics = classification.run(alone).metrics
     assert float(str(metrics["eval_loss"])) == metrics[1]["eval_loss"]
 
@@ -211,11 +215,11 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
     after = dict(checkpoint.read(last, checkpoint.shapes(last)))
     before = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
     assert before.keys() <= after.keys()
-    same = {name for name, value in before.items() if np.array_equal(after[name], value)}
+    unchanged = {name for name, value in before.items() if np.array_equal(after[name], value)}
     frozen = {n for n in before if n.startswith(("bert/embeddings", "bert/encoder/layer_0"))}
     # In the second layer only the key bias has no effect, hence no gradient.
-    assert same >= frozen
-    assert len(before.keys() - same) >= 15
+    assert unchanged >= frozen
+    assert len(before.keys() - unchanged) >= 15
     assert not [name for name in after if name.startswith("bert/embeddings") and "adam" in name]
 
 
@@ -264,13 +268,15 @@ def test_evaluation_steps_from_steps_and_epochs(eval_every, steps):
 
 
 def test_monitored_metric():
-    names, lower = ("f1", "pearson", "loss"), ("loss",)
-    assert Monitor("auto", names, lower).name == "f1"
-    loss, f1 = Monitor("eval_loss", names, lower), Monitor("f1", names, lower)
+    names, minimized = ("f1", "pearson", "loss"), ("loss",)
+    assert Monitor("auto", names, minimized).name == "f1"
+    loss, f1 = Monitor("eval_loss", names, minimized), Monitor("f1", names, minimized)
     assert loss.name == "loss"
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
-    assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
+    assert Monitor("pearson", names, minimized).score({"eval_pearson": float("nan")}) == -float(
+        "inf"
+    )
 
 
 def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
@@ -355,8 +361,8 @@ def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name,
     out = tmp_path / "out"
     out.mkdir()
     (out / name).mkdir() if is_folder else (out / name).write_text("")
-    several = {"num_runs": 2} if name.startswith("run") else {}
-    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **several)
+    run_flags = {"num_runs": 2} if name.startswith("run") else {}
+    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **run_flags)
     with pytest.raises(UserError, match=f"{name} is a f"):
         classification.run(run)
     assert not list(out.rglob("model.ckpt*"))
@@ -364,10 +370,10 @@ def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name,
 
 @pytest.mark.slow
 def test_several_runs_resume_where_needed(tiny, tmp_path):
-    few = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
+    short_training = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
     with pytest.raises(UserError, match="--resume=must"):
-        classification.run(options(tiny, tmp_path, **few, resume="must"))
-    classification.run(options(tiny, tmp_path, **few))
+        classification.run(options(tiny, tmp_path, **short_training, resume="must"))
+    classification.run(options(tiny, tmp_path, **short_training))
     shutil.rmtree(tmp_path / "out" / "run_2")
-    classification.run(options(tiny, tmp_path, **few, resume="must"))
+    classification.run(options(tiny, tmp_path, **short_training, resume="must"))
     assert (tmp_path / "out" / "run_2" / "model.ckpt-4.index").exists()

@@ -43,8 +43,8 @@ def vocabulary_warnings(tmp_path, tiny, said):
 
 
 def test_vocabulary_that_differs_from_the_model(vocabulary_warnings):
-    moved = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
-    (warning,) = vocabulary_warnings(moved, ENTRIES)
+    with_blank_line = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
+    (warning,) = vocabulary_warnings(with_blank_line, ENTRIES)
     assert "differs from" in warning
     assert "in 108 of 114 entries, first at line 7: '' instead of '[unused1]'" in warning
     (warning,) = vocabulary_warnings([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
@@ -54,8 +54,8 @@ def test_vocabulary_that_differs_from_the_model(vocabulary_warnings):
 
 
 def test_oddities_shared_with_the_model_vocabulary_are_accepted(vocabulary_warnings):
-    odd = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
-    assert vocabulary_warnings(odd, odd, vocab_size=200) == []
+    odd_vocabulary = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
+    assert vocabulary_warnings(odd_vocabulary, odd_vocabulary, vocab_size=200) == []
     # [unusedN] may be replaced with new words, and trailing blank lines have no effect.
     assert vocabulary_warnings([*ENTRIES[:6], "wort", *ENTRIES[7:]], ENTRIES) == []
     assert vocabulary_warnings([*ENTRIES, "", ""], ENTRIES) == []

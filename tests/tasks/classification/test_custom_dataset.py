@@ -83,24 +83,24 @@ SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label,
     ],
 )
 def test_formats_give_the_same_examples(make_dataset, flags, file):
-    made = make_dataset(flags | ALL, **file)
-    assert (made.problem_type, made.labels) == ("classification", ("ham", "spam"))
-    assert pairs(made.read("train")) == SAME
-    assert [example.guid for example in made.read("train")] == ["train-0", "train-1", "train-2"]
+    dataset = make_dataset(flags | ALL, **file)
+    assert (dataset.problem_type, dataset.labels) == ("classification", ("ham", "spam"))
+    assert pairs(dataset.read("train")) == SAME
+    assert [example.guid for example in dataset.read("train")] == ["train-0", "train-1", "train-2"]
 
 
 def test_text_pairs_and_ids(make_dataset):
     flags = {"id_column": "id", "text_column": "a", "text_pair_column": "b", "label_column": "y"}
     train = 'b,a,y\n"two\nlines",one,1\n4,3,0\n'
     dev = "id,b,a,y\nx,4,3,0\nx,6,5,0\n"
-    made = make_dataset(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
-    assert made.read("train") == [
+    dataset = make_dataset(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
+    assert dataset.read("train") == [
         InputExample("train-0", "one", "two\nlines", "1"),
         InputExample("train-1", "3", "4", "0"),
     ]
     # Only predictions use ids, so other splits may repeat them.
-    assert [example.guid for example in made.read("eval")] == ["dev-0", "dev-1"]
-    assert made.read("predict") == [InputExample("x8", "3", "4")]
+    assert [example.guid for example in dataset.read("eval")] == ["dev-0", "dev-1"]
+    assert dataset.read("predict") == [InputExample("x8", "3", "4")]
 
 
 def test_json_values_that_are_not_strings(make_dataset):
@@ -109,8 +109,8 @@ def test_json_values_that_are_not_strings(make_dataset):
         '{"text": 1.0, "label": false}',
         '{"text": "", "label": true}',
     ]
-    made = make_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
-    assert pairs(made.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+    dataset = make_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    assert pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
 
 
 # ---- Column names --------------------------------------------------------------------------
@@ -136,8 +136,8 @@ def test_json_values_that_are_not_strings(make_dataset):
     ],
 )
 def test_header_is_detected_from_the_label_column(make_dataset, caplog, rows, flags, is_header):
-    made = make_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
-    assert len(made.read("train")) == len(rows) - is_header
+    dataset = make_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
+    assert len(dataset.read("train")) == len(rows) - is_header
     guess = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
     assert caplog.text.count(guess) == is_header
 
@@ -169,8 +169,8 @@ NAMED = b"Label\tSMS\n" + TRAIN
 )
 def test_header_of_the_test_file(make_dataset, caplog, train, test, rows, is_doubtful):
     training = {"train_tsv": train} if train else {}
-    made = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
-    examples = made.read("predict")
+    dataset = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
+    examples = dataset.read("predict")
     assert len(examples) == rows
     assert {example.label for example in examples} == {None}
     assert examples[0].guid == "test-0"
@@ -183,8 +183,8 @@ def test_header_of_the_test_file(make_dataset, caplog, train, test, rows, is_dou
 
 
 def test_header_above_unique_labels(make_dataset, caplog):
-    made = make_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
-    assert "label" in made.labels
+    dataset = make_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
+    assert "label" in dataset.labels
     assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
     caplog.clear()
     make_dataset(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
@@ -209,22 +209,24 @@ def test_quoted_cells_warning(make_dataset, caplog, rows, flags, is_said):
 
 def test_declared_header_is_skipped(make_dataset, caplog):
     flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
-    made = make_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
-    assert [example.text_a for example in made.read("predict")] == ["c d", "e f"]
+    dataset = make_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
+    assert [example.text_a for example in dataset.read("predict")] == ["c d", "e f"]
     assert "WARNING" not in caplog.text
 
 
 def test_number_as_column_name(make_dataset):
     flags = {"text_column": "1", "label_column": "0"}
-    made = make_dataset(
+    dataset = make_dataset(
         flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n"
     )
-    assert pairs(made.read("train")) == [("ham", "a"), ("spam", "b")]
+    assert pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
 
 
 def test_test_file_needs_no_labels(make_dataset):
-    made = make_dataset(BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n")
-    assert made.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
+    dataset = make_dataset(
+        BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n"
+    )
+    assert dataset.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
 
 
 # ---- Labels --------------------------------------------------------------------------------
@@ -243,9 +245,9 @@ def test_test_file_needs_no_labels(make_dataset):
 )
 def test_label_inference(make_dataset, cells, problem_type, labels):
     rows = "".join(f"{cell}\ta\n" for cell in cells)
-    made = make_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
-    assert (made.problem_type, tuple(made.labels)) == (problem_type, labels)
-    assert [example.label for example in made.read("train")] == [c.strip() for c in cells]
+    dataset = make_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
+    assert (dataset.problem_type, tuple(dataset.labels)) == (problem_type, labels)
+    assert [example.label for example in dataset.read("train")] == [c.strip() for c in cells]
 
 
 @pytest.mark.parametrize(
@@ -296,8 +298,8 @@ def test_decimal_commas(make_dataset):
 
 
 def test_explicit_labels_keep_their_order(make_dataset):
-    made = make_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
-    assert made.labels == ("spam", "eggs", "ham")
+    dataset = make_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
+    assert dataset.labels == ("spam", "eggs", "ham")
 
 
 def test_numbers_as_classes(make_dataset):
@@ -309,9 +311,9 @@ def test_numbers_as_classes(make_dataset):
 def test_multi_label_json(make_dataset, caplog):
     rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
     content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
-    made = make_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
-    assert (made.problem_type, made.labels) == ("multilabel", ("1", "a", "b", "c"))
-    labels = [example.label for example in made.read("train")]
+    dataset = make_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
+    assert (dataset.problem_type, dataset.labels) == ("multilabel", ("1", "a", "b", "c"))
+    labels = [example.label for example in dataset.read("train")]
     assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
     assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
 
@@ -327,17 +329,17 @@ def test_multi_label_separator(make_dataset, caplog):
 
 def test_multi_label_cells(make_dataset):
     flags = BY_NUMBER | {"problem_type": "multilabel", "labels": "b,a"}
-    made = make_dataset(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
-    assert [e.label for e in made.read("train")] == [("b", "a"), ()]
-    assert [e.label for e in made.read("eval")] == [("b",)]
-    assert made.read("eval")[0].guid == "dev-0"
+    dataset = make_dataset(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
+    assert [e.label for e in dataset.read("train")] == [("b", "a"), ()]
+    assert [e.label for e in dataset.read("eval")] == [("b",)]
+    assert dataset.read("eval")[0].guid == "dev-0"
 
 
 def test_labels_from_a_different_source(make_dataset):
-    made = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
-    assert (made.labels, len(made.read("eval"))) == (("ham", "spam"), 4)
-    made = make_dataset(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
-    assert (made.labels, made.read("eval")[0].label) == ((), "1")
+    dataset = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
+    assert (dataset.labels, len(dataset.read("eval"))) == (("ham", "spam"), 4)
+    dataset = make_dataset(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
+    assert (dataset.labels, dataset.read("eval")[0].label) == ((), "1")
 
 
 def test_inferred_settings_are_logged(make_dataset, caplog):
@@ -369,8 +371,8 @@ def test_empty_texts_are_counted(make_dataset, caplog):
 
 def test_rows_are_held_out_for_evaluation(make_dataset, caplog):
     rows = "".join(f"{'spam' if n % 5 == 0 else 'ham'}\ttext {n}\n" for n in range(100))
-    made = make_dataset(BY_NUMBER, train_tsv=rows)
-    train, held_out = made.read("train"), made.read("eval")
+    dataset = make_dataset(BY_NUMBER, train_tsv=rows)
+    train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (80, 20)
     assert sum(example.label == "spam" for example in held_out) == 4
     for part in (train, held_out):
@@ -379,27 +381,27 @@ def test_rows_are_held_out_for_evaluation(make_dataset, caplog):
     assert sorted(pairs(train + held_out)) == sorted(
         tuple(x.split("\t")) for x in rows.splitlines()
     )
-    again = make_dataset(BY_NUMBER)
-    assert (again.read("eval"), again.read("train")) == (held_out, train)
+    without_eval = make_dataset(BY_NUMBER)
+    assert (without_eval.read("eval"), without_eval.read("train")) == (held_out, train)
     said = "no dev set: 20 of the 100 rows of "
     assert caplog.text.count(said) == 2
     assert (
         "train.tsv are held out for evaluation (--dev_fraction=0.2), 80 to train on" in caplog.text
     )
-    assert again.describe("eval") == again.describe("train")
+    assert without_eval.describe("eval") == without_eval.describe("train")
 
 
 @pytest.mark.parametrize("content", ["a\tx\nb\ty\n", "0.5\tx\n1\ty\n", "a\tx\na\ty\na\tz\nb\tw\n"])
 def test_small_files_are_split(make_dataset, content):
-    made = make_dataset(BY_NUMBER, train_tsv=content)
-    assert len(made.read("eval")) == 1
-    assert len(made.read("train")) == content.count("\n") - 1
+    dataset = make_dataset(BY_NUMBER, train_tsv=content)
+    assert len(dataset.read("eval")) == 1
+    assert len(dataset.read("train")) == content.count("\n") - 1
 
 
 def test_no_rows_are_held_out_with_a_dev_file(make_dataset):
-    made = make_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
-    assert (len(made.read("train")), pairs(made.read("eval"))) == (4, [("ham", "a")])
-    assert made.describe("eval").endswith("dev.tsv")
+    dataset = make_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
+    assert (len(dataset.read("train")), pairs(dataset.read("eval"))) == (4, [("ham", "a")])
+    assert dataset.describe("eval").endswith("dev.tsv")
     assert len(make_dataset(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
 
 
@@ -412,9 +414,9 @@ def test_prediction_holds_out_nothing(make_dataset, caplog):
 def test_sms_spam_collection():
     path = str(data("sms/SMSSpamCollection"))
     options = ClassifierOptions(text_column="2", label_column="1")
-    made = CustomDataset(find_files(os.path.dirname(path)), options)
-    assert made.labels == ("ham", "spam")
-    train, held_out = made.read("train"), made.read("eval")
+    dataset = CustomDataset(find_files(os.path.dirname(path)), options)
+    assert dataset.labels == ("ham", "spam")
+    train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
     assert sum(example.label == "spam" for example in train + held_out) == 747
     options = ClassifierOptions(text_column="SMS", label_column="Label", dev_fraction=0)
@@ -503,8 +505,8 @@ def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
 
 
 def test_missing_splits(make_dataset):
-    made = make_dataset(BY_NUMBER | {"labels": "a,b"})
+    dataset = make_dataset(BY_NUMBER | {"labels": "a,b"})
     for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):
-        for ask in (made.read, made.describe):
+        for ask in (dataset.read, dataset.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):
                 ask(split)

@@ -50,7 +50,7 @@ def label_of(text):
 
 
 @pytest.fixture(scope="module")
-def praise(tiny, tmp_path_factory):
+def trained_classifier(tiny, tmp_path_factory):
     """A classifier trained on labels that contain spaces; the test file has no labels."""
     folder = tmp_path_factory.mktemp("praise")
     data = folder / "data"
@@ -60,22 +60,22 @@ def praise(tiny, tmp_path_factory):
     return run, classification.run(run), folder / "out"
 
 
-def test_string_labels(praise):
-    _, results, out = praise
+def test_string_labels(trained_classifier):
+    _, results, out = trained_classifier
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert results.metrics["eval_accuracy"] >= 0.9
     metrics = json.loads((out / "eval_results.json").read_text())
     assert set(metrics["labels"]) == {"none of that", "praise"}
     # One fifth of 120 rows is held out.
     assert np.sum(metrics["confusion_matrix"]) == 24
-    right = np.trace(metrics["confusion_matrix"]) / 24
-    assert metrics["eval_accuracy"] == pytest.approx(right)
+    accuracy = np.trace(metrics["confusion_matrix"]) / 24
+    assert metrics["eval_accuracy"] == pytest.approx(accuracy)
     assert (out / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
     assert records.count_records(str(out / "train.tf_record")) == 96
 
 
-def test_readable_predictions(praise):
-    _, _, out = praise
+def test_readable_predictions(trained_classifier):
+    _, _, out = trained_classifier
     rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
     assert rows[0] == ["id", "text", "label", "probability_none of that", "probability_praise"]
     assert [row[1] for row in rows[1:]] == sentences(15, seed=9)
@@ -85,12 +85,12 @@ def test_readable_predictions(praise):
     for row in rows[1:]:
         best = names[int(np.argmax(np.float64(row[3:])))]
         assert best == f"probability_{row[2]}"
-    right = [row[2] == label_of(row[1]) for row in rows[1:]]
-    assert np.mean(right) >= 0.8
+    is_correct = [row[2] == label_of(row[1]) for row in rows[1:]]
+    assert np.mean(is_correct) >= 0.8
 
 
-def test_unlabeled_test_file(praise):
-    _, _, out = praise
+def test_unlabeled_test_file(trained_classifier):
+    _, _, out = trained_classifier
     path = str(out / "predict.tf_record")
     import tensorflow as tf
 
@@ -98,8 +98,8 @@ def test_unlabeled_test_file(praise):
     assert "label_ids" not in example.features.feature
 
 
-def test_prediction_in_a_different_folder(praise, tiny, tmp_path):
-    run, _, out = praise
+def test_prediction_in_a_different_folder(trained_classifier, tiny, tmp_path):
+    run, _, out = trained_classifier
     later = custom_options(
         tiny,
         tmp_path,
@@ -141,16 +141,16 @@ def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
     assert "dev.tsv: 20 of 20 rows to evaluate on (100.0%) have the text of a t" in warnings[0]
 
 
-def test_resuming_with_different_labels_is_rejected(praise, tiny, tmp_path):
-    _, _, out = praise
+def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
+    _, _, out = trained_classifier
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     other = custom_options(tiny, tmp_path, do_train=True, output_dir=str(out))
     with pytest.raises(UserError, match=r"has the labels a, b, but the model in .* none of that"):
         classification.run(other)
 
 
-def test_prediction_with_reordered_labels_is_rejected(praise, tiny, tmp_path):
-    run, _, out = praise
+def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, tmp_path):
+    run, _, out = trained_classifier
     flags = {"data_dir": run.data_dir, "max_seq_length": 16, "init_checkpoint": str(out)}
     swapped = custom_options(tiny, tmp_path, do_predict=True, labels="praise,none of that", **flags)
     with pytest.raises(UserError, match="--labels has the labels praise, none of that"):
@@ -207,8 +207,8 @@ def test_multi_label_classification(tiny, tmp_path):
         ]
         (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     # Other seeds reach 0.86 to 1.0.
-    learns = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
-    run = custom_options(tiny, tmp_path, **STEPS, **{**LEARNS, **learns})
+    training_flags = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
+    run = custom_options(tiny, tmp_path, **STEPS, **{**LEARNS, **training_flags})
     metrics = classification.run(run).metrics
     # Always predicting all three labels gives 0.5.
     assert metrics["eval_f1_micro"] >= 0.7
@@ -220,10 +220,10 @@ def test_multi_label_classification(tiny, tmp_path):
     predictor = Predictor.from_output_dir(out)
     for row, prediction in zip(rows[1:], predictor([row[1] for row in rows[1:]]), strict=True):
         assert ",".join(prediction.labels) == row[2]
-        over = [float(value) >= 0.5 for value in row[3:]]
-        assert row[2].split(",") == [k for k, o in zip(sorted(kinds), over, strict=True) if o] or (
-            not any(over) and row[2] == ""
-        )
+        above_threshold = [float(value) >= 0.5 for value in row[3:]]
+        assert row[2].split(",") == [
+            k for k, o in zip(sorted(kinds), above_threshold, strict=True) if o
+        ] or (not any(above_threshold) and row[2] == "")
     # Evaluation alone still recognizes the problem type.
     again = custom_options(tiny, tmp_path, do_eval=True, max_seq_length=16)
     assert classification.run(again).metrics == metrics
@@ -448,19 +448,19 @@ def test_invalid_files(tiny, tmp_path, case):
     data.mkdir()
     out.mkdir()
     write_files(data, case.files)
-    precious = {"notes.txt": "mine", "train.tf_record": "old", "test_results.tsv": "0.1\n"}
-    for name, text in precious.items():
+    existing_files = {"notes.txt": "mine", "train.tf_record": "old", "test_results.tsv": "0.1\n"}
+    for name, text in existing_files.items():
         (out / name).write_text(text)
     flags = dict(case.flags)
     if "dev_fraction" in flags:
         flags["dev_fraction"] = float(flags["dev_fraction"])
-    needed = {"task_name": "tsv", "text_column": "text", "label_column": None}
+    flag_values = {"task_name": "tsv", "text_column": "text", "label_column": None}
     step = {"train": "do_train", "eval": "do_eval", "predict": "do_predict"}[case.split]
-    run = custom_options(tiny, tmp_path, **{**needed, **flags, "do_train": True, step: True})
+    run = custom_options(tiny, tmp_path, **{**flag_values, **flags, "do_train": True, step: True})
     with pytest.raises(UserError, match=case.message) as caught:
         classification.run(run)
     assert "\n" not in str(caught.value)
-    assert {path.name: path.read_text() for path in out.iterdir()} == precious
+    assert {path.name: path.read_text() for path in out.iterdir()} == existing_files
 
 
 def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
@@ -511,8 +511,8 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_inferred_settings_are_logged(praise, tiny, tmp_path, said):
-    run, _, _ = praise
+def test_inferred_settings_are_logged(trained_classifier, tiny, tmp_path, said):
+    run, _, _ = trained_classifier
     logging.getLogger("bert_tf").setLevel(logging.INFO)
     classification.run(type(run)(**{**run.__dict__, "output_dir": str(tmp_path / "out"),
                                     "num_train_epochs": 1.0}))  # fmt: skip
@@ -555,8 +555,10 @@ def test_predictor_and_script_reject_a_different_model(tiny, trained_folder, fla
                     tiny, trained_folder, **{**TEXTS, **flags, **steps, **model_of(trained_folder)}
                 )
             )
-    right = {"labels": "no,yes", "problem_type": "classification"}
-    make_dataset(custom_options(tiny, trained_folder, **TEXTS, **right, **model_of(trained_folder)))
+    label_flags = {"labels": "no,yes", "problem_type": "classification"}
+    make_dataset(
+        custom_options(tiny, trained_folder, **TEXTS, **label_flags, **model_of(trained_folder))
+    )
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,15 @@ def test_labels_missing_from_training(logged):
         FakeDataset(["a", "b", "c", "d"]), "eval", make_rows("a", "d", "c", text="x"), training
     )
     assert messages == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
-    several = [
+    multi_label_splits = [
         make_rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
     ]
-    messages = logged(FakeDataset(["a", "b", "c", "d"], MULTILABEL), "eval", several[1], several[0])
+    messages = logged(
+        FakeDataset(["a", "b", "c", "d"], MULTILABEL),
+        "eval",
+        multi_label_splits[1],
+        multi_label_splits[0],
+    )
     assert messages == [("WARNING", "dev.tsv: no row of the training set has the label d")]
     assert (
         logged(

@@ -262,11 +262,11 @@ def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell
     )
     folder = write(task, split, row + data_row)
     assert len(read_examples(TASKS[task], split, folder)) == 1
-    warned = [each.getMessage() for each in caplog.records]
-    assert len(warned) == bool(suspicious_cell)
+    messages = [each.getMessage() for each in caplog.records]
+    assert len(messages) == bool(suspicious_cell)
     if suspicious_cell:
-        assert f"tsv:1: the first line is skipped, because task {task} has a header" in warned[0]
-        assert f"but {suspicious_cell!r} in it is not a column name" in warned[0]
+        assert f"tsv:1: the first line is skipped, because task {task} has a header" in messages[0]
+        assert f"but {suspicious_cell!r} in it is not a column name" in messages[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):

@@ -17,8 +17,8 @@ SENTENCE = " ".join(WORDS[3:9])
 
 def run(tiny, tmp_path, task, folder, **changes):
     flags = {**ALL_STEPS, "eval_batch_size": 64, "predict_batch_size": 64, **changes}
-    made = options(tiny, tmp_path, task_name=task, data_dir=str(folder), **flags)
-    return classification.run(made).metrics, tmp_path / "out"
+    run_options = options(tiny, tmp_path, task_name=task, data_dir=str(folder), **flags)
+    return classification.run(run_options).metrics, tmp_path / "out"
 
 
 def submission(out, name):
@@ -91,7 +91,7 @@ def _files(
     """Small files in a task's layout: number of columns, and columns of the texts and the label."""
     rng = random.Random(2)
     words = lambda: " ".join(rng.choices(WORDS, k=6))  # noqa: E731
-    made = {}
+    contents = {}
     for split, count, size in (("train", 30, cells), (dev, 12, cells + (4 if dev != "dev" else 0))):
         rows = [
             _row(
@@ -103,11 +103,11 @@ def _files(
             )
             for n in range(count)
         ]
-        made[f"{split}.tsv"] = [_row(size, {})] * header + rows
-    made[f"{test}.tsv"] = [_row(test_cells, {})] + [
+        contents[f"{split}.tsv"] = [_row(size, {})] * header + rows
+    contents[f"{test}.tsv"] = [_row(test_cells, {})] + [
         _row(test_cells, {p: words() for p in test_texts}) for _ in range(7)
     ]
-    return made
+    return contents
 
 
 NLI = ("neutral", "entailment", "contradiction")
@@ -171,7 +171,7 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path):
     assert records.count_records(str(out / "eval.tf_record")) == 6
     rows = ["index\tsentence1\tsentence2", *(f"{n}\t{SENTENCE}\tgood" for n in range(5))]
     (folder / "diagnostic.tsv").write_text("\n".join(rows) + "\n")
-    made = options(
+    run_options = options(
         tiny,
         tmp_path,
         task_name="AX",
@@ -181,5 +181,5 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path):
         init_checkpoint=str(out / "model.ckpt-7"),
         output_dir=str(tmp_path / "ax"),
     )
-    classification.run(made)
+    classification.run(run_options)
     assert set(submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)

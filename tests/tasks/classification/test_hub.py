@@ -131,11 +131,11 @@ def test_tensorflow_1_module(tiny, tmp_path):
 def test_module_without_a_vocabulary(tiny, tmp_path, modules):
     shutil.copytree(modules["v2"], tmp_path / "bare")
     (tmp_path / "bare" / "assets" / "vocab.txt").unlink()
-    bare = options(tiny, tmp_path, tmp_path / "bare")
+    without_vocab = options(tiny, tmp_path, tmp_path / "bare")
     with pytest.raises(UserError, match=r"has no vocabulary: pass --vocab_file"):
-        hub.run(bare)
-    named = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
-    assert hub.with_module(named).vocab_file == tiny.flags["vocab_file"]
+        hub.run(without_vocab)
+    with_vocab = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
+    assert hub.with_module(with_vocab).vocab_file == tiny.flags["vocab_file"]
 
 
 @pytest.mark.parametrize(

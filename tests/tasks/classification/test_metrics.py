@@ -15,24 +15,24 @@ from tests.oracle import ROOT
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _warnings_as_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
-def output_rows(right, predicted, labels):
+def output_rows(targets, predicted, labels):
     """Model outputs that yield these predictions."""
     return {
         "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
-        "label_ids": np.int32(right),
+        "label_ids": np.int32(targets),
     }
 
 
-def metrics_of(right, predicted, labels):
-    outputs = output_rows(right, predicted, labels)
+def metrics_of(targets, predicted, labels):
+    outputs = output_rows(targets, predicted, labels)
     actual = metrics.classification_metrics(
-        per_example_loss=np.ones(len(right), np.float32), **outputs
+        per_example_loss=np.ones(len(targets), np.float32), **outputs
     )
     assert {type(metric) for metric in actual.values()} == {np.float32}
     return actual
@@ -68,7 +68,7 @@ def test_three_labels_with_one_absent():
 
 
 @pytest.mark.parametrize(
-    ("right", "predicted", "labels", "accuracy", "macro"),
+    ("targets", "predicted", "labels", "accuracy", "macro"),
     [
         ([0, 0, 0], [0, 0, 0], 1, 1, 1),
         ([0, 0, 0], [0, 0, 0], 2, 1, 1 / 2),
@@ -80,11 +80,11 @@ def test_three_labels_with_one_absent():
         (list(range(30)), list(range(30)), 40, 1, 30 / 40),
     ],
 )
-def test_degenerate_cases(right, predicted, labels, accuracy, macro):
-    actual = metrics_of(right, predicted, labels)
+def test_degenerate_cases(targets, predicted, labels, accuracy, macro):
+    actual = metrics_of(targets, predicted, labels)
     assert actual["eval_accuracy"] == actual["eval_f1_micro"] == accuracy
     assert actual["eval_f1_macro"] == pytest.approx(macro)
-    if len(set(right)) == 1 or len(set(predicted)) == 1:
+    if len(set(targets)) == 1 or len(set(predicted)) == 1:
         assert actual["eval_matthews"] == 0
 
 
@@ -124,16 +124,16 @@ LABELS = st.integers(0, 4)
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
 def test_random_classifications(pairs, labels):
-    right, predicted = (list(column) for column in zip(*pairs, strict=True))
-    scores = metrics_of(right, predicted, labels)
+    targets, predicted = (list(column) for column in zip(*pairs, strict=True))
+    scores = metrics_of(targets, predicted, labels)
     names = [str(label) for label in range(labels)]
-    report = metrics.classification_report(**output_rows(right, predicted, labels), labels=names)
+    report = metrics.classification_report(**output_rows(targets, predicted, labels), labels=names)
     matrix = np.array(report["confusion_matrix"])
-    assert matrix.sum() == len(right)
+    assert matrix.sum() == len(targets)
     assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
     assert scores["eval_f1_micro"] == pytest.approx(scores["eval_accuracy"])
-    both = matrix.sum(axis=0) + matrix.sum(axis=1)
-    f1 = 2 * np.diag(matrix) / np.maximum(both, 1)
+    num_involved = matrix.sum(axis=0) + matrix.sum(axis=1)
+    f1 = 2 * np.diag(matrix) / np.maximum(num_involved, 1)
     assert [report["labels"][name]["f1"] for name in names] == pytest.approx(f1)
     assert [report["labels"][name]["support"] for name in names] == matrix.sum(axis=1).tolist()
     assert scores["eval_f1_macro"] == pytest.approx(f1.mean())
@@ -142,21 +142,21 @@ def test_random_classifications(pairs, labels):
 
 
 def test_regression_metrics():
-    right = np.float32([1, 2, 3, 4])
+    targets = np.float32([1, 2, 3, 4])
     actual = metrics.regression_metrics(
-        np.float32([1, 10, 100, 1000]), right, np.float32([1, 2, 3, 6])
+        np.float32([1, 10, 100, 1000]), targets, np.float32([1, 2, 3, 6])
     )
     assert actual == pytest.approx(
         {
-            "eval_pearson": np.corrcoef([1, 10, 100, 1000], right)[0, 1],
+            "eval_pearson": np.corrcoef([1, 10, 100, 1000], targets)[0, 1],
             "eval_spearman": 1,
             "eval_loss": 3,
             "eval_mean_absolute_error": (0 + 8 + 97 + 996) / 4,
         }
     )
     assert {type(metric) for metric in actual.values()} == {np.float32}
-    turned = metrics.regression_metrics(-right, right, right)
-    assert turned["eval_pearson"] == turned["eval_spearman"] == -1
+    negated = metrics.regression_metrics(-targets, targets, targets)
+    assert negated["eval_pearson"] == negated["eval_spearman"] == -1
 
 
 @pytest.mark.parametrize(
@@ -164,30 +164,30 @@ def test_regression_metrics():
     [[2, 2, 2], [np.nan, 1, 2], [np.inf, -np.inf, 2], [np.inf] * 3, [np.nan] * 3],
 )
 def test_undefined_correlation(values):
-    right = np.float32([1, 2, 3])
+    targets = np.float32([1, 2, 3])
     values = np.float32(values)
     for actual in (
-        metrics.regression_metrics(values, right, np.square(values)),
-        metrics.regression_metrics(right, 0 * right, right),
-        metrics.regression_metrics(right[:1], right[:1], right[:1]),
+        metrics.regression_metrics(values, targets, np.square(values)),
+        metrics.regression_metrics(targets, 0 * targets, targets),
+        metrics.regression_metrics(targets[:1], targets[:1], targets[:1]),
     ):
         assert actual["eval_pearson"] == actual["eval_spearman"] == 0
-    actual = metrics.regression_metrics(values, right, right)["eval_mean_absolute_error"]
+    actual = metrics.regression_metrics(values, targets, targets)["eval_mean_absolute_error"]
     assert np.isfinite(actual) == np.isfinite(values).all()
 
 
 def test_nearly_constant_or_very_large_values():
-    right = np.float32([1, 2, 3])
-    near = metrics.regression_metrics(1e6 + right * 1e-8, right, right)
-    assert np.isfinite(near["eval_pearson"])
-    large = metrics.regression_metrics(np.float32([-3e38, 0, 3e38]), -right * 1e38, right)
+    targets = np.float32([1, 2, 3])
+    nearly_constant = metrics.regression_metrics(1e6 + targets * 1e-8, targets, targets)
+    assert np.isfinite(nearly_constant["eval_pearson"])
+    large = metrics.regression_metrics(np.float32([-3e38, 0, 3e38]), -targets * 1e38, targets)
     assert large["eval_pearson"] == pytest.approx(-1)
 
 
-def multi_label_rows(right, predicted):
+def multi_label_rows(targets, predicted):
     return {
         "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
-        "label_ids": np.int32(right),
+        "label_ids": np.int32(targets),
     }
 
 
@@ -218,9 +218,9 @@ def test_multi_label_metrics():
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
 def test_multi_label_without_positive_labels(labels):
-    nothing = np.zeros((3, labels), int)
-    for predicted, accuracy in ((nothing, 1), (nothing + 1, 0)):
-        outputs = multi_label_rows(nothing, predicted)
+    no_labels = np.zeros((3, labels), int)
+    for predicted, accuracy in ((no_labels, 1), (no_labels + 1, 0)):
+        outputs = multi_label_rows(no_labels, predicted)
         actual = metrics.multilabel_metrics(per_example_loss=np.ones(3), **outputs)
         assert actual.pop("eval_accuracy") == accuracy
         assert actual.pop("eval_loss") == 1
@@ -233,21 +233,21 @@ def test_multi_label_without_positive_labels(labels):
 @given(st.integers(1, 4), st.lists(st.integers(0, 255), min_size=1))
 def test_random_multi_labels(labels, codes):
     bits = np.array([[code >> bit & 1 for bit in range(8)] for code in codes])
-    right, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
-    outputs = multi_label_rows(right, predicted)
+    targets, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
+    outputs = multi_label_rows(targets, predicted)
     actual = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **outputs)
-    hits, guessed, there = (right & predicted), predicted.sum(axis=0), right.sum(axis=0)
-    assert actual["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
-    assert actual["eval_precision_micro"] == pytest.approx(hits.sum() / max(guessed.sum(), 1))
-    assert actual["eval_recall_micro"] == pytest.approx(hits.sum() / max(there.sum(), 1))
-    f1 = 2 * hits.sum(axis=0) / np.maximum(guessed + there, 1)
+    hits, num_predicted, support = (targets & predicted), predicted.sum(axis=0), targets.sum(axis=0)
+    assert actual["eval_accuracy"] == pytest.approx((targets == predicted).all(axis=1).mean())
+    assert actual["eval_precision_micro"] == pytest.approx(hits.sum() / max(num_predicted.sum(), 1))
+    assert actual["eval_recall_micro"] == pytest.approx(hits.sum() / max(support.sum(), 1))
+    f1 = 2 * hits.sum(axis=0) / np.maximum(num_predicted + support, 1)
     assert actual["eval_f1_macro"] == pytest.approx(f1.mean())
 
 
 def test_metrics_table():
     scores = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 12345}
-    few = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
-    assert metrics.describe_report(few).split("\n") == [
+    odd_labels = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
+    assert metrics.describe_report(odd_labels).split("\n") == [
         "label      precision  recall      f1  support",
         "no            1.0000  0.5000  0.6667        2",
         "好            1.0000  0.5000  0.6667    12345",

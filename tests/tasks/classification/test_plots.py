@@ -32,7 +32,7 @@ ODD_LABELS = [
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _warnings_as_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

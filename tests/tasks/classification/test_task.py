@@ -146,20 +146,22 @@ def test_training_resumes_from_output_dir_over_init_checkpoint(tiny, tmp_path, s
 def test_init_checkpoint_is_recorded(tiny, tmp_path, said):
     first = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(first)
-    begun = first.init_checkpoint
-    same = os.path.join(os.path.dirname(begun), ".", os.path.basename(begun))
-    of_files = f"{begun}.index"
+    init_checkpoint = first.init_checkpoint
+    equivalent_path = os.path.join(
+        os.path.dirname(init_checkpoint), ".", os.path.basename(init_checkpoint)
+    )
+    of_files = f"{init_checkpoint}.index"
     for another, warned in (
         ("elsewhere", True),
         ("elsewhere", True),
-        (same, False),
+        (equivalent_path, False),
         (of_files, False),
     ):
         said.clear()
         flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
         classification.run(options(tiny, tmp_path, **flags))
         (record,) = [record for record in said.records if "is ignored" in record.getMessage()]
-        assert record.getMessage().endswith(f"from a run that started from {begun}")
+        assert record.getMessage().endswith(f"from a run that started from {init_checkpoint}")
         assert (record.levelname == "WARNING") == warned
 
 
@@ -241,11 +243,11 @@ def test_evaluation_metrics_match_the_original():
     outputs = model(inputs)
     losses = np.asarray(cross_entropy(outputs["logits"], case["label_ids"]))
     real = case["is_real_example"] == 1
-    figures = classification_metrics(
+    metric_names = classification_metrics(
         np.asarray(outputs["probabilities"])[real], case["label_ids"][real], losses[real]
     )
-    assert figures["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
-    assert figures["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
+    assert metric_names["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
+    assert metric_names["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
     assert losses.mean() == pytest.approx(float(case["loss"]), abs=2e-5)
     assert 0 in case["is_real_example"]
 
@@ -283,8 +285,10 @@ def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, chang
     "changes", [{}, {"gradient_accumulation_steps": 2, "recompute_layers": True}]
 )
 def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, changes):
-    plain = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    (tmp_path / "config.json").write_text(json.dumps(plain))
+    config_without_dropout = dict(
+        tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (tmp_path / "config.json").write_text(json.dumps(config_without_dropout))
     # Weights larger than any initialization, so that results depend on the texts.
     start = checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint))
     large = {n: tf.constant(v * (15 if "kernel" in n or "word" in n else 1)) for n, v in start}
@@ -320,10 +324,10 @@ def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, change
         )
     assert set(lengths[:13]) == {24}
     assert set(lengths[13:]) >= {16, 24}
-    (padded, weights, rows), (cut, other_weights, other_rows) = results
-    assert padded.keys() == cut.keys()
+    (padded, weights, rows), (trimmed, other_weights, other_rows) = results
+    assert padded.keys() == trimmed.keys()
     for name in padded:
-        assert padded[name] == pytest.approx(cut[name], rel=1e-5)
+        assert padded[name] == pytest.approx(trimmed[name], rel=1e-5)
     np.testing.assert_allclose(rows, other_rows, rtol=1e-5)
     for name, value in weights.items():
         np.testing.assert_allclose(other_weights[name], value, atol=1e-5, err_msg=name)
@@ -341,17 +345,17 @@ def _stops_after(steps):
 
 
 def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
-    seen = []
+    optimizers = []
 
     def spy(*arguments):
-        seen.append(arguments)
+        optimizers.append(arguments)
         return create_optimizer(*arguments)
 
     monkeypatch.setattr(build, "create_optimizer", spy)
     changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
     classification.run(run)
-    assert seen == [(1e-3, 9, 4, True, "adamw")]
+    assert optimizers == [(1e-3, 9, 4, True, "adamw")]
 
 
 def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
@@ -370,10 +374,10 @@ def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
 def test_example_order_depends_on_the_seed(tiny, tmp_path, monkeypatch):
     first = []
 
-    def note(step, state, batches, *rest):
+    def record_first_batch(step, state, batches, *rest):
         first.append(next(iter(batches))["input_ids"].numpy().tolist())
 
-    monkeypatch.setattr(training, "train", note)
+    monkeypatch.setattr(training, "train", record_first_batch)
     for seed in (1, 1, 2):
         classification.run(options(tiny, tmp_path, do_train=True, random_seed=seed))
     assert first[0] == first[1] != first[2]
@@ -383,11 +387,11 @@ def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
     outputs = []
     predict_records = training.Inference.predict_records
 
-    def note(*arguments):
+    def record_outputs(*arguments):
         outputs.append(predict_records(*arguments))
         return outputs[-1]
 
-    monkeypatch.setattr(training.Inference, "predict_records", note)
+    monkeypatch.setattr(training.Inference, "predict_records", record_outputs)
     run = options(tiny, tmp_path, do_eval=True, eval_batch_size=4)
     metrics = classification.run(run).metrics
     losses = outputs[0]["loss"]
@@ -414,8 +418,8 @@ def test_regression(tiny, tmp_path):
     flags = {"task_name": "STS-B", "data_dir": str(folder), "learning_rate": 3e-3}
     steps = {"do_train": True, "do_eval": True, "do_predict": True, "num_train_epochs": 2}
     metrics = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
-    figures = {"eval_pearson", "eval_spearman", "eval_loss", "eval_mean_absolute_error"}
-    assert metrics.keys() == {*figures, "loss", "global_step"}
+    metric_names = {"eval_pearson", "eval_spearman", "eval_loss", "eval_mean_absolute_error"}
+    assert metrics.keys() == {*metric_names, "loss", "global_step"}
     out = tmp_path / "out"
     values = [float(line) for line in (out / "test_results.tsv").read_text().splitlines()]
     texts = [line.split("\t")[7:9] for line in (folder / "test.tsv").read_text().splitlines()]

@@ -283,13 +283,13 @@ def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
 def test_empty_input(tiny, folder, monkeypatch, output_format, source):
     (folder / "in.txt").write_text("")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    run_options = str(folder / "in.txt") if source == "in.txt" else "-"
+    input_file = str(folder / "in.txt") if source == "in.txt" else "-"
     with pytest.raises(UserError, match=f"{source} contains no text"):
         # The checkpoint is not read before the input.
         run(
             tiny,
             folder,
-            input_file=run_options,
+            input_file=input_file,
             output_format=output_format,
             init_checkpoint="none",
         )

@@ -151,10 +151,10 @@ def test_bfloat16_is_close_to_float32(model, folder):
 def whole_words(model, text):
     """Scores all words of one or two pieces for the only mask of a text, one at a time."""
 
-    def begins(name):
+    def is_word_start(name):
         return name in BEGINS
 
-    def goes_on(name):
+    def is_continuation(name):
         return name in CONTINUATIONS
 
     def distribution(pieces, fits):
@@ -164,12 +164,12 @@ def whole_words(model, text):
             model, [*tokens[:mask_index], *pieces, *tokens[mask_index + 1 :]], fits
         )[0]
 
-    (ones,) = [distribution(["[MASK]"], begins)]
-    scores = {name: p for name, p in zip(model.names, ones, strict=True) if begins(name)}
-    firsts = distribution(["[MASK]", "[MASK]"], begins)
+    (ones,) = [distribution(["[MASK]"], is_word_start)]
+    scores = {name: p for name, p in zip(model.names, ones, strict=True) if is_word_start(name)}
+    firsts = distribution(["[MASK]", "[MASK]"], is_word_start)
     tokenizer = FullTokenizer(str(model.folder / "vocab.txt"))
     for first in BEGINS:
-        seconds = distribution([first, "[MASK]"], goes_on)
+        seconds = distribution([first, "[MASK]"], is_continuation)
         for second in CONTINUATIONS:
             word = first + second[2:]
             if tokenizer.tokenize(word) == [first, second]:
@@ -203,10 +203,10 @@ def test_whole_words_keep_other_masks(model, folder):
     expected = distributions(model, tokens_of(model, text), lambda name: name in BEGINS)
     for candidates, probabilities in zip(masks, expected, strict=True):
         assert_likeliest(candidates, probabilities, model.names)
-    ((alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
+    ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
     ((best, *_),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=5)[0]
-    assert len(alone) == 1
-    assert alone[0].probability <= best.probability + 1e-6
+    assert len(candidates_alone) == 1
+    assert candidates_alone[0].probability <= best.probability + 1e-6
 
 
 def test_vocabulary_without_continuations(tiny, model, folder):
@@ -227,8 +227,8 @@ def test_vocabulary_without_continuations(tiny, model, folder):
 def test_long_texts(model, folder, flags, caplog, monkeypatch):
     """Masks in long texts see the surrounding tokens, and texts do not affect each other."""
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
-    long = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
-    (folder / "in.txt").write_text(f"{long}\nthe [MASK]\n")
+    long_text = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
+    (folder / "in.txt").write_text(f"{long_text}\nthe [MASK]\n")
     first, second = run(model, folder, max_seq_length=9, **flags)
     expected = fill(
         model, folder, ["good good bad [MASK] film the the", "the the the [MASK] a b a"], **flags
@@ -237,8 +237,10 @@ def test_long_texts(model, folder, flags, caplog, monkeypatch):
         words = [[candidate.word for candidate in masks[0]] for masks in expected]
         assert [[candidate["word"] for candidate in mask] for mask in first["masks"]] == words
     assert [len(mask) for mask in first["masks"]] == [5, 5]
-    ((alone,),) = fill(model, folder, ["the [MASK]"], **flags)
-    assert [candidate["word"] for candidate in second["masks"][0]] == [c.word for c in alone]
+    ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], **flags)
+    assert [candidate["word"] for candidate in second["masks"][0]] == [
+        c.word for c in candidates_alone
+    ]
     assert "1 of 2 texts are longer than --max_seq_length=9" in caplog.text
 
 
@@ -392,8 +394,8 @@ def test_vocabulary_without_mask_token(model, folder):
 
 
 def test_checkpoint_without_masked_lm_head(model, folder):
-    without = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
-    checkpoint.write(str(folder / "fine_tuned.ckpt"), without)
+    weights = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
+    checkpoint.write(str(folder / "fine_tuned.ckpt"), weights)
     with pytest.raises(
         UserError, match=r"has no masked-LM head.*cls/predictions \(5\).*bert_model"
     ):
@@ -403,13 +405,13 @@ def test_checkpoint_without_masked_lm_head(model, folder):
 
 def test_next_sentence_head_may_be_missing(model, folder):
     expected = run(model, folder)
-    without = {name: v for name, v in model.values.items() if not name.startswith("cls/seq")}
-    checkpoint.write(str(folder / "words.ckpt"), without)
+    weights = {name: v for name, v in model.values.items() if not name.startswith("cls/seq")}
+    checkpoint.write(str(folder / "words.ckpt"), weights)
     assert run(model, folder, init_checkpoint=str(folder / "words.ckpt")) == expected
 
 
 def test_multi_process_runs_are_rejected(model, folder, monkeypatch):
-    two = Devices(STRATEGY, "multi_worker", "", workers=2)
-    monkeypatch.setattr(training, "open_devices", lambda options: two)
+    two_workers = Devices(STRATEGY, "multi_worker", "", workers=2)
+    monkeypatch.setattr(training, "open_devices", lambda options: two_workers)
     with pytest.raises(UserError, match="runs in one process"):
         run(model, folder)

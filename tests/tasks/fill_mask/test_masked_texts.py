@@ -130,9 +130,9 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
     filled, first = masked_texts.rows(every, fills)
     for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
-        at = int(first[mask]) - 1
-        assert row[at : at + width] == "x" * width
-        before, after = row[:at], row[at + width :]
+        mask_start = int(first[mask]) - 1
+        assert row[mask_start : mask_start + width] == "x" * width
+        before, after = row[:mask_start], row[mask_start + width :]
         assert line[:index].endswith(before)
         assert line[index + 1 :].startswith(after)
         assert len(before) + len(after) == min(len(line) - 1, max_seq_length - 2 - width)

@@ -105,11 +105,13 @@ def test_predictor_equals_the_predictions_file(trained, data):
 
 def test_exported_model_equals_the_predictor(trained, tiny):
     _, _, out = trained
-    served = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
+    signature = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": ids % 2}
-    probabilities = served(**{name: tf.constant(x) for name, x in inputs.items()})["probabilities"]
+    probabilities = signature(**{name: tf.constant(x) for name, x in inputs.items()})[
+        "probabilities"
+    ]
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     np.testing.assert_allclose(probabilities, model(inputs)["probabilities"], atol=1e-6)
@@ -117,8 +119,8 @@ def test_exported_model_equals_the_predictor(trained, tiny):
 
 def test_later_evaluation_equals_evaluation_after_training(trained, tiny, data, tmp_path):
     _, results, out = trained
-    again = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
-    metrics = multiple_choice.run(again).metrics
+    eval_options = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
+    metrics = multiple_choice.run(eval_options).metrics
     assert metrics["eval_accuracy"] == results.metrics["eval_accuracy"]
     assert metrics["loss"] == pytest.approx(results.metrics["loss"], abs=1e-6)
 
@@ -143,8 +145,8 @@ def test_keras_file_round_trip(tiny, tmp_path):
 
 
 def test_column_mapping(tmp_path):
-    named = "q,wrong,right,answer\nwhat,a,b,right\n"
-    (tmp_path / "train.csv").write_text(named)
+    csv_with_header = "q,wrong,right,answer\nwhat,a,b,right\n"
+    (tmp_path / "train.csv").write_text(csv_with_header)
     flags = {"context_column": "q", "question_column": "", "label_column": "answer"}
     flags |= {"data_dir": str(tmp_path), "ending_columns": "wrong,right"}
     questions = read_questions(MultipleChoiceOptions(**flags), "train", None)

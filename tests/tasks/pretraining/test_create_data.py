@@ -87,8 +87,8 @@ def test_records_and_metadata(tiny, corpus):
 
 def test_examples_are_distributed_round_robin(tiny, corpus):
     create_data.run(options(tiny, corpus))
-    both = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
-    create_data.run(options(tiny, corpus, output_file=both))
+    outputs = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, output_file=outputs))
     all_records = records(corpus / "out.tfrecord")
     assert records(corpus / "x.tfrecord") == all_records[::2]
     assert records(corpus / "y.tfrecord") == all_records[1::2]
@@ -246,10 +246,10 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
     expected = sharded(tiny, corpus, "one")
     beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
     assert sharded(tiny, corpus, "beam", **beam) == expected
-    two = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
-    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": two}))
+    output_files = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": output_files}))
     split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
-    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": two}))
+    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output_files}))
     assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
     (corpus / "one.txt").write_bytes(b"bad \xff\n")
     with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt:1: the file is not UTF-8"):

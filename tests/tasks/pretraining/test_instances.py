@@ -103,11 +103,11 @@ def test_fast_rng_samples_uniformly():
 
 @given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
 def test_reference_rng_matches_random(seed, sizes):
-    plain, ours = random.Random(seed), ReferenceRng(random.Random(seed))
+    expected_rng, actual_rng = random.Random(seed), ReferenceRng(random.Random(seed))
     for size in sizes:
-        one, other = list(range(size)), list(range(size))
-        plain.shuffle(one)
-        ours.shuffle(other)
-        assert one == other
-        assert plain.randint(0, size) == ours.below(size + 1)
-        assert plain.random() == ours.random()
+        expected_items, actual_items = list(range(size)), list(range(size))
+        expected_rng.shuffle(expected_items)
+        actual_rng.shuffle(actual_items)
+        assert expected_items == actual_items
+        assert expected_rng.randint(0, size) == actual_rng.below(size + 1)
+        assert expected_rng.random() == actual_rng.random()

@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.shards import plan, read_shards
 
 
-def written(folder, *texts: str) -> list[str]:
+def write_texts(folder, *texts: str) -> list[str]:
     paths = []
     for number, text in enumerate(texts):
         path = folder / f"{number}.txt"
@@ -40,7 +40,7 @@ LINES = st.sampled_from(["", "", " ", "\r", "a", "Two words", "naïve 北京", "
 @given(st.lists(LINES, max_size=40), st.integers(20, 200), st.sampled_from(["", "\n"]))
 def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_bytes, end):
     text = "\n".join(lines) + end
-    paths = written(tmp_path_factory.mktemp("corpus"), text)
+    paths = write_texts(tmp_path_factory.mktemp("corpus"), text)
     # A document may be up to eight times as long as a shard.
     all_shards = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
     assert [document for shard in all_shards for document in shard] == documents(text)
@@ -48,7 +48,7 @@ def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_b
 
 def test_shard_boundaries_at_every_byte(tmp_path):
     text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
-    paths = written(tmp_path, text)
+    paths = write_texts(tmp_path, text)
     for shard_bytes in range(4, len(text) + 2):
         all_shards = shards(paths, shard_bytes)
         assert [document for shard in all_shards for document in shard] == documents(text)
@@ -56,7 +56,7 @@ def test_shard_boundaries_at_every_byte(tmp_path):
 
 
 def test_small_files_share_a_unit_but_stay_separate(tmp_path):
-    paths = written(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
+    paths = write_texts(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
     units = plan(paths, 20)
     assert [[path.split("/")[-1] for path, *_ in unit.ranges] for unit in units] == [
         ["0.txt", "1.txt", "2.txt", "3.txt"],
@@ -82,7 +82,7 @@ def test_compressed_files(tmp_path):
 
 
 def test_file_without_blank_lines(tmp_path):
-    paths = written(tmp_path, "a line\n" * 1000)
+    paths = write_texts(tmp_path, "a line\n" * 1000)
     with pytest.raises(
         UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
     ):

@@ -129,10 +129,10 @@ def test_unused_next_sentence_head_does_not_change(tiny, records):
 
 
 def test_evaluation_repeats_too_few_records(tiny, records):
-    once = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
-    again = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
-    assert pretraining.run(again).metrics["loss"] > 0
-    assert pretraining.run(once).metrics["global_step"] == 0
+    short_run = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
+    long_run = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
+    assert pretraining.run(long_run).metrics["loss"] > 0
+    assert pretraining.run(short_run).metrics["global_step"] == 0
 
 
 # ---- Incompatible records ------------------------------------------------------------------
@@ -168,8 +168,8 @@ def test_invalid_record_files(tiny, records):
     assert_rejected("is not a TFRecord file", "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
     assert_rejected("empty is empty: pass records from create_pre", "empty", b"")
-    lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
-    (records / "a.tfr.json").write_text(json.dumps(lie))
+    wrong_metadata = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
+    (records / "a.tfr.json").write_text(json.dumps(wrong_metadata))
     assert_rejected(r"a\.tfr\.json does not match the records", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
     assert_rejected(r"a\.tfr\.json does not match the records", "a.tfr")

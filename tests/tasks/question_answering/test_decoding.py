@@ -70,9 +70,9 @@ def test_files_match_the_original(name):
     outputs = decoded(run)
     if run["error"]:
         # The original has no answer if no span is valid.
-        without = [name for name, texts in outputs.lists.items() if not texts.best_text()]
-        assert without
-        assert {outputs.texts[name] for name in without} == {""}
+        unanswered = [name for name, texts in outputs.lists.items() if not texts.best_text()]
+        assert unanswered
+        assert {outputs.texts[name] for name in unanswered} == {""}
         return
     assert json.dumps(outputs.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
     lists = {key: value.answers for key, value in outputs.lists.items()}

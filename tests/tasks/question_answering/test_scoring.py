@@ -57,8 +57,8 @@ def test_squad_v2_metrics():
     }
     assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
     # Questions with equal odds share a threshold.
-    same = dict.fromkeys(odds, 0.0)
-    assert scoring.best_f1_threshold(examples[1:], predictions, same) < 0.0
+    equal_odds = dict.fromkeys(odds, 0.0)
+    assert scoring.best_f1_threshold(examples[1:], predictions, equal_odds) < 0.0
     none = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
     assert "HasAns_exact" not in none
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
@@ -179,8 +179,8 @@ def test_metrics_match_plain_loops(rows):
     metrics = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
     exact = f1 = 0.0
     for answers, text in rows:
-        right = [answer for answer in answers if words(answer)] or [""]
-        exact += max(words(text) == words(answer) for answer in right)
-        f1 += max(f1_of(text, answer) for answer in right)
+        non_empty = [answer for answer in answers if words(answer)] or [""]
+        exact += max(words(text) == words(answer) for answer in non_empty)
+        f1 += max(f1_of(text, answer) for answer in non_empty)
     assert metrics["exact"] == pytest.approx(100 * exact / len(rows))
     assert metrics["f1"] == pytest.approx(100 * f1 / len(rows))

@@ -65,9 +65,9 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
         path.write_text(json.dumps(case["json"]))
         arguments = (str(path), case["is_training"], case["version_2_with_negative"])
         # These fail later in the original and never here: see test_decoding.py.
-        later = case.get("exception") in ("AttributeError",) or "tokens" in case["name"]
+        fails_later = case.get("exception") in ("AttributeError",) or "tokens" in case["name"]
         seen.add(case["result"])
-        if case["result"] == "error" and not later:
+        if case["result"] == "error" and not fails_later:
             reason = "has no|need exactly one|the text has 12 characters"
             with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
                 read_squad_examples(*arguments)
@@ -79,7 +79,7 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
     assert seen == {"ok", "error"}
 
 
-def written(folder, *questions, context="The cat sat."):
+def write_squad(folder, *questions, context="The cat sat."):
     path = folder / "squad.json"
     paragraphs = [{"context": context, "qas": list(questions)}]
     path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
@@ -122,28 +122,28 @@ def test_invalid_file_formats(tmp_path, content, message):
 def test_answer_errors_name_their_location(tmp_path):
     bad = question(answers=[{"text": "cat"}])
     with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\] has no "answer_start"'):
-        read_squad_examples(written(tmp_path, question(), bad), True, False)
+        read_squad_examples(write_squad(tmp_path, question(), bad), True, False)
     bad = question(answers=[{"text": "cat", "answer_start": "4"}])
     with pytest.raises(UserError, match=r"has an invalid \"answer_start\": '4'"):
-        read_squad_examples(written(tmp_path, bad), True, False)
+        read_squad_examples(write_squad(tmp_path, bad), True, False)
     with pytest.raises(UserError, match=r"omit --version_2_with_negative for SQuAD 1.1 files"):
-        read_squad_examples(written(tmp_path, question()), True, True)
-    late = question(answers=[{"text": "cat", "answer_start": 12}])
+        read_squad_examples(write_squad(tmp_path, question()), True, True)
+    misaligned = question(answers=[{"text": "cat", "answer_start": 12}])
     with pytest.raises(UserError, match="the answer 'cat' begins at 12, but the text has 12 char"):
-        read_squad_examples(written(tmp_path, late), True, False)
-    several = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
+        read_squad_examples(write_squad(tmp_path, misaligned), True, False)
+    repeated_answers = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
     with pytest.raises(UserError, match=r"has 2 answers: .* Evaluation data may have several"):
-        read_squad_examples(written(tmp_path, several), True, False)
-    none = question(answers=[])
+        read_squad_examples(write_squad(tmp_path, repeated_answers), True, False)
+    unanswered = question(answers=[])
     with pytest.raises(UserError, match=r"has 0 answers: .* pass --version_2_with_negative=true"):
-        read_squad_examples(written(tmp_path, none), True, False)
+        read_squad_examples(write_squad(tmp_path, unanswered), True, False)
 
 
 def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
-    wrong = [
+    misaligned_questions = [
         question(id=str(n), answers=[{"text": "dog", "answer_start": 4}]) for n in range(2, 10)
     ]
-    path = written(tmp_path, question(), *wrong)
+    path = write_squad(tmp_path, question(), *misaligned_questions)
     with caplog.at_level("DEBUG"):
         assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
     assert "skipped 8 of 9 questions" in caplog.text
@@ -155,14 +155,16 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
 
 @pytest.mark.parametrize("answers", [None, "cat", [{"text": ["cat"], "answer_start": [4]}], [1]])
 def test_prediction_ignores_malformed_answers(tmp_path, answers):
-    path = written(tmp_path, question(answers=answers), question(id=7.5, answers=[{"text": "x"}]))
+    path = write_squad(
+        tmp_path, question(answers=answers), question(id=7.5, answers=[{"text": "x"}])
+    )
     first, second = read_squad_examples(path, False, False)
     assert first.answers is None
     assert (second.qas_id, second.answers) == ("7.5", ("x",))
 
 
 def test_duplicate_ids_warning(tmp_path, caplog):
-    path = written(tmp_path, question(), question(), question(id="2"))
+    path = write_squad(tmp_path, question(), question(), question(id="2"))
     assert len(read_squad_examples(path, False, False)) == 3
     assert "1 ids belong to several questions" in caplog.text
 

@@ -181,16 +181,16 @@ def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
 def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
-    seen, make = [], training.make_train_step
+    losses_include_padding, make = [], training.make_train_step
 
     def make_train_step(state, loss, strategy, options, *args):
-        seen.append(options.skip_padding)
+        losses_include_padding.append(options.skip_padding)
         return make(state, loss, strategy, options, *args)
 
     monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
     squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
-    assert seen == [False]
+    assert losses_include_padding == [False]
 
 
 def test_only_empty_texts(tiny, folder):

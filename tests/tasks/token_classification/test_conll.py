@@ -69,9 +69,9 @@ def test_write_predictions(path):
     assert lines[8:] == ["-DOCSTART- O O", "", "Bonn B-LOC B-ORG"]
     assert len(lines) == file.num_lines == 11
     (path.parent / "test.txt").write_text("a\nb\n\n\nc\n\n")
-    bare = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
-    assert bare.labels is None
-    assert bare.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
+    unlabeled = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
+    assert unlabeled.labels is None
+    assert unlabeled.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
 
 
 def test_test_file_without_label_column(path):

@@ -71,10 +71,10 @@ IOB1 = st.lists(
 def test_converted_labels_score_as_in_the_file(gold, rng):
     starts = [0, *itertools.accumulate(map(len, gold))]
     bio = conll.to_bio([label for row in gold for label in row], starts)
-    learned = [bio[start:end] for start, end in itertools.pairwise(starts)]
-    predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in learned]
+    converted = [bio[start:end] for start, end in itertools.pairwise(starts)]
+    predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in converted]
     scores = ner_metrics.entity_scores(gold, predicted)
-    assert scores == ner_metrics.entity_scores(learned, predicted)
+    assert scores == ner_metrics.entity_scores(converted, predicted)
 
 
 def test_single_type_without_a_name():

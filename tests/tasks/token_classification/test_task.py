@@ -291,13 +291,13 @@ def test_iob1_is_scored_as_bio(tiny, folder):
 
 def _iob1(text):
     """Converts BIO to IOB1: `B-` only after an adjacent entity of the same type."""
-    lines, before = [], ""
+    lines, previous = [], ""
     for line in text.split("\n"):
         label = line.split(" ")[-1]
-        if label.startswith("B-") and before[2:] != label[2:]:
+        if label.startswith("B-") and previous[2:] != label[2:]:
             line = line.removesuffix(label) + "I" + label[1:]
         lines.append(line)
-        before = label
+        previous = label
     return "\n".join(lines)
 
 
@@ -331,10 +331,10 @@ def test_predictor_inputs(tiny, tmp_path):
     assert [sentence.labels for sentence in predicted_sentences] == [
         ["B-A"] * len(each) for each in words
     ]
-    none = ner_task.from_inputs(["", ()])
-    assert not len(ner_task.featurize(none, "predict")["input_ids"])
+    empty_examples = ner_task.from_inputs(["", ()])
+    assert not len(ner_task.featurize(empty_examples, "predict")["input_ids"])
     empty = {"label_ids": np.zeros((0, 24), np.int32)}
-    assert ner_task.decode(none, empty) == [([], []), ([], [])]
+    assert ner_task.decode(empty_examples, empty) == [([], []), ([], [])]
     assert ner_task.decode(ner_task.from_inputs([]), empty) == []
     with pytest.raises(UserError, match=r"Input 1: expected a text, or a tuple of words\. Rec"):
         ner_task.from_inputs(["a", ("b", 3)])
@@ -365,10 +365,10 @@ def test_file_without_docstart_is_one_document(tiny, folder, caplog):
     assert (examples.windows.length == 22).all()
 
 
-def fails(run, message):
-    with pytest.raises(UserError, match=message) as caught:
+def assert_user_error(run, message):
+    with pytest.raises(UserError, match=message) as error:
         ner.run(run)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     out = run.output_dir
     assert not os.path.isdir(out) or not [n for n in os.listdir(out) if "tf_record" in n]
 
@@ -390,7 +390,7 @@ def fails(run, message):
     ],
 )
 def test_invalid_options_fail_before_anything_is_written(tiny, folder, changes, message):
-    fails(options(tiny, folder, **changes), message)
+    assert_user_error(options(tiny, folder, **changes), message)
     assert not (folder / "out").exists()
 
 
@@ -399,15 +399,17 @@ def test_invalid_files(tiny, folder):
     dev = (folder / "dev.txt").read_text()
     (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
-    fails(train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3")
+    assert_user_error(
+        train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3"
+    )
     (folder / "dev.txt").write_text("")
-    fails(train, r"dev\.txt contains no words")
+    assert_user_error(train, r"dev\.txt contains no words")
     (folder / "train.txt").write_text("a O\n\nb O\n")
-    fails(train, r"train\.txt: all labels are O; nothing to learn")
+    assert_user_error(train, r"train\.txt: all labels are O; nothing to learn")
     (folder / "dev.txt").unlink()
     (folder / "valid.txt").write_text("\n")
     (folder / "train.txt").write_text("a O\n\nb B-A\n")
-    fails(train, r"valid\.txt contains no words")
+    assert_user_error(train, r"valid\.txt contains no words")
     assert not (folder / "out").exists()
 
 
@@ -430,7 +432,9 @@ def test_invalid_label_maps(tiny, folder):
 
 def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
-    fails(options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"')
+    assert_user_error(
+        options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"'
+    )
     assert not (folder / "out").exists()
     # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
@@ -440,7 +444,7 @@ def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatc
 def test_blocked_output_paths_are_rejected_before_training(tiny, folder):
     for name in ("labels.txt", "label_test.txt"):
         (folder / "out" / name).mkdir(parents=True)
-        fails(options(tiny, folder, do_train=True), f"{name} is a folder, but the run")
+        assert_user_error(options(tiny, folder, do_train=True), f"{name} is a folder, but the run")
         (folder / "out" / name).rmdir()
 
 

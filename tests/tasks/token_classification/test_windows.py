@@ -142,9 +142,9 @@ def test_every_word_is_labeled_once(sentences, max_seq_length, document_starts, 
         if size <= room:
             continue
         # Among all windows of the sentence that contain the word.
-        same = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
-        offset = first[number] - windows.start[same]
-        context = np.minimum(offset, windows.length[same] - 1 - offset)
+        in_sentence = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
+        offset = first[number] - windows.start[in_sentence]
+        context = np.minimum(offset, windows.length[in_sentence] - 1 - offset)
         assert min(position_in_row[number] - 1, room - position_in_row[number]) == context.max()
     if doc_context:
         # Windows are full if the document is long enough, and do not leave it.
