@@ -183,12 +183,12 @@ def test_several_runs(tiny, tmp_path):
     out = tmp_path / "out"
     summary = _read(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
-    metrics = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
-    losses = [run["eval_loss"] for run in metrics]
+    run_metrics = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
+    losses = [run["eval_loss"] for run in run_metrics]
     assert len(set(losses)) == 3
     assert summary["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
     assert summary["deviation"]["eval_loss"] == pytest.approx(np.std(losses, ddof=1))
-    accuracies = [run["eval_accuracy"] for run in metrics]
+    accuracies = [run["eval_accuracy"] for run in run_metrics]
     assert summary["best"]["eval_accuracy"] == max(accuracies)
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
@@ -197,7 +197,7 @@ def test_several_runs(tiny, tmp_path):
         tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "alone")
     )
     metrics = classification.run(alone).metrics
-    assert float(str(metrics["eval_loss"])) == metrics[1]["eval_loss"]
+    assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 
 def test_summary_of_a_single_run():
