@@ -1,6 +1,6 @@
-"""Files of users that are wrong, and what they hear about them: by a set alone, and by a script.
+"""Invalid data files and the expected errors, shared by the tests of datasets and scripts.
 
-A case is what lies in `--data_dir`, the flags, and the split that cannot be read.
+Each case has the contents of `--data_dir`, flags, and the split that cannot be read.
 """
 
 import csv
@@ -20,14 +20,14 @@ _FILE_FLAGS = ("train_file", "eval_file", "predict_file")
 
 @dataclass(frozen=True)
 class BadFile:
-    """A case.
+    """An invalid data file and its expected error.
 
     Attributes:
-        name: of the case.
-        files: name in `--data_dir` -> content; None for a folder.
-        message: a regular expression that is found in the message.
-        split: what cannot be read; the others can, as far as the labels are known.
-        flags: without `--data_dir`.
+        name: test id.
+        files: file name in `--data_dir` -> content; None creates a folder.
+        message: regular expression that the error matches.
+        split: split that cannot be read; the others can, as far as their labels are known.
+        flags: flags other than `--data_dir`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BadFile:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
-    """Puts files into a folder."""
+    """Writes files to a folder."""
     for name, content in files.items():
         if content is None:
             (folder / name).mkdir()
@@ -46,15 +46,15 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
-    """What the script makes of its flags."""
-    given: dict = dict(flags)
-    train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
+def dataset_from_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
+    """Returns the dataset that the script builds from its flags."""
+    options: dict = dict(flags)
+    train, dev, test = (options.pop(name, None) for name in _FILE_FLAGS)
     paths = find_files(str(folder), train, dev, test)
-    labels = given.pop("labels", "")
-    if "dev_fraction" in given:
-        given["dev_fraction"] = float(given["dev_fraction"])
-    return CustomDataset(paths, ClassifierOptions(**given), labels.split(",") if labels else ())
+    labels = options.pop("labels", "")
+    if "dev_fraction" in options:
+        options["dev_fraction"] = float(options["dev_fraction"])
+    return CustomDataset(paths, ClassifierOptions(**options), labels.split(",") if labels else ())
 
 
 TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"
@@ -69,7 +69,7 @@ def _train(name: str, content: bytes, message: str, flags: Mapping = BY_NUMBER) 
 
 
 def _other(split: str, name: str, file: str, content: bytes, message: str, **flags: str) -> BadFile:
-    """A file beside a training file that is right."""
+    """An invalid file next to a valid training file."""
     return BadFile(name, {"train.tsv": TRAIN, file: content}, message, split, BY_NUMBER | flags)
 
 
