@@ -56,11 +56,11 @@ def batches(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(batches())
-def test_bytes_are_those_of_protocol_buffers(batch):
+def test_bytes_match_protobuf(batch):
     assert encode_examples(batch) == by_protobuf(batch)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
-def test_integers_of_any_width(dtype):
+def test_all_integer_widths(dtype):
     batch = {"a": np.array([[0, 1], [1, 0]], dtype)}
     assert encode_examples(batch) == by_protobuf(batch)

@@ -17,13 +17,13 @@ def joined(batches: list[list[int]]) -> list[int]:
     return [i for batch in batches for i in batch]
 
 
-def test_shapes_are_known_before_a_record_is_read(hundred):
+def test_shapes_are_static(hundred):
     dataset = read_dataset(hundred, MIXED, 4, drop_remainder=True)
     shapes = {key: spec.shape.as_list() for key, spec in dataset.element_spec.items()}
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
-def test_the_pipeline_is_not_tuned(hundred):
+def test_autotuning_is_disabled(hundred):
     """Whoever drops an iterator may wait for a minute for the thread that tunes."""
     assert read_dataset(hundred, MIXED, 8).options().autotune.enabled is False
 
@@ -31,7 +31,7 @@ def test_the_pipeline_is_not_tuned(hundred):
 # ---- Order ---------------------------------------------------------------------------------
 
 
-def test_without_a_seed_the_order_is_that_of_the_file(hundred):
+def test_order_without_seed_is_file_order(hundred):
     batches = ids(read_dataset(hundred, IDS, 32))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
     assert joined(batches) == list(range(100))
@@ -40,7 +40,7 @@ def test_without_a_seed_the_order_is_that_of_the_file(hundred):
     ] * 3
 
 
-def test_several_files_are_read_one_after_the_other(hundred, tmp_path):
+def test_multiple_files_are_read_sequentially(hundred, tmp_path):
     second = str(tmp_path / "second.tf_record")
     write_records(second, IDS, numbers([7, 8]))
     assert ids(read_dataset([second, hundred], IDS, 4))[0] == [7, 8, 0, 1]
@@ -48,13 +48,13 @@ def test_several_files_are_read_one_after_the_other(hundred, tmp_path):
     assert sorted(shuffled) == sorted([7, 8, *range(100)])
 
 
-def test_batches_cross_the_borders_of_epochs(hundred):
+def test_batches_span_epoch_boundaries(hundred):
     batches = ids(read_dataset(hundred, IDS, 32, repeat=True, drop_remainder=True).take(5))
     assert batches[3] == [96, 97, 98, 99, *range(28)]
     assert [len(batch) for batch in batches] == [32] * 5
 
 
-def test_each_epoch_has_every_record_once_in_a_new_order(hundred):
+def test_each_epoch_reshuffles_every_record_once(hundred):
     batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=1, repeat=True).take(25))
     order = joined(batches)
     epochs = [tuple(order[i * 100 : i * 100 + 100]) for i in range(8)]
@@ -62,7 +62,7 @@ def test_each_epoch_has_every_record_once_in_a_new_order(hundred):
     assert len({tuple(range(100)), *epochs}) == 9
 
 
-def test_shuffling_reaches_over_the_whole_file(tmp_path):
+def test_shuffling_is_global(tmp_path):
     path = str(tmp_path / "long.tf_record")
     write_records(path, IDS, numbers(range(3000)))
     for num_records in (None, 3000):
@@ -73,7 +73,7 @@ def test_shuffling_reaches_over_the_whole_file(tmp_path):
         assert min(first) < 1000
 
 
-def test_the_seed_decides_the_order(hundred):
+def test_seed_determines_order(hundred):
     orders = [joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
@@ -81,14 +81,14 @@ def test_the_seed_decides_the_order(hundred):
     assert sorted(large) == list(range(100))
 
 
-def test_iterating_again_and_going_on_give_the_same_batches(hundred):
+def test_reiterating_and_resuming_give_the_same_batches(hundred):
     dataset = read_dataset(hundred, IDS, 32, shuffle_seed=5, repeat=True)
     once = ids(dataset.take(10))
     assert ids(dataset.take(10)) == once
     assert ids(dataset.skip(6).take(4)) == once[6:]
 
 
-def test_a_shuffled_set_ends_when_it_is_not_repeated(hundred):
+def test_shuffled_dataset_ends_without_repeat(hundred):
     batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=5))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
 
@@ -96,7 +96,7 @@ def test_a_shuffled_set_ends_when_it_is_not_repeated(hundred):
 # ---- Replicas -------------------------------------------------------------------------------
 
 
-def test_nothing_is_not_shuffled_for_ever(tmp_path):
+def test_empty_dataset_terminates(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     write_records(path, IDS, numbers([]))
     assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
@@ -105,7 +105,7 @@ def test_nothing_is_not_shuffled_for_ever(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
+def test_replica_batches_concatenate_to_the_global_batch(hundred, count):
     kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
     whole = ids(read_dataset(hundred, IDS, **kwargs).take(20))
     parts = [
@@ -118,21 +118,21 @@ def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_process_with_several_replicas_gives_their_parts_in_turn(hundred):
+def test_process_with_several_replicas_yields_their_batches_in_turn(hundred):
     kwargs = {"batch_size": 12, "drop_remainder": True}
     dataset = read_dataset(hundred, IDS, replicas=Replicas(2, 2, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
     assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
 
 
-def test_skipped_batches_are_those_of_an_earlier_run(hundred):
+def test_skip_resumes_after_earlier_batches(hundred):
     kwargs = {"shuffle_seed": 3, "repeat": True}
     whole = ids(read_dataset(hundred, IDS, 32, **kwargs).take(9))
     rest = ids(read_dataset(hundred, IDS, 32, skip_batches=5, **kwargs).take(4))
     assert [list(batch) for batch in rest] == [list(batch) for batch in whole[5:]]
 
 
-def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
+def test_files_are_sharded_across_processes(hundred, tmp_path):
     paths = [hundred]
     for first in (100, 200):
         path = str(tmp_path / f"{first}.tf_record")
@@ -189,7 +189,7 @@ def rounded(lengths) -> int:
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_batches_are_as_long_as_their_longest_text(texts, group):
+def test_batches_are_trimmed_to_their_longest_text(texts, group):
     path, lengths = texts
     whole = next(iter(read_dataset(path, TEXTS, 1000)))
     seen = []
@@ -206,7 +206,7 @@ def test_batches_are_as_long_as_their_longest_text(texts, group):
     assert (seen == list(range(1000))) == (not group)
 
 
-def test_a_batch_without_a_token_keeps_a_length(tmp_path):
+def test_batch_without_tokens_keeps_a_nonzero_length(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
     features = sequence_features(40)[:2]
@@ -215,7 +215,7 @@ def test_a_batch_without_a_token_keeps_a_length(tmp_path):
     assert batch["input_ids"].shape == (2, 8)
 
 
-def test_a_length_that_is_no_multiple_of_eight_is_not_exceeded(tmp_path):
+def test_max_length_not_a_multiple_of_eight_is_respected(tmp_path):
     path = str(tmp_path / "full.tf_record")
     features = sequence_features(13)[:2]
     write_records(path, features, [{f.name: np.ones((2, 13), np.int32) for f in features}])
@@ -223,7 +223,7 @@ def test_a_length_that_is_no_multiple_of_eight_is_not_exceeded(tmp_path):
     assert batch["input_ids"].shape == (2, 13)
 
 
-def test_groups_have_little_padding(texts):
+def test_length_grouping_reduces_padding(texts):
     path, lengths = texts
     dataset = read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=True)
     positions = sum(batch["input_ids"].numpy().size for batch in dataset)
@@ -231,7 +231,7 @@ def test_groups_have_little_padding(texts):
     assert positions < lengths.sum() + 4.5 * 1000
 
 
-def test_groups_of_a_training_come_in_random_order_that_can_be_gone_on_with(texts):
+def test_training_groups_are_shuffled_and_resumable(texts):
     path, lengths = texts
     kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "cut_padding": True}
 
@@ -257,7 +257,7 @@ def test_groups_of_a_training_come_in_random_order_that_can_be_gone_on_with(text
     assert set(map(frozenset, batches[:50])).isdisjoint(map(frozenset, batches[50:100]))
 
 
-def test_replicas_cut_and_group_the_same_batches(texts):
+def test_replicas_trim_and_group_consistently(texts):
     path, lengths = texts
     kwargs = {"cut_padding": True, "group_by_length": True, "drop_remainder": True}
     whole = list(read_dataset(path, TEXTS, 16, **kwargs))

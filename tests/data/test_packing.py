@@ -17,7 +17,7 @@ from tests.oracle import golden
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_arrays_are_those_of_the_original(name):
+def test_arrays_match_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
     conversion = conversions()[name]
     reference, task, examples = inputs_of(conversion)
@@ -47,7 +47,7 @@ ids = st.lists(st.integers(1, 9), max_size=9)
 
 
 @given(st.lists(st.tuples(ids, ids), max_size=5), st.integers(3, 16), st.booleans())
-def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
+def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second):
     a = RaggedIds.from_lists([one for one, _ in pairs])
     b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
     found = pack_batch(a, b, max_seq_length, 101, 102)
@@ -59,14 +59,14 @@ def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
             assert values[row].tolist() == getattr(packed, key), key
 
 
-def test_a_length_without_room_is_refused():
+def test_too_small_max_seq_length_is_rejected():
     one = RaggedIds.from_lists([[7]])
     assert pack_batch(one, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
     with pytest.raises(UserError, match="max_seq_length=2 is too small: the 3 special tokens"):
         pack_batch(one, one, 2, 101, 102)
 
 
-def test_labels_that_are_numbers_and_labels_that_are_not_there():
+def test_numeric_and_missing_labels():
     examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
     labels = label_ids_of(examples, [])
     assert labels.dtype == np.float32
@@ -75,7 +75,7 @@ def test_labels_that_are_numbers_and_labels_that_are_not_there():
         label_ids_of(examples, ["yes", "no"])
 
 
-def test_how_much_was_cut():
+def test_cut_token_counts():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     texts = [("a", None), ("a a a a", None), ("a a a", "a"), ("a a a", "a a a"), ("", None)]
     examples = [InputExample("", *pair) for pair in texts]
@@ -87,7 +87,7 @@ def test_how_much_was_cut():
     assert "label_ids" not in whole
 
 
-def test_what_windows_leave_out_counts_once():
+def test_tokens_omitted_from_all_windows_count_once():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     examples = [InputExample("", "a " * 200), InputExample("", "a " * 100, "a " * 90)]
     cut = convert_examples(examples, None, 32, tokenizer, windows=True)[CUT_TOKENS]

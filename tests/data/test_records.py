@@ -49,7 +49,7 @@ def stacked(rows) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_records_are_those_of_the_original(tmp_path, name):
+def test_records_match_the_original(tmp_path, name):
     original = golden(f"classifier/tfrecord/{name}.tf_record")
     arrays = dict(np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False))
     features = classifier_features(arrays["input_ids"].shape[1])
@@ -77,7 +77,7 @@ def test_records_are_those_of_the_original(tmp_path, name):
 # ---- The declaration -----------------------------------------------------------------------
 
 
-def test_what_is_written_is_what_is_parsed(tmp_path):
+def test_write_parse_round_trip(tmp_path):
     path = str(tmp_path / "mixed.tf_record")
     other = {
         "ids": np.array([[7, -8, 2**31 - 1]]),
@@ -96,7 +96,7 @@ def test_what_is_written_is_what_is_parsed(tmp_path):
     }
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path):
+def test_serialization_is_deterministic(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
     write_records(str(paths[0]), MIXED, stacked([ROW] * 5))
     write_records(str(paths[1]), MIXED[::-1], stacked([dict(reversed(ROW.items()))]) * 5)
@@ -130,7 +130,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
         ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' must fit into int32"),
     ],
 )
-def test_batches_that_do_not_fit_the_declaration(tmp_path, change, message):
+def test_batches_violating_the_schema_are_rejected(tmp_path, change, message):
     path = tmp_path / "mixed.tf_record"
     path.write_bytes(b"the file before")
     (good,) = stacked([ROW])
@@ -142,12 +142,12 @@ def test_batches_that_do_not_fit_the_declaration(tmp_path, change, message):
 
 
 @pytest.mark.parametrize(("length", "dtype"), [(0, "int64"), (-1, "int64"), (None, "int32")])
-def test_declarations_that_make_no_sense(length, dtype):
+def test_invalid_features_are_rejected(length, dtype):
     with pytest.raises(ValueError, match="'x'"):
         Feature("x", length, dtype)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_missing_directory(tmp_path):
     path = str(tmp_path / "missing" / "train.tf_record")
     with pytest.raises(UserError, match=re.escape(f"Cannot write {path}: ")):
         write_records(path, IDS, numbers([1]))
@@ -161,12 +161,12 @@ def test_a_folder_that_is_not_there(tmp_path):
     [(Feature("other"),), (Feature("id", 2),), (Feature("id", None, "float32"),)],
     ids=["missing", "another length", "another type"],
 )
-def test_records_that_were_written_otherwise_are_refused(hundred, features):
+def test_records_with_a_different_schema_are_rejected(hundred, features):
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(read_dataset(hundred, features, 8))
 
 
-def test_one_bad_record_in_a_batch_is_not_passed_over():
+def test_one_bad_record_in_a_batch_is_reported():
     good = tf.train.Example()
     good.features.feature["id"].int64_list.value.append(3)
     serialized = good.SerializeToString()
@@ -185,7 +185,7 @@ def test_records_are_counted(tmp_path, count):
     assert count_records(path) == count
 
 
-def test_a_file_that_was_cut_off_is_not_counted(hundred):
+def test_counting_a_truncated_file_fails(hundred):
     os.truncate(hundred, os.path.getsize(hundred) - 5)
     with pytest.raises(UserError, match=re.escape(hundred) + " is not a complete TFRecord file"):
         count_records(hundred)
@@ -193,7 +193,7 @@ def test_a_file_that_was_cut_off_is_not_counted(hundred):
         list(read_dataset(hundred, IDS, 8))
 
 
-def test_files_that_are_not_there(tmp_path, hundred):
+def test_missing_files(tmp_path, hundred):
     missing = str(tmp_path / "missing.tf_record")
     expected = re.escape(f"No such file: {missing}") + r".*has: hundred\.tf_record"
     with pytest.raises(UserError, match=expected):

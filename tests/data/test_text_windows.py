@@ -16,7 +16,7 @@ def _texts(counts):
 
 
 @given(lengths, st.integers(5, 20), st.booleans())
-def test_windows(pairs, max_seq_length, with_second):
+def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
     a = _texts([first for first, _ in pairs])
     b = _texts([second * with_second for _, second in pairs])
     rows, first, second = cut_into_windows(a, b, max_seq_length)
@@ -50,7 +50,7 @@ def test_windows(pairs, max_seq_length, with_second):
         assert all(part == list(range(kept)) for part in stays)
 
 
-def test_they_overlap_by_half():
+def test_windows_overlap_by_half():
     _, windows, _ = cut_into_windows(_texts([10]), _texts([0]), 8)
     assert [windows[row].tolist() for row in range(len(windows))] == [
         [0, 1, 2, 3, 4, 5],

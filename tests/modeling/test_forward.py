@@ -47,7 +47,7 @@ def _close(actual, expected, case, tolerance=TOLERANCE):
 
 @pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_pretrainer_equals_the_original(name, use_one_hot_embeddings):
+def test_pretrainer_matches_the_original(name, use_one_hot_embeddings):
     case = np.load(golden(f"forward/{name}.npz"))
     checkpoint = name.split("__")[0]
     model = load(BertPretrainer(config(checkpoint), use_one_hot_embeddings), checkpoint)
@@ -76,7 +76,7 @@ def test_pretrainer_equals_the_original(name, use_one_hot_embeddings):
     _close(per_row, case["next_sentence_example_loss"], case)
 
 
-def test_intermediate_layer_equals_the_original():
+def test_intermediate_layer_matches_the_original():
     case = np.load(golden("forward/main__b2_s16.npz"))
     model = load(BertPretrainer(config())).bert
     layer = model.encoder.transformer_layers[0]
@@ -103,7 +103,7 @@ def test_mask_and_segments_are_optional(name, given):
 
 
 @pytest.mark.parametrize("labels", [2, 3])
-def test_classifier_equals_the_original(labels):
+def test_classifier_matches_the_original(labels):
     case = np.load(golden(f"forward/classifier{labels}.npz"))
     model = load(set_head(BertClassifier(config(), labels), f"classifier{labels}"))
     outputs = model(_inputs(case))
@@ -117,7 +117,7 @@ def test_classifier_equals_the_original(labels):
         np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
 
 
-def test_span_labeler_equals_the_original():
+def test_span_labeler_matches_the_original():
     case = np.load(golden("forward/squad.npz"))
     model = load(set_head(BertSpanLabeler(config()), "squad"))
     outputs = model(_inputs(case))
@@ -135,7 +135,7 @@ def test_span_labeler_equals_the_original():
         np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
 
 
-def test_units_equal_the_original():
+def test_building_blocks_match_the_original():
     case = np.load(golden("forward/units.npz"))
     x = tf.constant(case["gelu_x"])
     with tf.GradientTape() as tape:
@@ -157,12 +157,12 @@ def test_units_equal_the_original():
     np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
 
 
-def test_ids_without_a_name_are_refused():
+def test_unnamed_input_ids_are_rejected():
     with pytest.raises(ValueError, match=r'inputs must be a dict, \{"input_ids"'):
         BertModel(config())(np.zeros((1, 3), "int32"))
 
 
-def test_too_long_a_sequence_is_refused():
+def test_too_long_sequence_is_rejected():
     model = BertModel(config())
     with pytest.raises(ValueError, match="65 tokens exceed max_position_embeddings=64"):
         model({"input_ids": np.zeros((1, 65), "int32")})
@@ -171,7 +171,7 @@ def test_too_long_a_sequence_is_refused():
 @pytest.mark.parametrize("activation", [None, gelu])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_bias_can_be_computed_with_its_product_where_that_is_faster(dtype, training, activation):
+def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation):
     layer = FlatDense(6, activation=activation, bias_initializer="random_normal", dtype=dtype)
     layer.build((None, 4))
     x = tf.random.stateless_normal([5, 4], [1, 2])

@@ -41,7 +41,7 @@ def _plain_norm(x, gamma, beta):
     ],
     ids=["gelu", "layer_norm"],
 )
-def test_values_and_gradients(ours, derived, arguments, compiled):
+def test_custom_gradients_match_autodiff(ours, derived, arguments, compiled):
     if compiled:
         ours = tf.function(ours)
     found = _value_and_gradients(ours, *arguments, dtype="float32")
@@ -50,7 +50,7 @@ def test_values_and_gradients(ours, derived, arguments, compiled):
         np.testing.assert_allclose(a, b, atol=5e-6)
 
 
-def test_gelu_of_float16_far_from_zero():
+def test_float16_gelu_far_from_zero():
     x = tf.constant([-60000.0, -300.0, -100.0, -20.0, 20.0, 100.0, 300.0, 60000.0], "float16")
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -69,7 +69,7 @@ print(all(v.value.grad is not None for v in model.trainable_variables))
 """
 
 
-def test_training_on_the_backend_of_pytorch():
+def test_training_on_the_pytorch_backend():
     pytest.importorskip("torch")
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
     done = subprocess.run(
@@ -78,7 +78,7 @@ def test_training_on_the_backend_of_pytorch():
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_training_takes_them(monkeypatch):
+def test_training_uses_custom_gradients(monkeypatch):
     used = set()
     for name in ("gelu", "layer_norm"):
         function = getattr(gradients, name)
@@ -97,7 +97,7 @@ def test_training_takes_them(monkeypatch):
     np.testing.assert_allclose(trained, plain, atol=5e-6)
 
 
-def test_normalization_of_bfloat16_is_computed_in_float32():
+def test_bfloat16_normalization_computes_in_float32():
     norm = layers.layer_norm_layer("mixed_bfloat16")
     x = keras.ops.cast(X, "bfloat16")
     for training in (False, True):

@@ -29,7 +29,7 @@ def _rows(mask, heads=2):
     return UnpaddedLayout(tf.constant(mask), heads, positions)
 
 
-def test_there_and_back():
+def test_round_trip():
     rows, x = _rows(MASK), np.random.default_rng(1).normal(size=(4, 4, 6)).astype("float32")
     stripped = rows.unpad(tf.constant(x))
     np.testing.assert_array_equal(stripped, x[MASK == 1])
@@ -41,7 +41,7 @@ def test_there_and_back():
     np.testing.assert_array_equal(rows.merge_heads(heads), stripped)
 
 
-def test_a_batch_without_tokens_has_one():
+def test_batch_without_tokens_keeps_one():
     rows = _rows(np.zeros((2, 3), "int32"))
     assert np.asarray(rows.positions).tolist() == [0]
     assert rows.unpad(tf.zeros((2, 3, 4))).shape == (1, 4)
@@ -64,7 +64,7 @@ def _outputs_and_gradients(model, batch, weights):
 
 @settings(max_examples=12)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=4), st.booleans(), st.booleans(), st.data())
-def test_tokens_and_gradients_are_those_of_padded_rows(lengths, has_holes, of_tokens, data):
+def test_unpadded_outputs_and_gradients_match_padded(lengths, has_holes, of_tokens, data):
     seed = data.draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     mask = (np.arange(8) < np.array(lengths)[:, None]).astype("int32")

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_outputs_are_those_of_the_garden(version, tmp_path):
+def test_outputs_match_model_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
     assert source.kind == "model_garden"
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
@@ -41,7 +41,7 @@ def test_outputs_are_those_of_the_garden(version, tmp_path):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_configuration_beside_it_is_compared(tmp_path, tiny):
+def test_config_mismatch_is_rejected(tmp_path, tiny):
     for path in (FOLDER / "v2").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     other = BertConfig.from_dict({**tiny.config.to_dict(), "num_attention_heads": 4})
@@ -50,7 +50,7 @@ def test_configuration_beside_it_is_compared(tmp_path, tiny):
         find_source(str(tmp_path)).config()
 
 
-def test_a_functional_model_has_one_encoder(tiny, tmp_path):
+def test_functional_model_has_one_encoder(tiny, tmp_path):
     """Keras' export writes its variables twice."""
     encoder = BertModel(tiny.config)
     ids = keras.Input((None,), dtype="int32", name="input_ids")
@@ -65,7 +65,7 @@ def test_a_functional_model_has_one_encoder(tiny, tmp_path):
     assert note.count("/kernel") == 1
 
 
-def test_two_encoders_are_refused(tiny, tmp_path):
+def test_two_encoders_are_rejected(tiny, tmp_path):
     two = tf.train.Checkpoint(
         one=tf.Variable(tf.zeros([9, 4]), name="word_embeddings/embeddings"),
         other=tf.Variable(tf.ones([9, 4]), name="word_embeddings/embeddings"),
@@ -75,7 +75,7 @@ def test_two_encoders_are_refused(tiny, tmp_path):
         find_source(str(tmp_path))
 
 
-def test_optimizer_and_heads_are_left(tmp_path):
+def test_optimizer_and_heads_are_ignored(tmp_path):
     source = find_source(str(FOLDER / "v2"))
     reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
     root = tf.train.Checkpoint()
@@ -92,7 +92,7 @@ def test_optimizer_and_heads_are_left(tmp_path):
     ]
 
 
-def test_another_object_based_checkpoint_is_refused(tmp_path):
+def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match=r"BERT encoder .* variables named scale"):
         find_source(prefix)

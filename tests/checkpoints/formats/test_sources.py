@@ -21,7 +21,7 @@ def _zip(path, folder, inside, more=()):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kinds_and_what_lies_beside(models, name, tmp_path):
+def test_source_kinds_and_companion_files(models, name, tmp_path):
     for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
         convert(
             find_source(str(models[name])),
@@ -49,7 +49,7 @@ def test_kinds_and_what_lies_beside(models, name, tmp_path):
 
 
 @pytest.mark.parametrize("inside", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
-def test_the_zip_of_a_release(models, inside, tmp_path):
+def test_release_zip(models, inside, tmp_path):
     path = _zip(
         tmp_path / "x.zip",
         models["pretraining"],
@@ -69,14 +69,14 @@ def test_the_zip_of_a_release(models, inside, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:\\evil"])
-def test_paths_that_lead_elsewhere_are_refused(models, name, tmp_path):
+def test_zip_path_traversal_is_rejected(models, name, tmp_path):
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
     with pytest.raises(UserError, match=r"outside the folder .*not unpacked"):
         find_source(path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
 
 
-def test_links_are_refused(models, tmp_path):
+def test_zip_symlinks_are_rejected(models, tmp_path):
     link = zipfile.ZipInfo("model/vocab.txt.link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
@@ -84,7 +84,7 @@ def test_links_are_refused(models, tmp_path):
         find_source(path)
 
 
-def test_what_grows_too_much_is_refused(models, tmp_path, monkeypatch):
+def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
     more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
     find_source(path)
@@ -95,7 +95,7 @@ def test_what_grows_too_much_is_refused(models, tmp_path, monkeypatch):
         find_source(other)
 
 
-def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):
+def test_zip_without_exactly_one_checkpoint_is_rejected(models, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "readme.txt").write_text("")
     with pytest.raises(UserError, match=r"no original BERT checkpoint.*readme\.txt"):
@@ -106,7 +106,7 @@ def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_half_a_zip(models, tmp_path, kept):
+def test_truncated_zip_is_rejected(models, tmp_path, kept):
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/")
     content = (tmp_path / "x.zip").read_bytes()
     (tmp_path / "x.zip").write_bytes(content[: int(kept * len(content))])
@@ -114,7 +114,7 @@ def test_half_a_zip(models, tmp_path, kept):
         find_source(path)
 
 
-def test_a_folder_with_two_models_and_one_with_none(models, tmp_path):
+def test_directory_without_exactly_one_model_is_rejected(models, tmp_path):
     convert(
         find_source(str(models["encoder"])),
         Request(output=str(tmp_path / "x"), to="hugging_face"),

@@ -104,7 +104,7 @@ def _assert_equal_outputs(name, ours, theirs):
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_exported_models_load_and_compute_the_same(peer, name, act):
+def test_exported_models_match_in_transformers(peer, name, act):
     folder, results = peer
     # No missing, no unexpected, no mismatched keys.
     assert results[f"{name}_{act}"] == {}
@@ -114,7 +114,7 @@ def test_exported_models_load_and_compute_the_same(peer, name, act):
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_models_that_transformers_saved_are_read(peer, name, act, tmp_path):
+def test_models_saved_by_transformers_are_read(peer, name, act, tmp_path):
     folder, _ = peer
     saved = folder / f"{name}_{act}_saved"
     assert (saved / "model.safetensors.index.json").exists()
@@ -126,7 +126,7 @@ def test_models_that_transformers_saved_are_read(peer, name, act, tmp_path):
     _assert_equal_outputs(name, _ours(tmp_path / "x", name), theirs)
 
 
-def test_models_for_masked_words_alone_are_read(peer, tiny, tmp_path):
+def test_masked_lm_only_models_are_read(peer, tiny, tmp_path):
     folder, _ = peer
     source = find_source(str(folder / "masked_lm"))
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
@@ -150,7 +150,7 @@ def test_half_precision_is_read_exactly(peer, kind):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_the_tokenizer_is_the_same(peer, models, lower):
+def test_tokenizers_match(peer, models, lower):
     folder, results = peer
     ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
     assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
@@ -164,6 +164,6 @@ def test_the_tokenizer_is_the_same(peer, models, lower):
     assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
 
 
-def test_labels_and_settings_arrive(peer):
+def test_labels_and_settings_are_exported(peer):
     _, results = peer
     assert results["labels"] == [{"0": "x", "1": "y", "2": "z"}, 3, 0.1, 1e-12]
