@@ -37,7 +37,7 @@ def predictor(tiny):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("use", [_ask, _load])
-def test_a_forked_process_is_told_so(use):
+def test_forked_process_raises(use):
     """Without that it waits for ever."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         answer = pool.apply_async(use)
@@ -48,7 +48,7 @@ def test_a_forked_process_is_told_so(use):
 
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
-def test_a_predictor_is_not_sent_to_another_process(send, predictor):
+def test_predictor_cannot_be_pickled(send, predictor):
     with pytest.raises(UserError, match=r"cannot be pickled.*load it in each process, from its fo"):
         send(predictor)
 
@@ -81,12 +81,12 @@ def _in_scope(use):
         ),
     ],
 )
-def test_the_place_is_named(place, use, message):
+def test_error_names_the_enclosing_context(place, use, message):
     with pytest.raises(UserError, match=message):
         place(use)
 
 
-def test_a_loaded_model_answers_inside_a_scope():
+def test_loaded_model_works_inside_a_strategy_scope():
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
         assert _ask().tokens[1] == "good"
 
@@ -118,7 +118,7 @@ _SAY = "\nimport keras; print(keras.config.backend())"
         "import bert_tf.data.input_pipeline",
     ],
 )
-def test_tensorflow_is_chosen_where_keras_is_not_imported_yet(program, tmp_path):
+def test_tensorflow_backend_is_selected_before_keras_is_imported(program, tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "torch"}')
     setting = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
     found = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
@@ -137,12 +137,12 @@ for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.
 """
 
 
-def test_another_backend_that_runs_already_is_named():
+def test_already_active_backend_is_named():
     """The model itself runs on it."""
     assert _run(_ON_ANOTHER) == ["UserError", "True", "True"] * 5
 
 
-def test_names_of_the_package_are_imported_when_they_are_used():
+def test_package_names_are_imported_lazily():
     program = (
         "import sys, bert_tf\n"
         "print({'keras', 'tensorflow', 'numpy'} & set(sys.modules))\n"

@@ -47,7 +47,7 @@ def _script(*arguments, cwd=ROOT, **environment):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_flags_of_the_original_have_their_names_types_and_defaults(script):
+def test_flag_names_types_and_defaults_match_the_original(script):
     rows = json.loads(golden("flags.json").read_text())[script]
     options = SCRIPTS[script]
     fields = {field.name: field for field in options.__dataclass_fields__.values()}
@@ -78,17 +78,17 @@ def test_flags_of_the_original_have_their_names_types_and_defaults(script):
         ("--data_dir=", "data_dir", ""),
     ],
 )
-def test_values(argument, name, value):
+def test_flag_values_are_parsed(argument, name, value):
     assert getattr(cli.parse(ClassifierOptions, ["script", argument]), name) == value
 
 
-def test_value_after_a_blank():
+def test_space_separated_value():
     options = cli.parse(ClassifierOptions, ["script", "--task_name", "MRPC", "--do_eval"])
     assert (options.task_name, options.do_eval) == ("MRPC", True)
 
 
 @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1))
-def test_any_text_is_a_value(text):
+def test_any_text_is_accepted_as_a_value(text):
     text = f"x{text}"
     assert cli.parse(ClassifierOptions, ["script", f"--data_dir={text}"]).data_dir == text
 
@@ -110,28 +110,28 @@ def test_any_text_is_a_value(text):
         (["--output_dir", "--do_eval"], "--output_dir has no value: --do_eval follows it"),
     ],
 )
-def test_bad_flags(arguments, message):
+def test_invalid_flags_are_rejected(arguments, message):
     with pytest.raises(UserError, match=message):
         cli.parse(ClassifierOptions, ["script", *arguments])
 
 
-def test_a_number_or_a_word():
+def test_number_or_keyword_flag():
     with pytest.raises(UserError, match=r"^--null_score_diff_threshold must be a number or auto"):
         cli.parse(SquadOptions, ["script", "--null_score_diff_threshold=abc"])
 
 
-def test_home_is_found():
+def test_home_directory_is_expanded():
     options = cli.parse(ClassifierOptions, ["script", "--output_dir=~/run"])
     assert options.output_dir == os.path.expanduser("~/run")
 
 
-def test_flagfile_that_is_not_utf8(tmp_path):
+def test_non_utf8_flagfile_is_rejected(tmp_path):
     (tmp_path / "flags.txt").write_bytes(b"--data_dir=caf\xe9\n")
     with pytest.raises(UserError, match="codec can't decode"):
         cli.parse(ClassifierOptions, ["script", f"--flagfile={tmp_path / 'flags.txt'}"])
 
 
-def test_names_that_are_not_utf8_are_refused():
+def test_non_utf8_paths_are_rejected():
     with pytest.raises(UserError, match=r"--output_dir='a\\udcff' has bytes that are not UTF-8"):
         cli.parse(ClassifierOptions, ["script", "--output_dir=a\udcff"])
     options = cli.parse(MaskedWordsOptions, ["script", "--text=caf\udce9 [MASK]"])
@@ -145,7 +145,7 @@ def test_flagfile(tmp_path):
     assert (options.do_train, options.do_eval, options.learning_rate) == (True, True, 3e-5)
 
 
-def test_help_names_every_flag():
+def test_help_lists_every_flag():
     done = _script("--help")
     assert done.returncode == 0
     for name, field in ClassifierOptions.__dataclass_fields__.items():
@@ -157,7 +157,7 @@ def test_help_names_every_flag():
     assert "--resume=auto|never|must (default 'auto', new)" in done.stdout
 
 
-def test_mistakes_end_with_one_line_and_code_1():
+def test_user_errors_print_one_line_and_exit_1():
     done = _script("--do_train=true")
     assert done.returncode == 1
     assert done.stdout == ""
@@ -181,7 +181,7 @@ def run(tiny, tmp_path_factory):
     return start
 
 
-def test_whole_command(run):
+def test_train_eval_and_predict(run):
     done, out = run(
         "--do_train=true", "--do_eval=true", "--do_predict=true", "--num_train_epochs=1"
     )
@@ -205,7 +205,9 @@ def plain_prediction(run):
         '["not", "settings"]',
     ],
 )
-def test_keras_json_and_environment_change_nothing(run, plain_prediction, tmp_path, settings):
+def test_keras_json_and_environment_do_not_change_predictions(
+    run, plain_prediction, tmp_path, settings
+):
     (tmp_path / "keras.json").write_text(settings)
     plain, expected = plain_prediction
     changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
@@ -217,7 +219,7 @@ def test_keras_json_and_environment_change_nothing(run, plain_prediction, tmp_pa
 
 
 @pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
-def test_quiet(run, environment):
+def test_output_is_quiet_by_default(run, environment):
     done, _ = run("--do_predict", "--do_eval", **environment)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -232,12 +234,12 @@ def test_quiet(run, environment):
     assert "Predictions for 13 examples: " in lines[8]
 
 
-def test_verbose_logging_shows_examples(run):
+def test_verbose_logging_prints_examples(run):
     done, _ = run("--do_predict", "--verbose_logging")
     assert done.stderr.count("\n  tokens: [CLS] ") == 5
 
 
-def test_a_mistake_in_a_file_is_one_line(run, tiny):
+def test_input_file_error_is_one_line(run, tiny):
     done, out = run("--do_predict", "--data_dir=a\nb")
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -245,7 +247,7 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
     assert list(out.iterdir()) == []
 
 
-def test_console_command_points_into_the_package():
+def test_console_scripts_point_into_the_package():
     setup = (ROOT / "setup.py").read_text()
     assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
     assert callable(scripts.run_classifier)

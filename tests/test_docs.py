@@ -37,7 +37,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_is_fenced_says_whether_it_runs(page):
+def test_fenced_blocks_declare_a_known_language(page):
     languages = {language for language, _ in blocks(page)}
     assert languages <= {"bash", "python", "text", "py", "json"}
 
@@ -61,7 +61,7 @@ def workplace(tmp_path):
         if any(language in ("bash", "python") for language, _ in blocks(page))
     ],
 )
-def test_commands_run_in_the_order_of_the_page(page, workplace):
+def test_commands_run_in_page_order(page, workplace):
     folder, environment = workplace
     commands = "\n".join(body for language, body in blocks(page) if language == "bash")
     program = "\n".join(body for language, body in blocks(page) if language == "python")
@@ -74,7 +74,7 @@ def test_commands_run_in_the_order_of_the_page(page, workplace):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_tables_of_flags_are_those_of_the_options(script):
+def test_flag_tables_match_the_options(script):
     text = (flags.PAGES / f"{script}.md").read_text(encoding="utf-8")
     assert flags.page(script) == text, "python docs/flags.py writes them"
     assert all(
@@ -82,7 +82,7 @@ def test_tables_of_flags_are_those_of_the_options(script):
     )
 
 
-def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
+def test_site_builds_without_warnings(tmp_path, caplog, monkeypatch):
     monkeypatch.chdir(ROOT)
     with caplog.at_level(logging.WARNING):
         build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"), strict=True))
@@ -92,7 +92,7 @@ def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
     assert "Raises:" in api
 
 
-def test_links_of_the_readme_lead_somewhere():
+def test_readme_links_resolve():
     text = (ROOT / README).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert len(links) > 20
@@ -100,7 +100,7 @@ def test_links_of_the_readme_lead_somewhere():
         assert (ROOT / link.split("#")[0]).exists(), link
 
 
-def test_figures_of_the_readme_are_those_of_the_benchmarks():
+def test_readme_numbers_match_the_benchmarks():
     marked = [
         re.findall(r"<!-- results -->\n(.*?)<!-- end of results -->", text, re.S)
         for text in ((ROOT / README).read_text(), (ROOT / "docs/performance.md").read_text())
@@ -109,7 +109,7 @@ def test_figures_of_the_readme_are_those_of_the_benchmarks():
     assert marked[0][0].count("\n") > 6
 
 
-def test_every_flag_that_is_named_exists():
+def test_documented_flags_exist():
     known = {"help", "flagfile"}.union(
         *(script.options_class.__dataclass_fields__ for script in SCRIPTS.values())
     )
@@ -121,7 +121,7 @@ def test_every_flag_that_is_named_exists():
         assert named - known == set(), page
 
 
-def test_a_script_is_called_with_flags_of_its_own():
+def test_scripts_are_called_with_their_own_flags():
     seen = 0
     for page in PAGES:
         for _, text in blocks(page):
@@ -136,7 +136,7 @@ def test_a_script_is_called_with_flags_of_its_own():
     assert seen > 50
 
 
-def test_messages_that_are_quoted_are_those_of_the_package():
+def test_quoted_messages_exist_in_the_package():
     said = _messages()
     seen = 0
     for page in PAGES:
@@ -191,7 +191,7 @@ _OF_OTHERS = re.compile(
 )
 
 
-def test_a_task_of_ones_own(tmp_path):
+def test_custom_task_example(tmp_path):
     (block,) = (body for _, body in blocks("docs/scripts/run_classifier.md") if "class " in body)
     (tmp_path / "my_task.py").write_text(block)
     (tmp_path / "films.txt").write_text("A slow plot|bad\nA fine story|good\n")
@@ -203,7 +203,7 @@ def test_a_task_of_ones_own(tmp_path):
     ]
 
 
-def test_demo():
+def test_demo_script():
     command = [sys.executable, "examples/reviews/demo.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -214,7 +214,7 @@ def test_demo():
     assert all((float(percent) > 50) == (sign == "+") for percent, sign in rows)
 
 
-def test_words_for_masks():
+def test_fill_mask_table():
     """The table is what the small BERT of the repository says."""
     page = "docs/scripts/predict_masked.md"
     (command,) = (body for language, body in blocks(page) if language == "bash")

@@ -51,7 +51,7 @@ def _pairs(path):
 
 
 @pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
-def test_evaluation_and_prediction(name, tmp_path):
+def test_evaluation_and_prediction_match_the_original(name, tmp_path):
     _repeat(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = _figures(folder / "eval_results.txt")
@@ -69,7 +69,7 @@ def test_evaluation_and_prediction(name, tmp_path):
         assert ours == pytest.approx(theirs, abs=TOLERANCE)
 
 
-def test_training(tmp_path):
+def test_training_matches_the_original(tmp_path):
     row = _runs()["classifier_train"]
     _repeat(row, tmp_path)
     assert (tmp_path / "checkpoint").read_text() == golden(
@@ -92,7 +92,7 @@ def test_training(tmp_path):
 # ---- run_pretraining -----------------------------------------------------------------------
 
 
-def test_pretraining_evaluation(tmp_path):
+def test_pretraining_evaluation_matches_the_original(tmp_path):
     _repeat(_runs()["pretraining_eval"], tmp_path)
     expected = _figures(golden("e2e/pretraining_eval/eval_results.txt"))
     actual = _figures(tmp_path / "eval_results.txt")
@@ -100,7 +100,7 @@ def test_pretraining_evaluation(tmp_path):
     assert actual == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_pretraining_and_going_on(tmp_path):
+def test_pretraining_and_resuming_match_the_original(tmp_path):
     """One record, repeated, and no dropout: every step of the original is known."""
     folder = golden("e2e/pretraining_train_one/checkpoint").parent
     _repeat(_runs()["pretraining_train_one"], tmp_path)
@@ -118,7 +118,7 @@ def test_pretraining_and_going_on(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["squad_predict_v1", "squad_predict_v2"])
-def test_answers(name, tmp_path):
+def test_squad_predictions_match_the_original(name, tmp_path):
     _repeat(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = (folder / "predictions.json").read_text()
@@ -145,7 +145,7 @@ def approximately(entry):
     }
 
 
-def test_training_on_questions(tmp_path):
+def test_squad_training_matches_the_original(tmp_path):
     """One question, repeated, and no dropout."""
     folder = golden("e2e/squad_train_one/checkpoint").parent
     _repeat(_runs()["squad_train_one"], tmp_path)
@@ -172,7 +172,7 @@ def assert_values(folder, out, steps):
 
 
 @pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])
-def test_extraction(name, tmp_path):
+def test_extracted_features_match_the_original(name, tmp_path):
     row = _runs()[name]
     output = tmp_path / "output.jsonl"
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_file={output}"]

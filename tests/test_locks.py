@@ -44,7 +44,7 @@ def refused(path, pid=None):
         pass
 
 
-def test_another_process_is_refused_until_the_first_has_ended(tmp_path):
+def test_lock_excludes_other_processes_until_released(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
     refused(path, process.pid)
@@ -55,7 +55,7 @@ def test_another_process_is_refused_until_the_first_has_ended(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_process_that_was_killed_holds_nothing(tmp_path):
+def test_killed_process_releases_its_lock(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
     process.kill()
@@ -71,7 +71,7 @@ def test_a_process_that_was_killed_holds_nothing(tmp_path):
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
 
 
-def test_one_process_is_refused_what_it_holds_itself(tmp_path):
+def test_lock_is_not_reentrant(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with locks.exclusive(str(tmp_path / ".lock")):
         refused(tmp_path / ".lock")
@@ -80,7 +80,7 @@ def test_one_process_is_refused_what_it_holds_itself(tmp_path):
         assert (tmp_path / ".lock").exists()
 
 
-def test_without_a_flag_a_lock_is_waited_for(tmp_path):
+def test_lock_without_flag_blocks(tmp_path):
     """Each adds 1 to what it has read; together they would lose some."""
     counter = tmp_path / "counter"
     counter.write_text("0")
@@ -99,7 +99,7 @@ def test_without_a_flag_a_lock_is_waited_for(tmp_path):
     assert os.listdir(tmp_path) == ["counter"]
 
 
-def test_a_folder_that_was_there_stays(tmp_path):
+def test_existing_directory_is_kept(tmp_path):
     (tmp_path / "empty").mkdir()
     with locks.exclusive(str(tmp_path / "empty" / "new" / "newer" / ".lock")):
         pass

@@ -56,7 +56,7 @@ def _pictures(cells):
     return [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
 
 
-def test_it_runs_and_learns(cells):
+def test_notebook_runs_and_learns(cells):
     kinds = {output.output_type for cell in cells for output in cell.outputs}
     assert kinds <= {"stream", "display_data"}
     streams = [o.name for cell in cells for o in cell.outputs if o.output_type == "stream"]
@@ -68,7 +68,7 @@ def test_it_runs_and_learns(cells):
     assert len(_pictures(cells)) == 1
 
 
-def test_what_is_frozen_is_not_trained(cells):
+def test_frozen_layers_are_not_trained(cells):
     frozen, unfrozen = re.findall(r"Trained: ([\d,]+) of ([\d,]+)", _texts(cells))
     head = 128 * 64 + 64 + 64 * 2 + 2
     pooler = 128 * 128 + 128
@@ -77,7 +77,7 @@ def test_what_is_frozen_is_not_trained(cells):
     assert [_number(figure) for figure in unfrozen] == [encoder - pooler + head, encoder + head]
 
 
-def test_it_is_kept_with_what_it_printed():
+def test_notebook_is_stored_with_outputs():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     kept = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -64,7 +64,7 @@ def test_training_resumes_as_in_the_old_version(old, monkeypatch, name):
         assert norms[variable] == pytest.approx(norm, rel=1e-4, abs=1e-5), variable
 
 
-def test_classifier_predicts_as_in_the_old_version(old, monkeypatch):
+def test_classifier_predictions_match_the_old_version(old, monkeypatch):
     name = "run_classifier"
     before = np.loadtxt(old / name / "test_results.tsv", delimiter="\t")
     (old / name / "test_results.tsv").unlink()
@@ -74,7 +74,7 @@ def test_classifier_predicts_as_in_the_old_version(old, monkeypatch):
     np.testing.assert_allclose(after, before, atol=1e-5)
 
 
-def test_predictor_answers_as_in_the_old_version(old):
+def test_predictor_outputs_match_the_old_version(old):
     with open(old / "run_classifier_tsv" / "test_predictions.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     answers = Predictor.from_output_dir("run_classifier_tsv")([row["text"] for row in rows])
@@ -97,7 +97,7 @@ def test_model_is_exported(old, monkeypatch):
     assert "serving_default" in tf.saved_model.load(str(folder)).signatures
 
 
-def test_keras_files_hold_the_weights_of_the_checkpoint(old):
+def test_keras_files_match_the_checkpoint_weights(old):
     expected = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
     ((_, weights),) = expected
     model = keras.saving.load_model("classifier.keras")

@@ -63,7 +63,7 @@ def classifier(trained):
     return Predictor.from_output_dir(str(trained.folder / "mrpc"))
 
 
-def test_classes_are_those_of_the_script(tiny, trained, classifier):
+def test_classes_match_the_script(tiny, trained, classifier):
     lines = (tiny.folder / "mrpc" / "test.tsv").read_text().splitlines()[1:]
     found = classifier([tuple(line.split("\t")[3:]) for line in lines])
     results = (trained.folder / "mrpc" / "test_results.tsv").read_text().splitlines()
@@ -73,7 +73,7 @@ def test_classes_are_those_of_the_script(tiny, trained, classifier):
     assert [p.label for p in found] == [str(row.argmax()) for row in expected]
 
 
-def test_answers_are_those_of_the_script(trained):
+def test_answers_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
     found = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
@@ -90,7 +90,7 @@ def test_answers_are_those_of_the_script(trained):
     assert predictor([]) == []
 
 
-def test_labels_are_those_of_the_script(trained):
+def test_labels_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
     found = predictor([tuple(words) for words in trained.sentences])
     assert [words.words for words in found] == trained.sentences
@@ -112,7 +112,7 @@ def test_labels_are_those_of_the_script(trained):
     assert predictor([]) == []
 
 
-def test_published_models():
+def test_published_model_fills_masks():
     masked = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
     text = "She opened the [MASK] and ran into the garden."
     (candidates,) = masked(text)
@@ -131,7 +131,7 @@ def test_published_models():
     np.testing.assert_allclose(pair("a door").values, values.mean(axis=0), atol=1e-6)
 
 
-def test_a_trained_folder_does_the_work_of_other_scripts(trained):
+def test_trained_directory_supports_other_tasks(trained):
     folder = str(trained.folder / "mrpc")
     features = Predictor.from_output_dir(folder, script="extract_features", layers="0")
     assert features("the film").values.shape == (4, 1, 16)
@@ -149,7 +149,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_one_text_after_the_other(classifier):
+def test_single_texts_neither_retrace_nor_leak_memory(classifier):
     """Neither compiled again, nor more memory: single texts of all lengths, after each other."""
     rng = random.Random(2)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
@@ -163,7 +163,7 @@ def test_one_text_after_the_other(classifier):
     assert resident_bytes() - before < 30e6
 
 
-def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
+def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     predictor = Predictor.from_output_dir(str(trained.folder / "mrpc"))
     predictor([("film", "story")])
@@ -175,7 +175,7 @@ def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
     )
 
 
-def test_pairs_for_a_model_of_single_texts(trained, caplog, monkeypatch):
+def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     folder = trained.folder / "mrpc"
     predictor = Predictor.from_output_dir(folder, task_name="CoLA")
@@ -191,7 +191,7 @@ def test_pairs_for_a_model_of_single_texts(trained, caplog, monkeypatch):
 
 
 @pytest.mark.parametrize("flags", [{}, {"script": "extract_features", "layers": "-1"}])
-def test_pairs_in_one_string(trained, flags, caplog, monkeypatch):
+def test_pair_in_one_string_warns(trained, flags, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     predictor = Predictor.from_output_dir(trained.folder / "mrpc", **flags)
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_pairs_in_one_string(trained, flags, caplog, monkeypatch):
     assert "single texts" not in caplog.text
 
 
-def test_threads_get_what_one_gets(classifier):
+def test_predictions_are_thread_safe(classifier):
     rng = random.Random(3)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]
     expected = [prediction.probabilities for prediction in classifier(texts)]
@@ -210,7 +210,7 @@ def test_threads_get_what_one_gets(classifier):
         assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_an_empty_text_and_no_text(classifier):
+def test_empty_text_and_empty_input(classifier):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert classifier([]) == []
 
@@ -225,7 +225,7 @@ def test_document_context(trained, tmp_path):
     assert windows.length.tolist() == [1, 2]
 
 
-def test_the_threshold_that_was_found(trained, tmp_path):
+def test_saved_null_threshold_is_used(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "squad", tmp_path / "squad")
     run = json.loads((folder / "run.json").read_text())
     run["flags"] |= {"null_score_diff_threshold": "auto", "version_2_with_negative": True}
@@ -239,7 +239,7 @@ def test_the_threshold_that_was_found(trained, tmp_path):
     assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
 
 
-def test_options_of_another_kind():
+def test_options_of_a_different_task_are_rejected():
     with pytest.raises(UserError, match="A Predictor takes one of ClassifierOptions, "):
         Predictor(None)
 
@@ -255,7 +255,7 @@ def test_options_of_another_kind():
         ("extract_features", None, "Input 0: expected a text, or a tuple of two. Received: None"),
     ],
 )
-def test_inputs_of_another_kind(trained, script, given, message):
+def test_invalid_input_types_are_rejected(trained, script, given, message):
     if script in ("mrpc", "squad", "ner"):
         predictor = Predictor.from_output_dir(str(trained.folder / script))
     else:
@@ -286,12 +286,12 @@ def test_inputs_of_another_kind(trained, script, given, message):
         ({"script": "run_classifier"}, "task"),
     ],
 )
-def test_folders_that_are_not_enough(changes, message):
+def test_incomplete_directories_are_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         Predictor.from_output_dir(SMALL_BERT, **changes)
 
 
-def test_what_a_folder_lacks_is_passed(trained, tmp_path):
+def test_missing_files_can_be_passed_as_options(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     vocab = shutil.move(folder / "vocab.txt", tmp_path / "words.txt")
     with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file="):
@@ -309,7 +309,7 @@ def test_what_a_folder_lacks_is_passed(trained, tmp_path):
         Predictor.from_output_dir(str(folder))
 
 
-def test_options_are_a_way_too(tiny):
+def test_predictor_from_options(tiny):
     flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
     flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
     assert Predictor(ExtractionOptions(**flags))("good film").tokens == [
@@ -320,7 +320,7 @@ def test_options_are_a_way_too(tiny):
     ]
 
 
-def test_a_training_goes_on_with_copies(tiny, tmp_path):
+def test_training_resumes_with_copied_files(tiny, tmp_path):
     """Empty lines at the end make no other file; a missing file is written again."""
     config = tmp_path / "config.json"
     config.write_text(tiny.config.to_json_string() + "\n\n")
@@ -332,7 +332,7 @@ def test_a_training_goes_on_with_copies(tiny, tmp_path):
     assert Predictor.from_output_dir(tmp_path / "out")("a").label in "01"
 
 
-def test_a_training_does_not_overwrite_another_vocabulary(tiny, trained, tmp_path):
+def test_training_does_not_overwrite_a_different_vocabulary(tiny, trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     (folder / "vocab.txt").write_text("other\n")
     flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(folder)}

@@ -15,7 +15,7 @@ def figures(loss):
     return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
 
 
-def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
+def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
     # A clock that jumps a second with every look at it.
     seconds = iter(range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
@@ -33,7 +33,7 @@ def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
     assert "00:00<00:00" in last
 
 
-def test_bar_of_an_interrupted_training_stands_where_it_stopped(monkeypatch):
+def test_interrupted_training_bar_stays_at_the_last_step(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     shown = progress.TrainingProgress(first_step=0, total_steps=9)
@@ -45,7 +45,7 @@ def test_bar_of_an_interrupted_training_stands_where_it_stopped(monkeypatch):
     assert "loss" not in last
 
 
-def test_what_is_done_at_once_is_not_shown(monkeypatch):
+def test_fast_work_shows_no_bar(monkeypatch):
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
     with progress.bar(3, "features") as shown:
@@ -53,7 +53,7 @@ def test_what_is_done_at_once_is_not_shown(monkeypatch):
     assert log_file.getvalue() == ""
 
 
-def test_each_state_has_a_line_of_its_own_in_a_log(monkeypatch):
+def test_each_update_is_a_separate_log_line(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
@@ -68,7 +68,7 @@ def test_each_state_has_a_line_of_its_own_in_a_log(monkeypatch):
     assert "\r" not in log_file.getvalue()
 
 
-def test_a_bar_below_another_one_in_a_log(monkeypatch):
+def test_nested_bars_in_a_log(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
@@ -81,7 +81,7 @@ def test_a_bar_below_another_one_in_a_log(monkeypatch):
     assert len(set(lines)) == len(lines)
 
 
-def test_evaluations_do_not_count_for_the_throughput(monkeypatch):
+def test_throughput_excludes_evaluation_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -95,7 +95,7 @@ def test_evaluations_do_not_count_for_the_throughput(monkeypatch):
     assert shown.rates()["sequences_per_second"] == 16 / 3
 
 
-def test_scalars_leave_out_what_is_not_finite(tmp_path):
+def test_non_finite_scalars_are_omitted(tmp_path):
     scalars = progress.Scalars(str(tmp_path / "curves"))
     scalars.close()
     assert not (tmp_path / "curves").exists()

@@ -18,7 +18,7 @@ print(matplotlib.pyplot.plot is not None)
 
 
 @pytest.mark.parametrize("choice", [None, "0"])
-def test_what_starts_with_it(choice):
+def test_modules_imported_at_tensorflow_startup(choice):
     environment = {**os.environ, **({"TF_ENABLE_ONEDNN_OPTS": choice} if choice else {})}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment

@@ -9,7 +9,7 @@ from tests.oracle import data
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_mrpc_is_learned(tmp_path):
+def test_mrpc_accuracy(tmp_path):
     encoder = data("encoder")
     options = {
         "task_name": "MRPC",

@@ -30,7 +30,7 @@ DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
 # ---- What the table says ---------------------------------------------------------------------
 
 
-def test_there_are_33():
+def test_table_lists_33_releases():
     assert len(RELEASES) == 33 == 9 + len(SMALL)
     small = [release for release in RELEASES if release.date == "2020_02_20"]
     assert [(release.layers, release.hidden_size) for release in small] == SMALL
@@ -42,7 +42,7 @@ def test_there_are_33():
     ]
 
 
-def test_names_of_the_first_nine():
+def test_names_of_the_first_nine_releases():
     assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
         "2018_10_18/uncased_L-12_H-768_A-12",
         "2018_10_18/uncased_L-24_H-1024_A-16",
@@ -57,7 +57,7 @@ def test_names_of_the_first_nine():
 
 
 @EACH
-def test_a_name_says_the_sizes(release):
+def test_release_name_encodes_sizes(release):
     layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
     assert (release.layers, release.hidden_size, release.heads) == tuple(
         map(int, (layers, hidden, heads))
@@ -89,7 +89,7 @@ def test_a_name_says_the_sizes(release):
         pytest.param("multi_cased_L-12_H-768_A-12", "multilingual", marks=pytest.mark.shared),
     ],
 )
-def test_vocabularies(name, vocab):
+def test_vocabulary_sizes(name, vocab):
     content = vocabulary(vocab).read_bytes()
     assert len(content.splitlines()) == named(name).vocab_size
     assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
@@ -109,7 +109,7 @@ def test_vocabularies(name, vocab):
         "uncased_L-2_H-128_A-2/{date}/{name}.zip",
     ],
 )
-def test_a_path_names_its_release(release, path):
+def test_release_is_identified_by_path(release, path):
     assert named(path.format(name=release.name, date=release.date)) is release
     assert named(release.url) is release
     assert named(release.name).config() == release.config()
@@ -128,16 +128,16 @@ def test_a_path_names_its_release(release, path):
         "uncased_L-2_H-128_A-2.tar",
     ],
 )
-def test_other_paths_name_none(path):
+def test_unrelated_paths_match_no_release(path):
     assert named(path) is None
 
 
-def test_the_older_of_two_with_one_name():
+def test_older_release_with_a_shared_name():
     assert named("/m/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2018_10_18"
     assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
 
 
-def test_releases_of_a_configuration():
+def test_releases_matching_a_config():
     found = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
     assert found("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
     assert found("cased_L-24_H-1024_A-16") == [
@@ -159,7 +159,7 @@ def test_releases_of_a_configuration():
 
 
 @EACH
-def test_the_casing_of_each_release_is_checked(release):
+def test_casing_of_each_release_is_checked(release):
     path = f"/models/{release.name}/bert_model.ckpt"
     validate_case_matches_checkpoint(not release.cased, path)
     needed = "false" if release.cased else "true"
@@ -168,7 +168,7 @@ def test_the_casing_of_each_release_is_checked(release):
         validate_case_matches_checkpoint(release.cased, path)
 
 
-def test_scripts_check_the_casing_of_later_models():
+def test_scripts_check_casing_of_later_models():
     path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
     with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 this is a cased model"):
         ClassifierOptions(init_checkpoint=path).check_model()
@@ -212,7 +212,7 @@ def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def test_the_shapes_are_those_that_the_original_writes():
+def test_variable_shapes_match_the_original():
     rows = json.loads(golden("checkpoint_variables.json").read_text())
     written = {
         name: tuple(shape)
@@ -223,7 +223,7 @@ def test_the_shapes_are_those_that_the_original_writes():
 
 
 @EACH
-def test_parameters_are_the_sum_of_all_shapes(release):
+def test_parameter_count_is_the_sum_over_shapes(release):
     config = release.config()
     shapes = shapes_of_a_release(config)
     assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
@@ -238,7 +238,7 @@ def _as_published(count, published):
     return f"{round(count / 1e7) * 10}M"
 
 
-def test_parameters_agree_with_the_published_ones():
+def test_parameter_counts_match_published_numbers():
     differ, checked = [], 0
     for release in RELEASES:
         if not release.parameters:
@@ -265,7 +265,7 @@ def test_parameters_agree_with_the_published_ones():
 @pytest.mark.parametrize(
     ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
 )
-def test_parameters_agree_with_the_sizes_of_published_files(name, megabytes):
+def test_parameter_counts_match_published_file_sizes(name, megabytes):
     # The sizes of bert_model.ckpt.data-00000-of-00001, as a mirror of the models lists them.
     # Without the heads of pre-training it would be 19.1 and 70.0.
     count = releases.checkpoint_parameters(named(name).config())
@@ -323,14 +323,14 @@ LANGUAGES = pytest.mark.parametrize(
 
 
 @LANGUAGES
-def test_texts_of_other_languages_are_tokenized(name, vocab, texts):
+def test_non_english_tokenization(name, vocab, texts):
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
     for text, tokens in texts.items():
         assert " ".join(tokenizer.tokenize(text)) == tokens
 
 
 @LANGUAGES
-def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
+def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     """Two layers of the release, narrower, with its vocabulary, from files to features."""
     release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
     config = release.config()
@@ -380,7 +380,7 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
     ],
     ids=["chinese", "multilingual"],
 )
-def test_a_forward_pass_with_the_whole_width(name, vocab, texts):
+def test_full_width_forward_pass(name, vocab, texts):
     release = dataclasses.replace(named(name), layers=2)
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not release.cased)
     config = release.config()
@@ -414,11 +414,11 @@ def table(found: tuple[Release, ...]) -> str:
 
 
 @pytest.mark.parametrize("found", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
-def test_the_document_has_the_table(found):
+def test_docs_contain_the_release_table(found):
     assert table(found) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(found)}"
 
 
-def test_the_document_is_right_about_the_rest():
+def test_docs_text_matches_the_table():
     assert releases.SMALL_MODELS_URL in DOCUMENT
     for release in RELEASES:
         assert release.vocab_sha256 is None or release.vocab_sha256 in DOCUMENT
@@ -434,7 +434,7 @@ def test_the_document_is_right_about_the_rest():
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
 
 
-def test_a_configuration_of_a_release_may_be_changed():
+def test_release_config_is_a_copy():
     config = named("uncased_L-2_H-128_A-2").config()
     before = copy.deepcopy(config)
     config.num_hidden_layers = 1

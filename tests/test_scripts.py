@@ -54,13 +54,13 @@ def _run(*arguments):
     [(signal.SIGINT, "Interrupted.\n", 130), (signal.SIGTERM, "Terminated.\n", 143)],
 )
 @pytest.mark.parametrize("module", ["absl", "tensorflow"])
-def test_signals_while_modules_are_imported(tmp_path, module, number, said, code):
+def test_signals_during_import(tmp_path, module, number, said, code):
     flags = ["--input_file=README.md", f"--output_file={tmp_path / 'vocab.txt'}"]
     script = ROOT / "create_vocab.py"
     assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, said)
 
 
-def test_importing_changes_no_signal_handler():
+def test_import_leaves_signal_handlers_unchanged():
     code = (
         "import signal, bert_tf, bert_tf.cli, run_classifier\n"
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, "
@@ -101,7 +101,7 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
 
 @posix_only
 @pytest.mark.parametrize("to_all", [False, True])
-def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all):
+def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
     text = "\n\n".join("the film was good\nit was not bad" for _ in range(2000))
     (tmp_path / "in.txt").write_text(text)
     process = _start(
@@ -130,7 +130,7 @@ def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all
 
 
 @posix_only
-def test_too_little_address_space_is_one_error(tiny, tmp_path):
+def test_out_of_address_space_prints_one_error(tiny, tmp_path):
     flags = [f"--input_file={ROOT / 'README.md'}", f"--output_file={tmp_path / 'vocab.txt'}"]
     code, said = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
     warning, error = said.splitlines()
@@ -141,7 +141,7 @@ def test_too_little_address_space_is_one_error(tiny, tmp_path):
 
 @posix_only
 @pytest.mark.parametrize("name", ["model.weights.h5", "model.keras"])
-def test_a_full_disk_under_keras_files_is_one_error(tiny, tmp_path, name):
+def test_full_disk_while_writing_keras_files_prints_one_error(tiny, tmp_path, name):
     flags = [f"--input={tiny.checkpoint}", f"--output={tmp_path / name}"]
     code, said = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
     (line,) = said.splitlines()
@@ -152,7 +152,7 @@ def test_a_full_disk_under_keras_files_is_one_error(tiny, tmp_path, name):
 
 
 @posix_only
-def test_a_pipe_in_place_of_tensors_is_refused(tmp_path):
+def test_pipe_instead_of_tensors_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors is a pipe or a device: write its con"):
         SafetensorsReader(str(tmp_path / "model.safetensors"))

@@ -9,7 +9,7 @@ from tests.oracle import ROOT
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
-def test_ruff_has_nothing_to_say(command):
+def test_ruff_is_clean(command):
     done = subprocess.run(
         [sys.executable, "-m", "ruff", *command, "."], cwd=ROOT, capture_output=True, text=True
     )

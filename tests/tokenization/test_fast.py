@@ -49,7 +49,7 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_golden_texts_have_the_ids_of_the_original(vocab, lower):
+def test_ids_match_the_original_on_golden_texts(vocab, lower):
     strings = [text for text, _ in texts()]
     tokenizer = compiled(vocab, lower)
     before = tokenizer.texts, tokenizer.handed_back
@@ -94,7 +94,7 @@ def random_text(rng: random.Random, words: list[str]) -> str:
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
+def test_ids_match_the_reference_on_random_texts(vocab, lower):
     tokenizer = compiled(vocab, lower)
     before = tokenizer.handed_back
     rng = random.Random(f"{vocab} {lower}")
@@ -112,12 +112,12 @@ def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
 @example(["x" * 150 + "." + "y" * 150, "中" * 300, "x" * 199 + "中" + "y" * 200])
 @example(["ΑΣ ΑΣΑ", "\ud800", "a\u302e\u0301b"])
 @given(st.lists(st.text(max_size=40), max_size=8))
-def test_any_batch_has_the_ids_of_the_reference(strings):
+def test_ids_match_the_reference_on_any_batch(strings):
     tokenizer = compiled("uncased", True)
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
 
 
-def test_plain_texts_are_not_handed_back():
+def test_plain_texts_do_not_fall_back_to_the_reference():
     tokenizer = BatchTokenizer(reference("uncased", True))
     tokenizer.encode(
         ["Plain text.", "Füße, naïve café", "Привет, мир", "北京欢迎你", "한국어", "ไทย"]
@@ -125,7 +125,7 @@ def test_plain_texts_are_not_handed_back():
     assert tokenizer.handed_back == 0
 
 
-def test_bytes_are_read_as_the_reference_reads_them():
+def test_bytes_decode_like_the_reference():
     tokenizer = compiled("uncased", True)
     strings = [b"caf\xc3\xa9 \xff now", "now"]
     assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
@@ -134,7 +134,7 @@ def test_bytes_are_read_as_the_reference_reads_them():
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
-def test_any_number_of_texts(count):
+def test_batch_sizes(count):
     tokenizer = compiled("uncased", True)
     strings = [f"text {n % 7} é" if n % 3 else f"text {n % 7}" for n in range(count)]
     found = tokenizer.encode(strings)
@@ -148,7 +148,7 @@ def test_any_number_of_texts(count):
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_spans_are_those_of_the_reference(vocab, lower):
+def test_spans_match_the_reference(vocab, lower):
     tokenizer = compiled(vocab, lower)
     rng = random.Random(f"spans {vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
@@ -166,7 +166,7 @@ def test_spans_are_those_of_the_reference(vocab, lower):
 
 
 @pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
-def test_spans_of_few_texts(strings):
+def test_spans_of_small_batches(strings):
     tokenizer = compiled("uncased", True)
     found = tokenizer.encode(strings, with_spans=True)
     spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
@@ -199,7 +199,7 @@ def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
         assert found == by_reference(tokenizer, strings)
 
 
-def test_without_an_unknown_token_all_is_as_in_the_reference(tmp_path):
+def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("the\n##re\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(path)))
@@ -211,7 +211,7 @@ def test_without_an_unknown_token_all_is_as_in_the_reference(tmp_path):
 # ---- Without TensorFlow Text, and with threads ---------------------------------------------
 
 
-def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monkeypatch, caplog):
+def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
     real = builtins.__import__
 
     def missing(name, *args, **kwargs):
@@ -235,7 +235,7 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     assert "no wheel for this system" in said[0].message
 
 
-def test_threads_share_a_tokenizer():
+def test_tokenizer_is_thread_safe():
     tokenizer = BatchTokenizer(reference("uncased", True))
     parts = [[chr(code) + " é " + chr(code + 1) for code in range(n, n + 700)] for n in range(8)]
     found = [None] * len(parts)
@@ -253,7 +253,7 @@ def test_threads_share_a_tokenizer():
         assert ids == expected
 
 
-def test_few_texts_do_not_need_compiled_code():
+def test_small_batches_do_not_compile():
     path = golden("vocab/uncased.txt")
     code = f"""
 import sys
@@ -269,12 +269,12 @@ assert "tensorflow" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_it_does_not_import_tensorflow():
+def test_import_does_not_import_tensorflow():
     code = "import sys, bert_tf.tokenization.fast as b; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path):
+def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
@@ -296,7 +296,7 @@ def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path
     assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
-def test_what_is_no_tokenizer_and_no_list(tmp_path):
+def test_invalid_argument_types_are_rejected(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\n")
     with pytest.raises(TypeError, match=r"a FullTokenizer. Received: 'vocab.txt'"):
         BatchTokenizer("vocab.txt")

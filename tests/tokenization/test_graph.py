@@ -63,7 +63,7 @@ def test_awkward_texts(both):
     check(both, texts)
 
 
-def test_texts_without_anything(both):
+def test_empty_and_invalid_texts(both):
     check(both, [""])
     check(both, ["", " ", "\t\n", "a", "\u200b", ""])
     reference, graph = both
@@ -73,7 +73,7 @@ def test_texts_without_anything(both):
     assert found == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
 
 
-def test_it_agrees_with_the_compiled_tokenizer(both):
+def test_graph_matches_the_compiled_tokenizer(both):
     reference, graph = both
     texts = [f"The {n}th text, of many; it's été {n}!" for n in range(50)]
     found = graph(tf.constant(texts))
@@ -87,7 +87,7 @@ IDS = st.lists(st.integers(1, 9), max_size=9)
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans(), st.booleans())
-def test_packing_is_that_of_arrays(pairs, max_seq_length, with_second, padded):
+def test_graph_packing_matches_array_packing(pairs, max_seq_length, with_second, padded):
     rows = [[one for one, _ in pairs], [two for _, two in pairs]]
     arrays = [RaggedIds.from_lists(row) for row in rows]
     ragged = [tf.ragged.constant(row, tf.int32, ragged_rank=1) for row in rows]

@@ -43,7 +43,7 @@ def _values(model, optimizer):
     return found
 
 
-def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch):
+def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypatch):
     model, optimizer, step = trained
     step()
     expected = _values(model, optimizer)
@@ -87,7 +87,7 @@ def full_disk(monkeypatch):
     return left
 
 
-def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
+def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
@@ -101,7 +101,7 @@ def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_what_follows_a_failure_is_written_where_it_can_be(trained, tmp_path, full_disk, failures):
+def test_saving_recovers_after_a_failure(trained, tmp_path, full_disk, failures):
     del full_disk[failures:]
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))

@@ -17,7 +17,7 @@ def _no_warning_escapes():
         yield
 
 
-def test_training():
+def test_training_plot():
     steps = np.arange(1, 301)
     losses = 1 / steps
     accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
@@ -43,11 +43,11 @@ def test_training():
         (range(10**7, 10**7 + 60), [0.5] * 60, {f"metric {n}": [(10**7, 1.0)] for n in range(15)}),
     ],
 )
-def test_unusual_trainings(steps, losses, evaluations):
+def test_unusual_training_runs(steps, losses, evaluations):
     pixels(plot_training_curve(steps, losses, evaluations))
 
 
-def test_long_trainings_are_drawn_fast():
+def test_long_training_runs_plot_fast():
     losses = np.random.default_rng(3).normal(size=100_000)
     plot_training_curve([1], [1], {})
     start = time.process_time()
@@ -55,7 +55,7 @@ def test_long_trainings_are_drawn_fast():
     assert time.process_time() - start < 2
 
 
-def test_a_single_high_loss_of_a_long_training_is_seen():
+def test_single_loss_spike_stays_visible():
     losses = np.ones(100_000)
     losses[[300, 600]] = 0, 5
     blue = pixels(plot_training_curve(range(100_000), losses, {}))

@@ -111,7 +111,7 @@ def questions(tiny, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(2, 1), (1, 2)])
-def test_questions(questions, devices, workers):
+def test_squad(questions, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(questions, name, devices, workers)
     questions.assert_same_steps(name, "one", workers)

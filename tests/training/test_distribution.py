@@ -89,7 +89,7 @@ def test_workers_equal_one_process(runs, workers):
 
 
 @pytest.mark.slow
-def test_parts_of_different_size_equal_one_device(runs):
+def test_uneven_replica_batches_equal_one_device(runs):
     changes = {"train_batch_size": 10, "num_train_epochs": 3, "do_predict": False}
     runs.run(runs.command("ten", **changes))
     runs.run(runs.command("ten_on_four", 4, distribution_strategy="mirrored", **changes))
@@ -97,7 +97,7 @@ def test_parts_of_different_size_equal_one_device(runs):
 
 
 @pytest.mark.slow
-def test_everything_at_once_equals_the_plain_run(runs):
+def test_all_options_combined_equal_the_plain_run(runs):
     changes = {"num_train_epochs": 5, "do_predict": False}
     runs.run(runs.command("plain", **changes))
     flags = {"gradient_accumulation_steps": 3, "recompute_layers": True, "jit_compile": "true"}
@@ -109,7 +109,7 @@ def test_everything_at_once_equals_the_plain_run(runs):
 
 
 @pytest.mark.slow
-def test_clipping_on_each_replica_is_another_training(runs):
+def test_per_replica_clipping_changes_training(runs):
     """The original's order on a TPU: the norm of the sum may be up to the number of replicas."""
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
     runs.run(runs.command("replica", 2, **flags))
@@ -122,7 +122,7 @@ def test_clipping_on_each_replica_is_another_training(runs):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_script_that_is_told_to_end_saves_and_says_so_by_its_exit_code(runs, number, code):
+def test_signaled_script_saves_and_sets_its_exit_code(runs, number, code):
     name = f"told{number}"
     command = runs.command(name, num_train_epochs=30000)
     process = subprocess.Popen(
@@ -140,7 +140,7 @@ def test_a_script_that_is_told_to_end_saves_and_says_so_by_its_exit_code(runs, n
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
+def test_job_with_a_killed_worker_exits_and_resumes(runs):
     changes = {"num_train_epochs": 783, "save_checkpoints_steps": 100, "do_predict": False}
     runs.run(runs.launch("undisturbed", 2, **changes))
     command = runs.launch("killed", 2, **changes)
@@ -167,7 +167,7 @@ def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
+def test_signaled_worker_stops_all_with_a_checkpoint(runs):
     command = runs.launch("told", 2, num_train_epochs=783)
     job = subprocess.Popen(
         command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, bufsize=1
@@ -203,13 +203,13 @@ def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
         ),
     ],
 )
-def test_tf_config_that_is_not_right(monkeypatch, text, message):
+def test_invalid_tf_config_is_rejected(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match=message):
         open_devices(DeviceOptions())
 
 
-def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
+def test_single_process_rejects_multi_worker_tf_config(monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
@@ -218,13 +218,13 @@ def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
     assert read_cluster().worker == 2
 
 
-def test_a_cluster_of_one_is_one_process(monkeypatch):
+def test_single_worker_cluster_is_one_process(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     assert open_devices(DeviceOptions()).kind == "one_device"
 
 
-def test_no_tpu_is_an_error_in_one_line():
+def test_missing_tpu_is_a_one_line_error():
     code = "from bert_tf import options, training\n"
     code += "training.open_devices(options.DeviceOptions(use_tpu=True))"
     done = subprocess.run(
@@ -247,11 +247,11 @@ def _launch(workers, script, *flags):
         ("[[ $TF_CONFIG == *'\"index\": 0'* ]] && kill -9 $$; sleep 2; exit 75", 75),
     ],
 )
-def test_launcher_gives_the_code_of_the_first_that_failed(script, code):
+def test_launcher_returns_the_first_failing_exit_code(script, code):
     assert _launch(2, script).returncode == code
 
 
-def test_launcher_starts_again_after_a_lost_worker_only(tmp_path):
+def test_launcher_restarts_only_after_a_lost_worker(tmp_path):
     script = f"echo x >> {tmp_path}/tries; exit 75"
     assert _launch(1, script, "--restarts=2").returncode == 75
     assert (tmp_path / "tries").read_text().count("x") == 3

@@ -37,7 +37,7 @@ def _updated(update, steps, **kwargs):
 @pytest.mark.parametrize(
     "kwargs", [{}, {"adam_bias_correction": True}, {"optimizer": "lamb"}], ids=str
 )
-def test_it_is_the_update_of_the_optimizer(kwargs):
+def test_fused_update_matches_the_optimizer(kwargs):
     def plain(optimizer, gradient, variable, rate):
         optimizer.update_step(gradient, variable, rate)
 

@@ -42,7 +42,7 @@ def inference_of(model, grow=True, **devices):
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"grow": False}, FIXED, COMPILED])
-def test_every_row_is_computed_once_as_if_alone(model, kwargs):
+def test_each_row_is_computed_once_independently(model, kwargs):
     rows = rows_of([3, 24, 2, 2, 9, 17, 24, 5, 3, 2, 11])
     inference = inference_of(model, **kwargs)
     seen = [number for numbers, _ in inference.batches(rows) for number in numbers]
@@ -73,7 +73,7 @@ def shapes(model, lengths, **kwargs):
     return sorted((batch["input_ids"].shape for batch in batches), reverse=True)
 
 
-def test_batches_of_short_rows_have_more_of_them(model):
+def test_batch_size_grows_for_short_rows(model):
     lengths = [2] * 100 + [20] * 6
     # Never more tokens than 4 rows of 24 have.
     assert shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
@@ -84,7 +84,7 @@ def test_batches_of_short_rows_have_more_of_them(model):
 
 
 @pytest.mark.parametrize(("kwargs", "expected"), [({}, 5), (COMPILED, 8)])
-def test_equal_rows_are_computed_once(model, kwargs, expected):
+def test_duplicate_rows_are_computed_once(model, kwargs, expected):
     rows = rows_of([5, 24, 5, 3, 24, 5, 5, 9])
     rows["number"][:] = 0
     for copy, of in ((2, 0), (6, 0), (4, 1)):
@@ -100,14 +100,14 @@ def test_equal_rows_are_computed_once(model, kwargs, expected):
     assert np.abs(found["pooled"][5] - found["pooled"][0]).max() > 1e-5
 
 
-def test_no_rows_give_empty_outputs_of_the_right_shape(model):
+def test_empty_input_gives_empty_outputs(model):
     found = inference_of(model).predict(rows_of(np.zeros(0, int)))
     assert found["pooled"].shape == (0, SIZES["hidden_size"])
     assert found["pooled"].dtype == np.float32
     assert found["number"].shape == (0,)
 
 
-def test_an_error_in_a_batch_is_raised(model):
+def test_batch_error_is_raised(model):
     rows = rows_of([3] * 200)
     rows["input_ids"][150] = 1000
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -131,7 +131,7 @@ def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
         inference.predict_records(path, 1, "eval")
 
 
-def test_rows_of_several_texts_are_cut_to_the_longest_text(model):
+def test_multiple_choice_rows_are_trimmed_to_the_longest_text(model):
     features = sequence_features(MAX_SEQ_LENGTH, texts_per_row=3)
     flat = rows_of([3, 9, 2, 5, 4, 1])
     rows = {

@@ -62,7 +62,7 @@ def _inner(graph):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_training_step_compiles_from_static_shapes(path, pieces):
+def test_training_step_has_static_shapes(path, pieces):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=pieces > 1)
     optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
@@ -82,7 +82,7 @@ def test_training_step_compiles_from_static_shapes(path, pieces):
     assert_static(concrete)
 
 
-def test_inference_compiles_from_static_shapes(path):
+def test_inference_has_static_shapes(path):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True)
 
     def fetch(outputs, batch):
@@ -100,7 +100,7 @@ def test_inference_compiles_from_static_shapes(path):
     np.testing.assert_allclose(results[0]["probabilities"], results[1]["probabilities"], atol=1e-6)
 
 
-def test_a_dynamic_dimension_is_noticed():
+def test_dynamic_dimension_is_detected():
     devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
     inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
@@ -151,7 +151,7 @@ print(json.dumps(masks))
 """
 
 
-def test_masks_differ_between_replicas_and_between_steps():
+def test_masks_differ_across_replicas_and_steps():
     done = subprocess.run(
         [sys.executable, "-c", REPLICAS],
         cwd=ROOT,

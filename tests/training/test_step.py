@@ -59,7 +59,7 @@ def compare_with_dense_golden(values, expected):
 @pytest.mark.parametrize(
     ("use_one_hot_embeddings", "skip_padding"), [(False, False), (True, False), (False, True)]
 )
-def test_classifier_steps_equal_the_original(use_one_hot_embeddings, skip_padding, tmp_path):
+def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_padding, tmp_path):
     case = np.load(golden("training/classifier_10steps.npz"))
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
@@ -76,7 +76,7 @@ def test_classifier_steps_equal_the_original(use_one_hot_embeddings, skip_paddin
 
 
 @pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
-def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
+def test_pretraining_steps_match_the_original(use_one_hot_embeddings, tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
     model = load(Pretrainer(config(), use_one_hot_embeddings))
@@ -88,7 +88,7 @@ def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
 
 
-def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
+def test_training_resumes_from_an_original_checkpoint(tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     resumed = np.load(golden("training/pretraining_resume_steps6_8.npz"))
     model = Pretrainer(config())
@@ -109,7 +109,7 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
     assert len(finals) == 57
 
 
-def test_span_losses_equal_the_original():
+def test_span_losses_match_the_original():
     case = np.load(golden("forward/squad.npz"))
     model = load(set_head(SpanLabeler(config()), "squad"))
     batch = {key: tf.constant(case[key]) for key in ("input_ids", "input_mask", "segment_ids")}
@@ -139,7 +139,7 @@ def test_span_losses_equal_the_original():
         ("pretraining_5steps", Pretrainer, pretraining_loss),
     ],
 )
-def test_gradients_equal_the_original(name, model_class, loss_fn):
+def test_gradients_match_the_original(name, model_class, loss_fn):
     case = np.load(golden(f"training/{name}.npz"))
     arguments = [2] if model_class is Classifier else []
     model = load(model_class(config(), *arguments))
@@ -158,7 +158,7 @@ def test_gradients_equal_the_original(name, model_class, loss_fn):
     assert float(norm) == pytest.approx(float(case["step/global_norm_dense"][0]), rel=1e-5)
 
 
-def test_last_weights_of_the_original_are_read_from_its_checkpoint():
+def test_final_original_weights_are_read_from_its_checkpoint():
     # The golden with sparse clipping kept its last weights both as a checkpoint and as arrays.
     case = np.load(golden("training/classifier_10steps.npz"))
     model = Classifier(config(), 2)
@@ -170,7 +170,7 @@ def test_last_weights_of_the_original_are_read_from_its_checkpoint():
     assert checkpoint.step_of(prefix) == case["final/global_step"] == 10
 
 
-def test_logits_of_the_first_step_equal_the_original():
+def test_first_step_logits_match_the_original():
     case = np.load(golden("training/classifier_10steps.npz"))
     model = set_head(load(Classifier(config(), 2)), "classifier2")
     logits = np.asarray(model(batches_of(case)[0])["logits"])
@@ -202,7 +202,7 @@ def _pretraining_loss_by_shares():
     ],
     ids=["2 pieces", "4 pieces with XLA", "XLA", "no padding", "2 pieces without padding"],
 )
-def test_pieces_and_xla_give_what_the_plain_step_gives(options):
+def test_micro_batches_and_xla_match_the_plain_step(options):
     batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))
     losses, norms = [], []
     for loss, step_options in (
@@ -221,7 +221,7 @@ def test_pieces_and_xla_give_what_the_plain_step_gives(options):
     np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
 
 
-def test_figures_count_sequences_and_tokens_without_padding():
+def test_metrics_count_sequences_and_non_padding_tokens():
     batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
     model = load(Classifier(config(), 2))
     loss, options = as_loss(classifier_loss), training.StepOptions()
