@@ -66,8 +66,8 @@ def _write_squad(folder: Path, texts: list[str]) -> None:
                 for start in range(first, last, 3)
             ]
             data = [{"title": "Reviews", "paragraphs": paragraphs}]
-            found = {"version": version, "data": data}
-            (folder / f"{part}-v{version}.json").write_text(json.dumps(found))
+            dataset = {"version": version, "data": data}
+            (folder / f"{part}-v{version}.json").write_text(json.dumps(dataset))
 
 
 def _paragraph(context: str, name: str, with_impossible: bool) -> dict:
@@ -88,9 +88,9 @@ def _write_conll(folder: Path, texts: list[str]) -> None:
     for part, first, last in (("train", 0, 60), ("dev", 60, 90), ("test", 90, 110)):
         lines = ["-DOCSTART- -X- -X- O", ""]
         for number, text in enumerate(texts[first:last]):
-            place = ("Paris", "Oslo", "Lima")[number % 3]
+            city = ("Paris", "Oslo", "Lima")[number % 3]
             lines += [f"{word} NN B-NP O" for word in text.split()]
-            lines += [f"{place} NNP B-NP B-LOC", ""]
+            lines += [f"{city} NNP B-NP B-LOC", ""]
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -68,7 +68,7 @@ def _in_scope(use):
 
 
 @pytest.mark.parametrize(
-    ("place", "use", "message"),
+    ("context", "use", "message"),
     [
         (_in_function, _ask, r"in a tf\.function or Dataset\.map, but needs eager"),
         (_in_function, _load, r"in a tf\.function or Dataset\.map, but needs eager"),
@@ -81,9 +81,9 @@ def _in_scope(use):
         ),
     ],
 )
-def test_error_names_the_enclosing_context(place, use, message):
+def test_error_names_the_enclosing_context(context, use, message):
     with pytest.raises(UserError, match=message):
-        place(use)
+        context(use)
 
 
 def test_loaded_model_works_inside_a_strategy_scope():
@@ -121,8 +121,8 @@ _SAY = "\nimport keras; print(keras.config.backend())"
 def test_tensorflow_backend_is_selected_before_keras_is_imported(program, tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "torch"}')
     setting = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
-    found = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
-    assert found == ["tensorflow"]
+    actual = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
+    assert actual == ["tensorflow"]
 
 
 _ON_ANOTHER = """

@@ -115,5 +115,5 @@ def test_invalid_files_are_named(tmp_path, text, message):
 def test_misspelled_key_is_rejected_and_extra_keys_are_kept():
     with pytest.raises(UserError, match="Unknown key 'hiden_size'; did you mean 'hidden_size'"):
         BertConfig.from_dict({"vocab_size": 9, "hiden_size": 8})
-    given = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}
-    assert BertConfig.from_dict(given).to_dict().items() >= given.items()
+    settings = {"vocab_size": 9, "hidden_size": 24, "hidden_sizes": [24], "x_num_hidden_layer": 0}
+    assert BertConfig.from_dict(settings).to_dict().items() >= settings.items()

@@ -137,49 +137,50 @@ def test_scripts_are_called_with_their_own_flags():
 
 
 def test_quoted_messages_exist_in_the_package():
-    said = _messages()
+    patterns = _messages()
     seen = 0
     for page in PAGES:
         for _, text in blocks(page):
-            # A message may go on in the next line.
+            # A message may continue on the next line.
             quoted = r"^(?:ERROR|WARNING): (.*(?:\n(?!ERROR|WARNING|INFO|\$).+)*)"
             for message in re.findall(quoted, text, re.M):
                 flat = " ".join(message.split())
-                if not flat.startswith(_SAID_BY_OTHERS):
+                if not flat.startswith(_THIRD_PARTY_MESSAGES):
                     seen += 1
-                    assert _share_said(flat, said) > 0.5, f"{page}: {flat}"
+                    assert _quoted_fraction(flat, patterns) > 0.5, f"{page}: {flat}"
     assert seen > 30
 
 
-def _share_said(message: str, said: Iterable[re.Pattern]) -> float:
-    """How much of a message are words of the package; the rest is what was filled in."""
-    found = set()
-    for match in filter(None, (pattern.search(message) for pattern in said)):
+def _quoted_fraction(message: str, patterns: Iterable[re.Pattern]) -> float:
+    """Fraction of a message that is literal text of the package, without the values filled in."""
+    matched = set()
+    for match in filter(None, (pattern.search(message) for pattern in patterns)):
         filled = (range(*match.span(group)) for group in range(1, match.re.groups + 1))
-        found |= set(range(*match.span())).difference(*filled)
-    return len(found) / len(message)
+        matched |= set(range(*match.span())).difference(*filled)
+    return len(matched) / len(message)
 
 
 def _messages() -> list[re.Pattern]:
-    """Sentences of the package, with a group for anything in place of what is filled in."""
-    found = []
+    """Message templates of the package, with a group for each placeholder."""
+    templates = []
     for path in ROOT.glob("bert_tf/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", None) for part in node.values]
                 fixed = [part if isinstance(part, str) else None for part in parts]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                # By %s, or in the replacement of a regular expression.
+                # Placeholders like %s, or group references in a regex replacement.
                 texts = re.split(r"%[-.\d]*[a-z]|\\\d", node.value)
                 fixed = [part for text in texts for part in (text, None)][:-1]
             else:
                 continue
             if sum(map(len, filter(None, fixed))) >= 15:
-                found.append("".join("(.*)" if part is None else re.escape(part) for part in fixed))
-    return list(map(re.compile, found))
+                pattern = ("(.*)" if part is None else re.escape(part) for part in fixed)
+                templates.append("".join(pattern))
+    return list(map(re.compile, templates))
 
 
-_SAID_BY_OTHERS = (
+_THIRD_PARTY_MESSAGES = (
     "Could not find a version that satisfies",
     "No matching distribution found",
     "All log messages before absl",
@@ -215,7 +216,7 @@ def test_demo_script():
 
 
 def test_fill_mask_table():
-    """The table is what the small BERT of the repository says."""
+    """The table shows the predictions of the small BERT in the repository."""
     page = "docs/scripts/predict_masked.md"
     (command,) = (body for language, body in blocks(page) if language == "bash")
     command = command.replace("$BERT_BASE_DIR", "examples/small_bert").replace("\\\n", " ")
@@ -229,10 +230,10 @@ def test_fill_mask_table():
     for (sentence, words), block in zip(table, done.stdout.split("\n\n"), strict=False):
         first, *rows = block.splitlines()
         assert first == sentence
-        # A column for each mask. Of two that are as probable, either may be the first.
-        found = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
+        # One column per mask. Words with equal probabilities may come in either order.
+        predictions = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
         columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in words.split(" / ")]
         expected = {word: float(percent) for column in columns for word, percent in column}
         assert len(expected) == 3 * len(columns)
-        values = {word: float(p[:-1]) for row in found for word, p in row.items()}
+        values = {word: float(p[:-1]) for row in predictions for word, p in row.items()}
         assert values == pytest.approx(expected, abs=0.11)

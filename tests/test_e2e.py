@@ -31,7 +31,7 @@ def _runs():
     return {row["name"]: row for row in rows if row["script"] in SCRIPTS}
 
 
-def _repeat(row, out):
+def _rerun(row, out):
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_dir={out}"]
     done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
     assert done.returncode == row["exit_code"], done.stderr
@@ -42,7 +42,7 @@ def _repeat(row, out):
     return done
 
 
-def _figures(path):
+def _metrics(path):
     return {key: float(value) for key, value in _pairs(path)}
 
 
@@ -52,10 +52,10 @@ def _pairs(path):
 
 @pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
 def test_evaluation_and_prediction_match_the_original(name, tmp_path):
-    _repeat(_runs()[name], tmp_path)
+    _rerun(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
-    expected = _figures(folder / "eval_results.txt")
-    actual = _figures(tmp_path / "eval_results.txt")
+    expected = _metrics(folder / "eval_results.txt")
+    actual = _metrics(tmp_path / "eval_results.txt")
     # The original's lines come first.
     assert list(actual)[: len(expected)] == list(expected)
     shared = {name: actual[name] for name in expected}
@@ -71,7 +71,7 @@ def test_evaluation_and_prediction_match_the_original(name, tmp_path):
 
 def test_training_matches_the_original(tmp_path):
     row = _runs()["classifier_train"]
-    _repeat(row, tmp_path)
+    _rerun(row, tmp_path)
     assert (tmp_path / "checkpoint").read_text() == golden(
         "e2e/classifier_train/checkpoint"
     ).read_text()
@@ -86,16 +86,16 @@ def test_training_matches_the_original(tmp_path):
         reader = tf.train.load_checkpoint(prefix)
         stored = reader.get_variable_to_dtype_map()
         assert {name: dtype.name for name, dtype in stored.items()} == types
-    assert _figures(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
+    assert _metrics(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
 
 
 # ---- run_pretraining -----------------------------------------------------------------------
 
 
 def test_pretraining_evaluation_matches_the_original(tmp_path):
-    _repeat(_runs()["pretraining_eval"], tmp_path)
-    expected = _figures(golden("e2e/pretraining_eval/eval_results.txt"))
-    actual = _figures(tmp_path / "eval_results.txt")
+    _rerun(_runs()["pretraining_eval"], tmp_path)
+    expected = _metrics(golden("e2e/pretraining_eval/eval_results.txt"))
+    actual = _metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual == pytest.approx(expected, abs=TOLERANCE)
 
@@ -103,13 +103,13 @@ def test_pretraining_evaluation_matches_the_original(tmp_path):
 def test_pretraining_and_resuming_match_the_original(tmp_path):
     """One record, repeated, and no dropout: every step of the original is known."""
     folder = golden("e2e/pretraining_train_one/checkpoint").parent
-    _repeat(_runs()["pretraining_train_one"], tmp_path)
-    expected = _figures(folder / "eval_results.txt")
+    _rerun(_runs()["pretraining_train_one"], tmp_path)
+    expected = _metrics(folder / "eval_results.txt")
     assert_values(folder, tmp_path, (0, 3, 6))
-    done = _repeat(_runs()["pretraining_train_continue"], tmp_path)
+    done = _rerun(_runs()["pretraining_train_continue"], tmp_path)
     assert "Resuming from" in done.stderr
     assert_values(folder, tmp_path, (8,))
-    actual = _figures(tmp_path / "eval_results.txt")
+    actual = _metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual["global_step"] == 8
 
@@ -119,7 +119,7 @@ def test_pretraining_and_resuming_match_the_original(tmp_path):
 
 @pytest.mark.parametrize("name", ["squad_predict_v1", "squad_predict_v2"])
 def test_squad_predictions_match_the_original(name, tmp_path):
-    _repeat(_runs()[name], tmp_path)
+    _rerun(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = (folder / "predictions.json").read_text()
     assert (tmp_path / "predictions.json").read_text() == expected
@@ -148,13 +148,13 @@ def approximately(entry):
 def test_squad_training_matches_the_original(tmp_path):
     """One question, repeated, and no dropout."""
     folder = golden("e2e/squad_train_one/checkpoint").parent
-    _repeat(_runs()["squad_train_one"], tmp_path)
+    _rerun(_runs()["squad_train_one"], tmp_path)
     assert_values(folder, tmp_path, (0, 5))
     names = json.loads(golden("checkpoint_variables.json").read_text())
     for step in (0, 5):
         rows = names[f"squad_train_one/model.ckpt-{step}"]
-        found = checkpoint.shapes(str(tmp_path / f"model.ckpt-{step}"))
-        assert found == {name: shape for name, shape, _ in rows}
+        actual = checkpoint.shapes(str(tmp_path / f"model.ckpt-{step}"))
+        assert actual == {name: shape for name, shape, _ in rows}
 
 
 def assert_values(folder, out, steps):
@@ -167,8 +167,8 @@ def assert_values(folder, out, steps):
         for name, norm in norms.items():
             # The original clips by another norm (docs/differences.md), which scales the moments.
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
-            found = np.linalg.norm(ours[name].astype(np.float64))
-            assert found == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
+            actual = np.linalg.norm(ours[name].astype(np.float64))
+            assert actual == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
 
 
 @pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])

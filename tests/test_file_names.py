@@ -15,12 +15,12 @@ def test_lists_globs_and_directories(tmp_path):
     for name in ("b.txt", "a.txt", "deep/c.txt", "deep/_d", "deep/e.json", "f.tfrecord.tmp", "[g]"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    place = str(tmp_path)
-    found = file_names.expand(f"{place}/b.txt, {place}/*.txt,{place}/deep,{place}/[g]")
+    folder = str(tmp_path)
+    actual = file_names.expand(f"{folder}/b.txt, {folder}/*.txt,{folder}/deep,{folder}/[g]")
     expected = ["b.txt", "a.txt", "b.txt", "deep/c.txt", "[g]"]
-    assert found == [os.path.join(place, name) for name in expected]
+    assert actual == [os.path.join(folder, name) for name in expected]
     everything = ["[g]", "a.txt", "b.txt", "deep/c.txt"]
-    assert file_names.expand(place) == [os.path.join(place, name) for name in everything]
+    assert file_names.expand(folder) == [os.path.join(folder, name) for name in everything]
     assert file_names.expand(" ,") == []
 
 
@@ -28,10 +28,10 @@ def test_glob_skips_metadata_files(tmp_path):
     for name in ("a.tfrecord", "a.tfrecord.json", "b.tfrecord.tmp", "_SUCCESS"):
         (tmp_path / name).write_text("")
     (tmp_path / "c.tfrecord.parts").mkdir()
-    place = str(tmp_path)
-    assert file_names.expand(f"{place}/*") == [f"{place}/a.tfrecord"]
-    for named in (f"{place}/a.tfrecord.json", f"{place}/*.json"):
-        assert file_names.expand(named) == [f"{place}/a.tfrecord.json"]
+    folder = str(tmp_path)
+    assert file_names.expand(f"{folder}/*") == [f"{folder}/a.tfrecord"]
+    for named in (f"{folder}/a.tfrecord.json", f"{folder}/*.json"):
+        assert file_names.expand(named) == [f"{folder}/a.tfrecord.json"]
 
 
 def test_no_matching_files(tmp_path):

@@ -33,7 +33,7 @@ def hold(path) -> subprocess.Popen:
     return process
 
 
-def refused(path, pid=None):
+def assert_refused(path, pid=None):
     holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
     expected = re.escape(f"--output_dir=out is in use, {holder} writes to it: ")
     expected += "wait until that has ended, or pass another --output_dir"
@@ -47,9 +47,9 @@ def refused(path, pid=None):
 def test_lock_excludes_other_processes_until_released(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
-    refused(path, process.pid)
+    assert_refused(path, process.pid)
     # Refused once more: to look at the lock did not release it.
-    refused(path, process.pid)
+    assert_refused(path, process.pid)
     process.communicate("")
     assert process.returncode == 0
     assert not (tmp_path / "out").exists()
@@ -74,8 +74,8 @@ def test_killed_process_releases_its_lock(tmp_path):
 def test_lock_is_not_reentrant(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with locks.exclusive(str(tmp_path / ".lock")):
-        refused(tmp_path / ".lock")
-        refused(tmp_path / "link" / ".lock")
+        assert_refused(tmp_path / ".lock")
+        assert_refused(tmp_path / "link" / ".lock")
     with locks.exclusive(str(tmp_path / ".lock")):
         assert (tmp_path / ".lock").exists()
 
@@ -118,9 +118,9 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
     assert {record.levelname for record in records} == {"INFO"}
     assert "--output_dir=ram://out: nothing is locked there" in caplog.text
 
-    def fails(*args):
+    def fail(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locks, "_lock", fails)
+    monkeypatch.setattr(locks, "_lock", fail)
     with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
         assert "cannot be locked ([Errno" in caplog.text

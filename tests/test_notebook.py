@@ -15,7 +15,7 @@ from tests.oracle import ROOT
 NOTEBOOK = ROOT / "examples" / "movie_reviews.ipynb"
 
 
-class OfThisPython(KernelSpecManager):
+class CurrentPythonKernel(KernelSpecManager):
     """Knows one kernel, that of the Python of the tests, whatever is installed as `python3`."""
 
     def get_kernel_spec(self, kernel_name):
@@ -32,7 +32,7 @@ def cells(tmp_path_factory):
             cell.outputs, cell.execution_count = [], None
     folder = tmp_path_factory.mktemp("kernel")
     manager = AsyncKernelManager(
-        kernel_spec_manager=OfThisPython(), connection_file=str(folder / "connection.json")
+        kernel_spec_manager=CurrentPythonKernel(), connection_file=str(folder / "connection.json")
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
     environment.pop("MPLBACKEND", None)
@@ -51,7 +51,7 @@ def _number(figure):
     return int(figure.replace(",", ""))
 
 
-def _pictures(cells):
+def _images(cells):
     outputs = [output for cell in cells for output in cell.outputs]
     return [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
 
@@ -65,7 +65,7 @@ def test_notebook_runs_and_learns(cells):
     assert len(accuracies) == 3
     # Each label is that of half of the reviews.
     assert float(accuracies[-1]) >= 0.62
-    assert len(_pictures(cells)) == 1
+    assert len(_images(cells)) == 1
 
 
 def test_frozen_layers_are_not_trained(cells):
@@ -82,7 +82,7 @@ def test_notebook_is_stored_with_outputs():
     nbformat.validate(notebook)
     kept = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in kept] == list(range(1, len(kept) + 1))
-    assert len(_pictures(kept)) == 1
+    assert len(_images(kept)) == 1
     assert {output.get("name", "stdout") for cell in kept for output in cell.outputs} == {"stdout"}
     assert "error" not in {output.output_type for cell in kept for output in cell.outputs}
     assert not re.search(r"""["' ]/(home|Users|root|tmp|work)/""", NOTEBOOK.read_text())

@@ -65,20 +65,20 @@ def classifier(trained):
 
 def test_classes_match_the_script(tiny, trained, classifier):
     lines = (tiny.folder / "mrpc" / "test.tsv").read_text().splitlines()[1:]
-    found = classifier([tuple(line.split("\t")[3:]) for line in lines])
+    actual = classifier([tuple(line.split("\t")[3:]) for line in lines])
     results = (trained.folder / "mrpc" / "test_results.tsv").read_text().splitlines()
     expected = np.array([line.split("\t") for line in results], np.float64)
-    given = [[prediction.probabilities[label] for label in "01"] for prediction in found]
-    np.testing.assert_allclose(given, expected, atol=1e-6)
-    assert [p.label for p in found] == [str(row.argmax()) for row in expected]
+    probabilities = [[prediction.probabilities[label] for label in "01"] for prediction in actual]
+    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
+    assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
 
 
 def test_answers_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
-    found = predictor([(question, CONTEXT) for question in trained.questions])
+    actual = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
     n_best = json.loads((trained.folder / "squad" / "nbest_predictions.json").read_text())
-    for question, prediction in zip(trained.questions, found, strict=True):
+    for question, prediction in zip(trained.questions, actual, strict=True):
         assert prediction.text == texts[question]
         assert prediction.null_odds is None
         expected = n_best[question]
@@ -92,11 +92,11 @@ def test_answers_match_the_script(trained):
 
 def test_labels_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
-    found = predictor([tuple(words) for words in trained.sentences])
-    assert [words.words for words in found] == trained.sentences
+    actual = predictor([tuple(words) for words in trained.sentences])
+    assert [words.words for words in actual] == trained.sentences
     lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
     expected = [line.split()[-1] for line in lines if line]
-    assert [label for words in found for label in words.labels] == expected
+    assert [label for words in actual for label in words.labels] == expected
     # A text is cut as CoNLL's are, letters stay as they are.
     assert predictor("The film, it was good.").words == [
         "The",
@@ -119,9 +119,9 @@ def test_published_model_fills_masks():
     assert candidates[0].word == "door"
     # Two at once are one product of matrices, which some processors round in another way.
     (second,) = masked([text, text])[1]
-    assert [found.word for found in second] == [found.word for found in candidates]
-    probabilities = [found.probability for found in candidates]
-    assert [found.probability for found in second] == pytest.approx(probabilities, rel=1e-5)
+    assert [candidate.word for candidate in second] == [candidate.word for candidate in candidates]
+    probabilities = [candidate.probability for candidate in candidates]
+    assert [candidate.probability for candidate in second] == pytest.approx(probabilities, rel=1e-5)
     features = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1")
     tokens, values = features("a door")
     assert tokens == ["[CLS]", "a", "door", "[SEP]"]
@@ -205,8 +205,8 @@ def test_predictions_are_thread_safe(classifier):
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]
     expected = [prediction.probabilities for prediction in classifier(texts)]
     with ThreadPoolExecutor(8) as pool:
-        found = [prediction.probabilities for prediction in pool.map(classifier, texts)]
-    for one, other in zip(found, expected, strict=True):
+        actual = [prediction.probabilities for prediction in pool.map(classifier, texts)]
+    for one, other in zip(actual, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
 
 
@@ -245,7 +245,7 @@ def test_options_of_a_different_task_are_rejected():
 
 
 @pytest.mark.parametrize(
-    ("script", "given", "message"),
+    ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a text, or a tuple of two. Received: 5"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a text, or a tuple of two"),
@@ -255,14 +255,14 @@ def test_options_of_a_different_task_are_rejected():
         ("extract_features", None, "Input 0: expected a text, or a tuple of two. Received: None"),
     ],
 )
-def test_invalid_input_types_are_rejected(trained, script, given, message):
+def test_invalid_input_types_are_rejected(trained, script, inputs, message):
     if script in ("mrpc", "squad", "ner"):
         predictor = Predictor.from_output_dir(str(trained.folder / script))
     else:
         flags = {"layers": "-1"} if script == "extract_features" else {}
         predictor = Predictor.from_output_dir(SMALL_BERT, script, **flags)
     with pytest.raises(UserError, match=message):
-        predictor(given)
+        predictor(inputs)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def figures(loss):
+def metrics(loss):
     return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
 
 
@@ -22,10 +22,10 @@ def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=2, total_steps=6)
+    bar = progress.TrainingProgress(first_step=2, total_steps=6)
     for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
-        shown.update(step, figures(loss))
-    shown.close()
+        bar.update(step, metrics(loss))
+    bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
     # Two steps in three seconds: the first compiles, the second was under way by then.
@@ -36,10 +36,10 @@ def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
 def test_interrupted_training_bar_stays_at_the_last_step(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=0, total_steps=9)
+    bar = progress.TrainingProgress(first_step=0, total_steps=9)
     for step in (1, 2, 3):
-        shown.update(step, figures(0.5))
-    shown.close()
+        bar.update(step, metrics(0.5))
+    bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 3/9" in last
     assert "loss" not in last
@@ -48,8 +48,8 @@ def test_interrupted_training_bar_stays_at_the_last_step(monkeypatch):
 def test_fast_work_shows_no_bar(monkeypatch):
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
-    with progress.bar(3, "features") as shown:
-        shown.update(3)
+    with progress.bar(3, "features") as bar:
+        bar.update(3)
     assert log_file.getvalue() == ""
 
 
@@ -57,11 +57,11 @@ def test_each_update_is_a_separate_log_line(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
-    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
-        shown.update(step, figures(0.5))
+        bar.update(step, metrics(0.5))
         print("Evaluation", file=sys.stderr)
-    shown.close()
+    bar.close()
     lines = log_file.getvalue().splitlines()
     assert lines.count("Evaluation") == 4
     assert any(line.startswith("train: 4/4 |") for line in lines)
@@ -85,14 +85,14 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
         now[0] += 1
-        shown.update(step, figures(0.5))
-        with shown.paused():
+        bar.update(step, metrics(0.5))
+        with bar.paused():
             now[0] += 100
     # Two steps of eight rows in three seconds, as without evaluations.
-    assert shown.rates()["sequences_per_second"] == 16 / 3
+    assert bar.rates()["sequences_per_second"] == 16 / 3
 
 
 def test_non_finite_scalars_are_omitted(tmp_path):

@@ -13,8 +13,8 @@ SCRIPTS = sorted(registry.SCRIPTS)
 def test_each_script_has_a_file_entry_point_and_docs_page():
     assert sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup") == SCRIPTS
     assert sorted(path.stem for path in (ROOT / "docs" / "scripts").glob("*.md")) == SCRIPTS
-    found = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())
-    assert sorted(found) == SCRIPTS
+    actual = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())
+    assert sorted(actual) == SCRIPTS
     pages = re.findall(r"scripts/(\w+)\.md", (ROOT / "mkdocs.yml").read_text())
     assert sorted(pages) == SCRIPTS
 
@@ -28,6 +28,6 @@ def test_registered_functions_exist(name):
     assert bool(script.make_task) != bool(script.run)
 
 
-def test_options_of_an_unknown_task():
+def test_unregistered_class_has_no_script():
     with pytest.raises(KeyError):
         registry.script_of(int)

@@ -138,13 +138,13 @@ def test_older_release_with_a_shared_name():
 
 
 def test_releases_matching_a_config():
-    found = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
-    assert found("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
-    assert found("cased_L-24_H-1024_A-16") == [
+    matching = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
+    assert matching("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
+    assert matching("cased_L-24_H-1024_A-16") == [
         "cased_L-24_H-1024_A-16",
         "wwm_cased_L-24_H-1024_A-16",
     ]
-    assert found("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
+    assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
     # The published file of this model has keys that the table has not.
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
@@ -248,8 +248,8 @@ def test_parameter_counts_match_published_numbers():
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
         count = releases.checkpoint_parameters(config)
         assert _as_published(count, release.parameters) == release.parameters
-        own = releases.checkpoint_parameters(release.config())
-        if _as_published(own, release.parameters) != release.parameters:
+        parameters = releases.checkpoint_parameters(release.config())
+        if _as_published(parameters, release.parameters) != release.parameters:
             differ.append(release.name)
         checked += 1
     assert checked == 9 + 4
@@ -358,10 +358,10 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(rows) == len(texts)
     for row, tokens in zip(rows, texts.values(), strict=True):
-        found = [feature["token"] for feature in row["features"]]
-        assert found == ["[CLS]", *tokens.split(), "[SEP]"]
+        actual = [feature["token"] for feature in row["features"]]
+        assert actual == ["[CLS]", *tokens.split(), "[SEP]"]
         values = np.array([feature["layers"][0]["values"] for feature in row["features"]])
-        assert values.shape == (len(found), 64)
+        assert values.shape == (len(actual), 64)
         assert np.isfinite(values).all()
         assert values.std(axis=1).min() > 0.5  # the output of a normalization
 
@@ -397,13 +397,13 @@ def test_full_width_forward_pass(name, vocab, texts):
 # ---- The document ----------------------------------------------------------------------------
 
 
-def table(found: tuple[Release, ...]) -> str:
+def table(listed: tuple[Release, ...]) -> str:
     """The rows of docs/checkpoints.md."""
     lines = [
         "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    for release in found:
+    for release in listed:
         millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
         lines.append(
             f"| [{release.name}]({release.url}) | {release.title} | {release.language} | "
@@ -413,9 +413,9 @@ def table(found: tuple[Release, ...]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("found", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
-def test_docs_contain_the_release_table(found):
-    assert table(found) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(found)}"
+@pytest.mark.parametrize("listed", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
+def test_docs_contain_the_release_table(listed):
+    assert table(listed) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(listed)}"
 
 
 def test_docs_text_matches_the_table():

@@ -50,14 +50,14 @@ def _run(*arguments):
 
 @posix_only
 @pytest.mark.parametrize(
-    ("number", "said", "code"),
+    ("number", "stderr", "code"),
     [(signal.SIGINT, "Interrupted.\n", 130), (signal.SIGTERM, "Terminated.\n", 143)],
 )
 @pytest.mark.parametrize("module", ["absl", "tensorflow"])
-def test_signals_during_import(tmp_path, module, number, said, code):
+def test_signals_during_import(tmp_path, module, number, stderr, code):
     flags = ["--input_file=README.md", f"--output_file={tmp_path / 'vocab.txt'}"]
     script = ROOT / "create_vocab.py"
-    assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, said)
+    assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, stderr)
 
 
 def test_import_leaves_signal_handlers_unchanged():
@@ -120,8 +120,8 @@ def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT if to_all else signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == (130 if to_all else 143)
-    said = "Interrupted." if to_all else "Terminated."
-    resumes = f"{said} The same command resumes from {tmp_path / 'out.parts'}."
+    outcome = "Interrupted." if to_all else "Terminated."
+    resumes = f"{outcome} The same command resumes from {tmp_path / 'out.parts'}."
     assert errors.splitlines()[1:] == [resumes]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parts"]
     assert list(tmp_path.glob("out.parts/*.tmp")) == []
@@ -132,8 +132,8 @@ def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
 @posix_only
 def test_out_of_address_space_prints_one_error(tiny, tmp_path):
     flags = [f"--input_file={ROOT / 'README.md'}", f"--output_file={tmp_path / 'vocab.txt'}"]
-    code, said = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
-    warning, error = said.splitlines()
+    code, stderr = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
+    warning, error = stderr.splitlines()
     assert code == 1
     assert warning.startswith("WARNING: The address space (ulimit -v) is 0.6 GB. ")
     assert error.startswith("ERROR: Not enough memory: free some, raise a limit (ulimit -v), or ")
@@ -143,8 +143,8 @@ def test_out_of_address_space_prints_one_error(tiny, tmp_path):
 @pytest.mark.parametrize("name", ["model.weights.h5", "model.keras"])
 def test_full_disk_while_writing_keras_files_prints_one_error(tiny, tmp_path, name):
     flags = [f"--input={tiny.checkpoint}", f"--output={tmp_path / name}"]
-    code, said = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
-    (line,) = said.splitlines()
+    code, stderr = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
+    (line,) = stderr.splitlines()
     assert code == 1
     assert line.startswith("ERROR: Cannot write ")
     assert line.endswith("File too large")

@@ -185,7 +185,7 @@ def test_restore_accepts_the_same_paths_as_resolve(tmp_path):
         checkpoint.restore(BertModel(config()), str(tmp_path / "nothing"))
 
 
-def test_resolve_error_lists_existing_checkpoints(tmp_path):
+def test_resolve_error_lists_existing_files(tmp_path):
     (tmp_path / "readme.txt").write_text("")
     with pytest.raises(
         UserError, match=r"file bert_model\.ckpt\.index does not exist .*readme\.txt"
@@ -350,7 +350,7 @@ def test_checkpoint_without_matching_variables_is_rejected():
         (np.array([b"x"] * 64), "not finite numbers"),
     ],
 )
-def test_non_finite_values_are_rejected(tmp_path, value, message):
+def test_non_finite_and_non_float_values_are_rejected(tmp_path, value, message):
     values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
     values["bert/pooler/dense/bias"] = value
     checkpoint.write(str(tmp_path / "bad.ckpt"), values)

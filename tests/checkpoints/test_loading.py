@@ -18,8 +18,8 @@ def test_all_checkpoint_path_forms_load_the_same_encoder(tmp_path):
     assert np.abs(expected).max() > 0.01
     convert(find_source(str(SMALL)), Request(output=str(tmp_path / "hub"), to="hugging_face"))
     for path in (f"{SMALL}/bert_model.ckpt", tmp_path / "hub"):
-        found = BertModel.from_checkpoint(path)(IDS)["pooled_output"]
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        actual = BertModel.from_checkpoint(path)(IDS)["pooled_output"]
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_head_missing_from_checkpoint_is_initialized(caplog):

@@ -179,9 +179,9 @@ def test_answer_for_a_single_request(tokenizer, tmp_path):
     results = []
     for feature in features:
         start, end = np.zeros((2, 12))
-        for place, word in feature.token_to_orig_map.items():
-            start[place] = 9.0 * (word == 3)  # NOT
-            end[place] = 9.0 * (word == 4)  # slow,
+        for index, word in feature.token_to_orig_map.items():
+            start[index] = 9.0 * (word == 3)  # NOT
+            end[index] = 9.0 * (word == 4)  # slow,
         results.append(run_squad.RawResult(feature.unique_id, start.tolist(), end.tolist()))
     paths = [str(tmp_path / name) for name in ("predictions.json", "nbest.json", "null_odds.json")]
     run_squad.write_predictions([example], features, results, 20, 30, True, *paths)

@@ -7,7 +7,7 @@ from tests.data.test_records import IDS, numbers
 
 
 @pytest.fixture
-def hundred(tmp_path) -> str:
+def records_path(tmp_path) -> str:
     """A file with the numbers from 0 to 99."""
     path = str(tmp_path / "hundred.tf_record")
     write_records(path, IDS, numbers(range(100)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bert_tf.data.example_encoding import encode_examples
 
 
-def by_protobuf(batch) -> list[bytes]:
+def serialize_with_protobuf(batch) -> list[bytes]:
     records = []
     for row in range(len(next(iter(batch.values())))):
         record = tf.train.Example()
@@ -32,7 +32,7 @@ INTEGERS = st.one_of(
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
-def none_begins_another(names):
+def no_name_is_a_prefix(names):
     """Whether all versions of protobuf agree on their order; 7 has the longer of two first."""
     return not any(a != b and b.startswith(a) for a in names for b in names)
 
@@ -44,7 +44,7 @@ NAMES = st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, uniq
 def batches(draw):
     rows = draw(st.integers(0, 5))
     batch = {}
-    for name in draw(NAMES.filter(none_begins_another)):
+    for name in draw(NAMES.filter(no_name_is_a_prefix)):
         shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
         count = int(np.prod(shape))
         # Few numbers are drawn and repeated: it is their sizes that matter.
@@ -57,10 +57,10 @@ def batches(draw):
 @settings(max_examples=150, deadline=None)
 @given(batches())
 def test_bytes_match_protobuf(batch):
-    assert encode_examples(batch) == by_protobuf(batch)
+    assert encode_examples(batch) == serialize_with_protobuf(batch)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
 def test_all_integer_widths(dtype):
     batch = {"a": np.array([[0, 1], [1, 0]], dtype)}
-    assert encode_examples(batch) == by_protobuf(batch)
+    assert encode_examples(batch) == serialize_with_protobuf(batch)

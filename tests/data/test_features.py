@@ -66,8 +66,8 @@ def test_features_match_the_original(name):
 
     assert len(features) == conversion["num_records"]
     for key in ("input_ids", "input_mask", "segment_ids"):
-        found = np.array([getattr(feature, key) for feature in features])
-        np.testing.assert_array_equal(found, expected[key], key)
+        actual = np.array([getattr(feature, key) for feature in features])
+        np.testing.assert_array_equal(actual, expected[key], key)
     assert [feature.label_id for feature in features] == expected["label_ids"].tolist()
     assert [feature.is_real_example for feature in features] == expected["is_real_example"].tolist()
 
@@ -238,8 +238,8 @@ def test_first_five_examples_are_logged(caplog, monkeypatch):
     examples = [InputExample(f"train-{i}", f"word{i}", None, "yes") for i in range(7)]
     with caplog.at_level(logging.DEBUG, logger="bert_tf.data.features"):
         convert_examples_to_features(examples, ["no", "yes"], 5, Words())
-    shown = [f"train-{i}" for i in range(7) if f"train-{i}" in caplog.text]
-    assert shown == [f"train-{i}" for i in range(5)]
+    logged = [f"train-{i}" for i in range(7) if f"train-{i}" in caplog.text]
+    assert logged == [f"train-{i}" for i in range(5)]
     assert "tokens: [CLS] word3 [SEP]" in caplog.text
     assert "label: yes (id = 1)" in caplog.text
 

@@ -23,17 +23,17 @@ def test_arrays_match_the_original(name):
     reference, task, examples = inputs_of(conversion)
     tokenizer = BatchTokenizer(reference)
     labels = label_ids_of(examples, task.labels)
-    found = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
-    assert (found.pop(CUT_TOKENS) >= 0).all()
+    actual = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
+    assert (actual.pop(CUT_TOKENS) >= 0).all()
     # Without the examples that only fill up the last batch on a TPU.
     assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
-    assert found.keys() == set(expected.files)
-    for key, values in found.items():
+    assert actual.keys() == set(expected.files)
+    for key, values in actual.items():
         assert values.dtype == np.int32
         np.testing.assert_array_equal(values, expected[key][: len(examples)], key)
 
 
-class Letters:
+class IdentityTokenizer:
     """Token to id for the reference: the id is the token."""
 
     def tokenize(self, text):
@@ -50,12 +50,12 @@ ids = st.lists(st.integers(1, 9), max_size=9)
 def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second):
     a = RaggedIds.from_lists([one for one, _ in pairs])
     b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
-    found = pack_batch(a, b, max_seq_length, 101, 102)
+    actual = pack_batch(a, b, max_seq_length, 101, 102)
     for row, (one, two) in enumerate(pairs):
         tokens_a, tokens_b = list(one), list(two) if with_second else None
         truncate_to_fit(tokens_a, tokens_b, max_seq_length)
-        packed = pack(tokens_a, tokens_b, max_seq_length, Letters())
-        for key, values in found.items():
+        packed = pack(tokens_a, tokens_b, max_seq_length, IdentityTokenizer())
+        for key, values in actual.items():
             assert values[row].tolist() == getattr(packed, key), key
 
 
@@ -81,10 +81,10 @@ def test_cut_token_counts():
     examples = [InputExample("", *pair) for pair in texts]
     # Room for three tokens of a text, and for two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
-    whole = convert_examples(examples, None, 5, tokenizer, windows=True)
+    windowed = convert_examples(examples, None, 5, tokenizer, windows=True)
     # Of the pair of three and three, two of the second text are in none of its five windows.
-    assert whole[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
-    assert "label_ids" not in whole
+    assert windowed[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
+    assert "label_ids" not in windowed
 
 
 def test_tokens_omitted_from_all_windows_count_once():

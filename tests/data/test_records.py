@@ -87,8 +87,8 @@ def test_write_parse_round_trip(tmp_path):
     }
     assert write_records(path, MIXED, [*stacked([ROW]), other]) == 2
     (batch,) = read_dataset(path, MIXED, batch_size=8)
-    found = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
-    assert found == {
+    actual = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
+    assert actual == {
         "ids": ("int32", [[1, 2, 3], [7, -8, 2**31 - 1]]),
         "weights": ("float32", [[0.5, 1.0], [1.0, 0.25]]),
         "label": ("int32", [4, 1]),
@@ -161,9 +161,9 @@ def test_missing_directory(tmp_path):
     [(Feature("other"),), (Feature("id", 2),), (Feature("id", None, "float32"),)],
     ids=["missing", "another length", "another type"],
 )
-def test_records_with_a_different_schema_are_rejected(hundred, features):
+def test_records_with_a_different_schema_are_rejected(records_path, features):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        list(read_dataset(hundred, features, 8))
+        list(read_dataset(records_path, features, 8))
 
 
 def test_one_bad_record_in_a_batch_is_reported():
@@ -185,19 +185,21 @@ def test_records_are_counted(tmp_path, count):
     assert count_records(path) == count
 
 
-def test_counting_a_truncated_file_fails(hundred):
-    os.truncate(hundred, os.path.getsize(hundred) - 5)
-    with pytest.raises(UserError, match=re.escape(hundred) + " is not a complete TFRecord file"):
-        count_records(hundred)
+def test_counting_a_truncated_file_fails(records_path):
+    os.truncate(records_path, os.path.getsize(records_path) - 5)
+    with pytest.raises(
+        UserError, match=re.escape(records_path) + " is not a complete TFRecord file"
+    ):
+        count_records(records_path)
     with pytest.raises(tf.errors.DataLossError):
-        list(read_dataset(hundred, IDS, 8))
+        list(read_dataset(records_path, IDS, 8))
 
 
-def test_missing_files(tmp_path, hundred):
+def test_missing_files(tmp_path, records_path):
     missing = str(tmp_path / "missing.tf_record")
     expected = re.escape(f"No such file: {missing}") + r".*has: hundred\.tf_record"
     with pytest.raises(UserError, match=expected):
-        read_dataset([hundred, missing], IDS, 8)
+        read_dataset([records_path, missing], IDS, 8)
     with pytest.raises(UserError, match=expected):
         count_records(missing)
     with pytest.raises(ValueError, match="At least one path"):

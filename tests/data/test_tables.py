@@ -32,9 +32,9 @@ def cells(path, quoted="auto"):
 
 
 def lines(path, quoted="auto"):
-    places = [row.place.rpartition(":") for row in read_table(path, quoted)]
-    assert {place[0] for place in places} <= {path}
-    return [int(place[2]) for place in places]
+    locations = [row.place.rpartition(":") for row in read_table(path, quoted)]
+    assert {location[0] for location in locations} <= {path}
+    return [int(location[2]) for location in locations]
 
 
 @pytest.mark.parametrize(

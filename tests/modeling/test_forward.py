@@ -90,13 +90,13 @@ def test_intermediate_layer_matches_the_original():
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "optional_inputs"),
     [("only_ids", []), ("no_segment", ["input_mask"]), ("no_mask", ["segment_ids"])],
 )
-def test_mask_and_segments_are_optional(name, given):
+def test_mask_and_segments_are_optional(name, optional_inputs):
     case = np.load(golden("forward/main__optional_inputs.npz"))
     model = load(BertPretrainer(config())).bert
-    outputs = model({key: case[key] for key in ["input_ids", *given]})
+    outputs = model({key: case[key] for key in ["input_ids", *optional_inputs]})
     for key in ("sequence_output", "pooled_output"):
         expected = case[f"{name}_{key}"]
         np.testing.assert_allclose(np.asarray(outputs[key]), expected, atol=TOLERANCE, rtol=0)
@@ -179,8 +179,8 @@ def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation)
     expected = x @ tf.cast(layer.kernel, "float32") + tf.cast(layer.bias, "float32")
     if activation:
         expected = activation(expected)
-    found = tf.cast(step(tf.cast(x, dtype)), "float32")
-    np.testing.assert_allclose(found, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
+    actual = tf.cast(step(tf.cast(x, dtype)), "float32")
+    np.testing.assert_allclose(actual, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
     # TensorFlow joins a product with a BiasAdd, and with no other addition.
     operations = {
         op.type for op in step.get_concrete_function(tf.cast(x, dtype)).graph.get_operations()

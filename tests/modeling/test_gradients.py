@@ -44,9 +44,9 @@ def _plain_norm(x, gamma, beta):
 def test_custom_gradients_match_autodiff(ours, derived, arguments, compiled):
     if compiled:
         ours = tf.function(ours)
-    found = _value_and_gradients(ours, *arguments, dtype="float32")
+    actual = _value_and_gradients(ours, *arguments, dtype="float32")
     expected = _value_and_gradients(derived, *arguments, dtype="float64")
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=5e-6)
 
 
@@ -101,7 +101,7 @@ def test_bfloat16_normalization_computes_in_float32():
     norm = layers.layer_norm_layer("mixed_bfloat16")
     x = keras.ops.cast(X, "bfloat16")
     for training in (False, True):
-        found = norm(x, training=training)
-        assert found.dtype == "bfloat16"
+        actual = norm(x, training=training)
+        assert actual.dtype == "bfloat16"
         exact = _plain_norm(np.asarray(x, "float64"), 1.0, 0.0)
-        np.testing.assert_allclose(np.asarray(found, "float32"), exact, atol=0.02)
+        np.testing.assert_allclose(np.asarray(actual, "float32"), exact, atol=0.02)

@@ -63,14 +63,14 @@ def test_dropout_only_in_training():
 
 
 def _dropouts(model, **rates):
-    """The dropout layers of a classifier by place, with new rates where given."""
+    """The dropout layers of a classifier by location, with new rates where given."""
     layers = {"embeddings": [model.bert.embeddings.dropout], "head": [model.dropout]}
     encoder = model.bert.encoder.transformer_layers
     layers["attention"] = [layer.attention.dropout for layer in encoder]
     layers["attended"] = [layer.attention_output.dropout for layer in encoder]
     layers["feed_forward"] = [layer.feed_forward_output.dropout for layer in encoder]
-    for place, rate in rates.items():
-        for layer in layers[place]:
+    for location, rate in rates.items():
+        for layer in layers[location]:
             layer.rate = rate
     return layers
 
@@ -79,7 +79,7 @@ def test_dropout_rates_match_the_original():
     config = copy.deepcopy(SMALL)
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.3, 0.2
     layers = _dropouts(BertClassifier(config, 2))
-    rates = {place: {layer.rate for layer in found} for place, found in layers.items()}
+    rates = {location: {layer.rate for layer in dropouts} for location, dropouts in layers.items()}
     # The classifier's 0.1 stands in no configuration.
     assert rates == {
         "embeddings": {0.3},
@@ -91,15 +91,17 @@ def test_dropout_rates_match_the_original():
     assert sum(map(len, layers.values())) == 2 + 3 * 5
 
 
-@pytest.mark.parametrize("place", ["embeddings", "attention", "attended", "feed_forward", "head"])
-def test_each_dropout_layer_is_applied(place):
+@pytest.mark.parametrize(
+    "location", ["embeddings", "attention", "attended", "feed_forward", "head"]
+)
+def test_each_dropout_layer_is_applied(location):
     model = BertClassifier(SMALL, 2)
     _dropouts(model, **dict.fromkeys(_dropouts(model), 0.0))
     inputs = {"input_ids": np.arange(24).reshape(3, 8)}
     plain = np.asarray(model(inputs)["logits"])
     trained = np.asarray(model(inputs, training=True)["logits"])
     np.testing.assert_allclose(trained, plain, atol=1e-7)
-    _dropouts(model, **{place: 0.5})
+    _dropouts(model, **{location: 0.5})
     assert np.abs(np.asarray(model(inputs, training=True)["logits"]) - plain).max() > 1e-6
 
 
@@ -289,13 +291,13 @@ def test_callable_activation_cannot_be_saved(tmp_path):
 
 
 def test_zero_init_encoder_leaves_head_initialization_unchanged():
-    found = []
+    values = []
     for blank in (False, True):
         keras.utils.set_random_seed(5)
         model = BertClassifier(SMALL, 2, zero_init_encoder=blank)
-        found.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
+        values.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
         assert model.config.initializer_range == model.bert.config.initializer_range == 0.02
-    plain, blank = found
+    plain, blank = values
     kernels = [name for name in plain if "kernel" in name or name.endswith("_embeddings")]
     assert len(kernels) == 3 + 6 * 5 + 1
     for name, value in blank.items():

@@ -25,7 +25,7 @@ VOCABULARIES = ["uncased", "cased", "chinese"]
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch):
+def compile_immediately(monkeypatch):
     monkeypatch.setattr(fast, "_COMPILE_CHARS", 0)
 
 
@@ -39,7 +39,7 @@ def compiled(vocab: str, lower: bool) -> BatchTokenizer:
     return BatchTokenizer(reference(vocab, lower))
 
 
-def by_reference(tokenizer: FullTokenizer, strings) -> list[list[int]]:
+def reference_ids(tokenizer: FullTokenizer, strings) -> list[list[int]]:
     return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in strings]
 
 
@@ -53,16 +53,18 @@ def test_ids_match_the_original_on_golden_texts(vocab, lower):
     strings = [text for text, _ in texts()]
     tokenizer = compiled(vocab, lower)
     before = tokenizer.texts, tokenizer.handed_back
-    found = as_lists(tokenizer.encode(strings))
+    actual = as_lists(tokenizer.encode(strings))
     field = f"{vocab}_{'lower' if lower else 'nolower'}_ids"
-    assert [text for text, item, ids in _zipped(strings, found) if item[field] != ids] == []
+    assert [
+        text for text, item, ids in _zip_with_goldens(strings, actual) if item[field] != ids
+    ] == []
     assert tokenizer.texts - before[0] == len(strings)
     # Most of them are made of what is difficult.
     assert tokenizer.handed_back - before[1] < 0.15 * len(strings)
 
 
-def _zipped(strings, found):
-    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), found, strict=True)]
+def _zip_with_goldens(strings, actual):
+    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), actual, strict=True)]
 
 
 # ---- Random texts --------------------------------------------------------------------------
@@ -100,9 +102,9 @@ def test_ids_match_the_reference_on_random_texts(vocab, lower):
     rng = random.Random(f"{vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(3500)]
-    expected = by_reference(tokenizer.reference, strings)
-    found = as_lists(tokenizer.encode(strings))
-    assert [s for s, a, b in zip(strings, expected, found, strict=True) if a != b] == []
+    expected = reference_ids(tokenizer.reference, strings)
+    actual = as_lists(tokenizer.encode(strings))
+    assert [s for s, a, b in zip(strings, expected, actual, strict=True) if a != b] == []
     # Words that are too long, and one character in two hundred, are for the reference.
     assert 0 < tokenizer.handed_back - before < 0.2 * len(strings)
 
@@ -114,7 +116,7 @@ def test_ids_match_the_reference_on_random_texts(vocab, lower):
 @given(st.lists(st.text(max_size=40), max_size=8))
 def test_ids_match_the_reference_on_any_batch(strings):
     tokenizer = compiled("uncased", True)
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
 
 
 def test_plain_texts_do_not_fall_back_to_the_reference():
@@ -128,7 +130,7 @@ def test_plain_texts_do_not_fall_back_to_the_reference():
 def test_bytes_decode_like_the_reference():
     tokenizer = compiled("uncased", True)
     strings = [b"caf\xc3\xa9 \xff now", "now"]
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
     with pytest.raises(ValueError, match="must be str or bytes"):
         tokenizer.encode([3])
 
@@ -137,10 +139,10 @@ def test_bytes_decode_like_the_reference():
 def test_batch_sizes(count):
     tokenizer = compiled("uncased", True)
     strings = [f"text {n % 7} é" if n % 3 else f"text {n % 7}" for n in range(count)]
-    found = tokenizer.encode(strings)
-    assert len(found) == count
-    assert found.ids.dtype == np.int32
-    assert as_lists(found) == by_reference(tokenizer.reference, strings)
+    actual = tokenizer.encode(strings)
+    assert len(actual) == count
+    assert actual.ids.dtype == np.int32
+    assert as_lists(actual) == reference_ids(tokenizer.reference, strings)
 
 
 # ---- Where tokens come from ----------------------------------------------------------------
@@ -153,11 +155,11 @@ def test_spans_match_the_reference(vocab, lower):
     rng = random.Random(f"spans {vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in texts()]
-    found = tokenizer.encode(strings, with_spans=True)
-    assert as_lists(found) == as_lists(tokenizer.encode(strings))
-    assert found.spans.dtype == np.int32
-    ends = found.row_splits.tolist()
-    spans = [found.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    actual = tokenizer.encode(strings, with_spans=True)
+    assert as_lists(actual) == as_lists(tokenizer.encode(strings))
+    assert actual.spans.dtype == np.int32
+    ends = actual.row_splits.tolist()
+    spans = [actual.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
     expected = [
         [list(span) for span in tokenize_with_offsets(tokenizer.reference, text)[1]]
         for text in strings
@@ -168,10 +170,10 @@ def test_spans_match_the_reference(vocab, lower):
 @pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
 def test_spans_of_small_batches(strings):
     tokenizer = compiled("uncased", True)
-    found = tokenizer.encode(strings, with_spans=True)
+    actual = tokenizer.encode(strings, with_spans=True)
     spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
-    assert found.spans.tolist() == [list(span) for row in spans for span in row]
-    assert len(found) == len(strings)
+    assert actual.spans.tolist() == [list(span) for row in spans for span in row]
+    assert len(actual) == len(strings)
 
 
 # ---- Vocabularies --------------------------------------------------------------------------
@@ -195,8 +197,8 @@ def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
     strings += ["there the re # é e\u0301 no token [4] [UNK] ##re ## a, the,", "zzz", "Thé"]
     for lower in (True, False):
         tokenizer = FullTokenizer(str(path), lower)
-        found = as_lists(BatchTokenizer(tokenizer).encode(strings))
-        assert found == by_reference(tokenizer, strings)
+        actual = as_lists(BatchTokenizer(tokenizer).encode(strings))
+        assert actual == reference_ids(tokenizer, strings)
 
 
 def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
@@ -224,32 +226,32 @@ def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     tokenizer = BatchTokenizer(reference("uncased", True))
     strings = ["plain", "Füße, 北京"]
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
-    found = tokenizer.encode(strings, with_spans=True)
-    assert found.spans[-1, 1] == len(strings[-1])
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
+    actual = tokenizer.encode(strings, with_spans=True)
+    assert actual.spans[-1, 1] == len(strings[-1])
     assert (tokenizer.handed_back, tokenizer.texts) == (4, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()
-    said = [record for record in caplog.records if "TensorFlow Text" in record.message]
-    assert len(said) == 1
-    assert "no wheel for this system" in said[0].message
+    records = [record for record in caplog.records if "TensorFlow Text" in record.message]
+    assert len(records) == 1
+    assert "no wheel for this system" in records[0].message
 
 
 def test_tokenizer_is_thread_safe():
     tokenizer = BatchTokenizer(reference("uncased", True))
     parts = [[chr(code) + " é " + chr(code + 1) for code in range(n, n + 700)] for n in range(8)]
-    found = [None] * len(parts)
+    actual = [None] * len(parts)
 
     def work(index):
-        found[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
+        actual[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(parts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for strings, ids in zip(parts, found, strict=True):
-        expected = by_reference(tokenizer.reference, [s.replace("é", "ж") for s in strings])
+    for strings, ids in zip(parts, actual, strict=True):
+        expected = reference_ids(tokenizer.reference, [s.replace("é", "ж") for s in strings])
         assert ids == expected
 
 

@@ -126,7 +126,7 @@ def test_character_classes_match_the_original():
     flags, _ = character_tables()
     wrong = []
     for char in characters():
-        found = (
+        actual = (
             DROPPED * (tokenization.is_control(char) or char == "\ufffd")
             + SPACE * tokenization.is_whitespace(char)
             + PUNCTUATION * tokenization.is_punctuation(char)
@@ -134,8 +134,8 @@ def test_character_classes_match_the_original():
             + SPLITS * char.isspace()
             + MARK * (unicodedata.category(char) == "Mn")
         )
-        if found != flags[ord(char)]:
-            wrong.append((char, found, flags[ord(char)]))
+        if actual != flags[ord(char)]:
+            wrong.append((char, actual, flags[ord(char)]))
     assert not wrong
 
 
@@ -390,7 +390,7 @@ LETTERS = st.text("ab", min_size=1, max_size=4)
 @given(st.sets(LETTERS), st.sets(LETTERS), st.text("ab", min_size=1, max_size=12))
 def test_word_pieces_are_longest_match_first(first, inner, word):
     vocab = dict.fromkeys({"a", "b", "##a"} | first | {f"##{piece}" for piece in inner}, 0)
-    found = WordpieceTokenizer(vocab).tokenize(word)
+    actual = WordpieceTokenizer(vocab).tokenize(word)
     rest, prefix, expected = word, "", []
     while rest:
         known = [rest[:end] for end in range(len(rest) + 1) if prefix + rest[:end] in vocab]
@@ -399,8 +399,8 @@ def test_word_pieces_are_longest_match_first(first, inner, word):
             break
         expected.append(prefix + known[-1])
         rest, prefix = rest.removeprefix(known[-1]), "##"
-    assert found == expected
-    assert found == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in found) == word
+    assert actual == expected
+    assert actual == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in actual) == word
 
 
 # ---- Boundaries ------------------------------------------------------------------------------

@@ -36,11 +36,11 @@ def trained():
 
 
 def _values(model, optimizer):
-    found = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
+    actual = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
-            found[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
-    return found
+            actual[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
+    return actual
 
 
 def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypatch):
@@ -49,11 +49,11 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
     expected = _values(model, optimizer)
     may_write, write = threading.Event(), checkpoint.save_snapshot
 
-    def late(folder, snapshot):
+    def delayed_write(folder, snapshot):
         assert may_write.wait(60)
         return write(folder, snapshot)
 
-    monkeypatch.setattr(checkpoints, "save_snapshot", late)
+    monkeypatch.setattr(checkpoints, "save_snapshot", delayed_write)
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
@@ -64,9 +64,9 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
     saver.wait()
     prefix = str(tmp_path / "model.ckpt-1")
     assert checkpoint.latest(str(tmp_path)) == prefix
-    found = dict(checkpoint.read(prefix, list(expected)))
+    actual = dict(checkpoint.read(prefix, list(expected)))
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
     now = _values(model, optimizer)
     assert any((now[name] != value).any() for name, value in expected.items())
     saver.close()
@@ -77,13 +77,13 @@ def full_disk(monkeypatch):
     """Nothing can be written until the list is empty; each try takes one off."""
     left, write = ["full", "full"], checkpoint.save_snapshot
 
-    def fails(folder, snapshot):
+    def fail(folder, snapshot):
         if left:
             left.pop()
             raise UserError("No space left on device")
         return write(folder, snapshot)
 
-    monkeypatch.setattr(checkpoints, "save_snapshot", fails)
+    monkeypatch.setattr(checkpoints, "save_snapshot", fail)
     return left
 
 

@@ -22,12 +22,12 @@ def test_training_plot():
     losses = 1 / steps
     accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
     without = plot_training_curve(steps, losses, {})
-    found = plot_training_curve(
+    actual = plot_training_curve(
         steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
     )
     orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
     for color in (orange, green):
-        assert (pixels(found) == color).all(axis=-1).sum() > 50
+        assert (pixels(actual) == color).all(axis=-1).sum() > 50
         assert not (pixels(without) == color).all(axis=-1).any()
 
 

@@ -116,13 +116,13 @@ def test_squad(questions, devices, workers):
     run_on(questions, name, devices, workers)
     questions.assert_same_steps(name, "one", workers)
     assert questions.metrics(name) == pytest.approx(questions.metrics("one"), rel=1e-5)
-    found, expected = (
+    actual, expected = (
         json.loads((questions.folder / run / "nbest_predictions.json").read_text())
         for run in (name, "one")
     )
-    assert list(found) == list(expected) == [f"q{number}" for number in range(11)]
+    assert list(actual) == list(expected) == [f"q{number}" for number in range(11)]
     for question, answers in expected.items():
-        assert [best["text"] for best in found[question]] == [best["text"] for best in answers]
+        assert [best["text"] for best in actual[question]] == [best["text"] for best in answers]
         for name in ("probability", "start_logit", "end_logit"):
-            others = [best[name] for best in found[question]]
+            others = [best[name] for best in actual[question]]
             np.testing.assert_allclose(others, [best[name] for best in answers], rtol=1e-4)

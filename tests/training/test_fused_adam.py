@@ -29,7 +29,7 @@ def _updated(update, steps, **kwargs):
     for _ in range(steps):
         update_all([tf.constant(rng.normal(size=(5, 7)), tf.float32) for _ in variables])
     return [
-        [found.numpy() for found in (variable, slots["adam_m"], slots["adam_v"])]
+        [actual.numpy() for actual in (variable, slots["adam_m"], slots["adam_v"])]
         for variable, slots in optimizer.slots()
     ]
 
@@ -41,8 +41,8 @@ def test_fused_update_matches_the_optimizer(kwargs):
     def plain(optimizer, gradient, variable, rate):
         optimizer.update_step(gradient, variable, rate)
 
-    found, expected = (_updated(update, 30, **kwargs) for update in (update_variable, plain))
-    for ours, theirs in zip(found, expected, strict=True):
+    actual, expected = (_updated(update, 30, **kwargs) for update in (update_variable, plain))
+    for ours, theirs in zip(actual, expected, strict=True):
         for a, b in zip(ours[:2], theirs[:2], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
         # TensorFlow's 1 - 0.999.

@@ -47,9 +47,9 @@ def test_each_row_is_computed_once_independently(model, kwargs):
     inference = inference_of(model, **kwargs)
     seen = [number for numbers, _ in inference.batches(rows) for number in numbers]
     assert sorted(seen) == list(range(11))
-    found = inference.predict(rows)
-    assert found["number"].tolist() == list(range(11))
-    for row, values in enumerate(found["pooled"]):
+    actual = inference.predict(rows)
+    assert actual["number"].tolist() == list(range(11))
+    for row, values in enumerate(actual["pooled"]):
         length = rows["input_mask"][row].sum()
         alone = {name: rows[name][None, row, :length] for name in ("input_ids", "input_mask")}
         np.testing.assert_allclose(values, model(alone)["pooled_output"][0], atol=1e-6)
@@ -92,19 +92,19 @@ def test_duplicate_rows_are_computed_once(model, kwargs, expected):
     # Only a segment tells this one from the first.
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
-    batches, found = computed_batches(inference_of(model, **kwargs), rows)
+    batches, actual = computed_batches(inference_of(model, **kwargs), rows)
     # Full batches are filled up with copies.
     assert sum(len(batch["input_ids"]) for batch in batches) == expected
     for copy, of in ((2, 0), (6, 0), (4, 1)):
-        np.testing.assert_array_equal(found["pooled"][copy], found["pooled"][of])
-    assert np.abs(found["pooled"][5] - found["pooled"][0]).max() > 1e-5
+        np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][of])
+    assert np.abs(actual["pooled"][5] - actual["pooled"][0]).max() > 1e-5
 
 
 def test_empty_input_gives_empty_outputs(model):
-    found = inference_of(model).predict(rows_of(np.zeros(0, int)))
-    assert found["pooled"].shape == (0, SIZES["hidden_size"])
-    assert found["pooled"].dtype == np.float32
-    assert found["number"].shape == (0,)
+    actual = inference_of(model).predict(rows_of(np.zeros(0, int)))
+    assert actual["pooled"].shape == (0, SIZES["hidden_size"])
+    assert actual["pooled"].dtype == np.float32
+    assert actual["number"].shape == (0,)
 
 
 def test_batch_error_is_raised(model):
@@ -121,10 +121,10 @@ def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
     inference = inference_of(model)
     expected = inference.predict(rows)
     for count in (0, 3, 7, 17):
-        found = inference.predict_records(path, count, "eval")
-        assert found["number"].tolist() == [number % 7 for number in range(count)]
+        actual = inference.predict_records(path, count, "eval")
+        assert actual["number"].tolist() == [number % 7 for number in range(count)]
         np.testing.assert_allclose(
-            found["pooled"], np.tile(expected["pooled"], (3, 1))[:count], atol=1e-6
+            actual["pooled"], np.tile(expected["pooled"], (3, 1))[:count], atol=1e-6
         )
     write_records(path, FEATURES, [])
     with pytest.raises(UserError, match="contains no records"):
@@ -149,7 +149,7 @@ def test_multiple_choice_rows_are_trimmed_to_the_longest_text(model):
 
     devices = Devices(STRATEGY, "one_device", "")
     inference = Inference(Choices(), lambda x, _: {"pooled": x}, features, devices, 4)
-    found = inference.predict(rows)["pooled"]
-    assert found.shape == (2, 3, SIZES["hidden_size"])
+    actual = inference.predict(rows)["pooled"]
+    assert actual.shape == (2, 3, SIZES["hidden_size"])
     alone = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
-    np.testing.assert_allclose(found[1, 1], model(alone)["pooled_output"][0], atol=1e-6)
+    np.testing.assert_allclose(actual[1, 1], model(alone)["pooled_output"][0], atol=1e-6)

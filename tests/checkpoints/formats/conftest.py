@@ -53,7 +53,7 @@ def write_model(folder, tiny, name, config=None, **extra):
 def models(tiny, tmp_path_factory):
     """Folders by names of heads."""
     keras.utils.set_random_seed(3)
-    place = tmp_path_factory.mktemp("models")
-    folders = {name: write_model(place / name, tiny, name) for name in NAMES}
+    root = tmp_path_factory.mktemp("models")
+    folders = {name: write_model(root / name, tiny, name) for name in NAMES}
     (folders["token"] / "labels.txt").write_text("\n".join(LABELS) + "\n")
     return folders

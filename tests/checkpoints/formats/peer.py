@@ -29,7 +29,7 @@ def load(folder, name, job):
     np.savez(folder / f"{name}.npz", **outputs)
     # In pieces of some kilobytes, as large models are.
     model.save_pretrained(folder / f"{name}_saved", max_shard_size="4KB")
-    return {key: list(map(str, found)) for key, found in info.items() if found}
+    return {key: list(map(str, keys)) for key, keys in info.items() if keys}
 
 
 def shorten(folder, name, job):

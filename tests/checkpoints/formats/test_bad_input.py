@@ -23,7 +23,7 @@ from tests.test_locks import hold
 
 
 @pytest.fixture
-def there(models, tmp_path):
+def hf_folder(models, tmp_path):
     """A folder of transformers, to be damaged."""
     convert(
         find_source(str(models["classification"])),
@@ -32,7 +32,7 @@ def there(models, tmp_path):
     return tmp_path / "there"
 
 
-def _refused(source, tmp_path, message, **wanted):
+def _assert_rejected(source, tmp_path, message, **wanted):
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(UserError, match=message):
         convert(
@@ -42,25 +42,27 @@ def _refused(source, tmp_path, message, **wanted):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_output_locked_by_another_conversion_is_rejected(there, tmp_path):
+def test_output_locked_by_another_conversion_is_rejected(hf_folder, tmp_path):
     process = hold(tmp_path / ".out.lock")
-    _refused(there, tmp_path, f"out is in use, process {process.pid} on .* pass another --output")
+    _assert_rejected(
+        hf_folder, tmp_path, f"out is in use, process {process.pid} on .* pass another --output"
+    )
     process.communicate("")
 
 
-def test_symlinked_output(there, tmp_path):
+def test_symlinked_output(hf_folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
-    convert(find_source(str(there)), Request(output=str(tmp_path / "link.keras")))
+    convert(find_source(str(hf_folder)), Request(output=str(tmp_path / "link.keras")))
     assert (tmp_path / "link.keras").is_symlink()
     assert (tmp_path / "store" / "model.keras").is_file()
 
 
 @pytest.mark.parametrize("kept", [0, 5, 300, -1])
-def test_truncated_download_is_rejected(there, tmp_path, kept):
-    file = there / "model.safetensors"
+def test_truncated_download_is_rejected(hf_folder, tmp_path, kept):
+    file = hf_folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:kept])
-    _refused(there, tmp_path, "is not a complete safetensors file.*Download it again")
+    _assert_rejected(hf_folder, tmp_path, "is not a complete safetensors file.*Download it again")
 
 
 def test_pickle_is_never_loaded(tmp_path):
@@ -73,29 +75,35 @@ def test_pickle_is_never_loaded(tmp_path):
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
     (folder / "config.json").write_text("{}")
     for source in (folder, folder / "pytorch_model.bin"):
-        _refused(source, tmp_path, r"is a pickle.*save_pretrained\(new_folder\).*safetensors")
+        _assert_rejected(
+            source, tmp_path, r"is a pickle.*save_pretrained\(new_folder\).*safetensors"
+        )
 
 
-def test_tensor_names_of_other_architectures_are_rejected(there, tmp_path):
-    save_file({"wte.weight": np.ones([3, 2], "float32")}, there / "model.safetensors")
-    _refused(there, tmp_path, r"has no BERT word embeddings\. It contains: wte\.weight")
+def test_tensor_names_of_other_architectures_are_rejected(hf_folder, tmp_path):
+    save_file({"wte.weight": np.ones([3, 2], "float32")}, hf_folder / "model.safetensors")
+    _assert_rejected(hf_folder, tmp_path, r"has no BERT word embeddings\. It contains: wte\.weight")
 
 
-def test_missing_and_unexpected_tensors_are_listed(there, tmp_path):
-    tensors = load_file(there / "model.safetensors")
+def test_missing_and_unexpected_tensors_are_listed(hf_folder, tmp_path):
+    tensors = load_file(hf_folder / "model.safetensors")
     strange = {**tensors, "adapter.down": np.ones([2], "float32")}
-    save_file(strange, there / "model.safetensors")
-    _refused(there, tmp_path, r"not part of BERT or the classification head: adapter\.down")
+    save_file(strange, hf_folder / "model.safetensors")
+    _assert_rejected(
+        hf_folder, tmp_path, r"not part of BERT or the classification head: adapter\.down"
+    )
     del tensors["bert.encoder.layer.1.output.dense.weight"]
-    save_file(tensors, there / "model.safetensors")
-    _refused(there, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; found: ")
+    save_file(tensors, hf_folder / "model.safetensors")
+    _assert_rejected(
+        hf_folder, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; found: "
+    )
 
 
-def test_unexpected_tensors_can_be_ignored(there, tmp_path, said):
-    tensors = load_file(there / "model.safetensors")
-    save_file({**tensors, "crf.start": np.ones([2], "float32")}, there / "model.safetensors")
+def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, said):
+    tensors = load_file(hf_folder / "model.safetensors")
+    save_file({**tensors, "crf.start": np.ones([2], "float32")}, hf_folder / "model.safetensors")
     request = Request(output=str(tmp_path / "x.ckpt"), head="encoder")
-    convert(find_source(str(there)), request)
+    convert(find_source(str(hf_folder)), request)
     assert "Not converted: output_bias, output_weights, crf.start" in said.text
     assert len(values_of(str(tmp_path / "x.ckpt"))) == 39
 
@@ -107,31 +115,33 @@ def test_untied_word_embeddings_are_rejected(models, tmp_path):
     tensors = load_file(folder / "model.safetensors")
     tensors["cls.predictions.decoder.weight"] = np.zeros([19, 16], "float32")
     save_file(tensors, folder / "model.safetensors")
-    _refused(folder, tmp_path, r"decoder\.weight in .* differs from the word embeddings")
+    _assert_rejected(folder, tmp_path, r"decoder\.weight in .* differs from the word embeddings")
     convert(find_source(str(folder)), Request(output=str(tmp_path / "x.ckpt"), head="encoder"))
 
 
-def test_unsupported_dtype_is_rejected(there, tmp_path):
-    tensors = load_file(there / "model.safetensors")
-    save_file({k: v.astype("float64") for k, v in tensors.items()}, there / "model.safetensors")
-    _refused(there, tmp_path, r"has type F64; expected float32 or float16 or bfloat16")
+def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
+    tensors = load_file(hf_folder / "model.safetensors")
+    save_file({k: v.astype("float64") for k, v in tensors.items()}, hf_folder / "model.safetensors")
+    _assert_rejected(hf_folder, tmp_path, r"has type F64; expected float32 or float16 or bfloat16")
 
 
-def test_config_of_a_different_model_is_rejected(models, there, tmp_path):
-    settings = json.loads((there / "config.json").read_text())
+def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
+    settings = json.loads((hf_folder / "config.json").read_text())
     wrong = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
-    (there / "config.json").write_text(json.dumps(wrong))
+    (hf_folder / "config.json").write_text(json.dumps(wrong))
     message = (
         r"config\.json is not the configuration of .*: vocab_size is 20, but 19 in the weights "
         r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32, but 16 .*"
         "num_hidden_layers is 3, but 2"
     )
-    _refused(there, tmp_path, message)
+    _assert_rejected(hf_folder, tmp_path, message)
     other = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
     other.intermediate_size = 99
     (tmp_path / "other.json").write_text(other.to_json_string())
     config_file = str(tmp_path / "other.json")
-    _refused(models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file)
+    _assert_rejected(
+        models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file
+    )
 
 
 def test_inconsistent_weight_shapes_are_rejected(tiny, tmp_path):
@@ -140,7 +150,7 @@ def test_inconsistent_weight_shapes_are_rejected(tiny, tmp_path):
     values["bert/pooler/dense/kernel"] = np.zeros([16, 17], "float32")
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
     message = r"bert/pooler/dense/kernel \[16, 17\] \(expected: \[16, 16\]\)"
-    _refused(folder, tmp_path, message, to="hugging_face")
+    _assert_rejected(folder, tmp_path, message, to="hugging_face")
 
 
 def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
@@ -148,11 +158,11 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
     folder.mkdir()
     for path in models["encoder"].glob("bert_model*"):
         shutil.copyfile(path, folder / path.name)
-    _refused(folder, tmp_path, "pass --bert_config_file", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "pass --bert_config_file", to="hugging_face")
     shutil.copyfile(models["encoder"] / "bert_config.json", folder / "bert_config.json")
-    _refused(folder, tmp_path, "pass --vocab_file", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "pass --vocab_file", to="hugging_face")
     (folder / "vocab.txt").write_text("\n".join(f"w{number}" for number in range(20)))
-    _refused(folder, tmp_path, "has 20 entries, .* only 19", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "has 20 entries, .* only 19", to="hugging_face")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +173,14 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
     ],
 )
 def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):
-    _refused(models[name], tmp_path, message, labels=labels, to="hugging_face")
+    _assert_rejected(models[name], tmp_path, message, labels=labels, to="hugging_face")
 
 
 def test_ambiguous_head_is_rejected(tiny, tmp_path):
     bias, weights = np.zeros(2, "float32"), np.zeros([2, 16], "float32")
     more = {"cls/squad/output_bias": bias, "cls/squad/output_weights": weights}
     folder = write_model(tmp_path / "a", tiny, "classification", **more)
-    _refused(folder, tmp_path, "several heads: span and classification", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "several heads: span and classification", to="hugging_face")
     convert(
         find_source(str(folder)),
         Request(output=str(tmp_path / "x"), to="hugging_face", head="span"),
@@ -188,16 +198,16 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
         ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
-def test_invalid_outputs_are_rejected(there, tmp_path, wanted, message):
+def test_invalid_outputs_are_rejected(hf_folder, tmp_path, wanted, message):
     output = str(tmp_path / wanted["output"])
-    _refused(there, tmp_path, message, output=output, to=wanted["to"])
+    _assert_rejected(hf_folder, tmp_path, message, output=output, to=wanted["to"])
 
 
-def test_existing_checkpoint_is_not_overwritten(there, tmp_path):
+def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
     request = Request(output=str(tmp_path / "x.ckpt"))
-    convert(find_source(str(there)), request)
+    convert(find_source(str(hf_folder)), request)
     with pytest.raises(UserError, match=r"\.index already exists"):
-        convert(find_source(str(there)), request)
+        convert(find_source(str(hf_folder)), request)
 
 
 @pytest.fixture
@@ -233,7 +243,7 @@ def _other_module(settings):
 def test_keras_file_with_foreign_classes_is_rejected(keras_file, tmp_path, change):
     _with_config(keras_file, change)
     message = r"must contain a bert_tf\.modeling model.*(Lambda|os\.system|antigravity)"
-    _refused(keras_file, tmp_path, message)
+    _assert_rejected(keras_file, tmp_path, message)
 
 
 def test_keras_file_may_name_a_moved_module(keras_file):
@@ -244,26 +254,26 @@ def test_keras_file_may_name_a_moved_module(keras_file):
 def test_unrelated_keras_model_is_rejected(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / "x.keras")
-    _refused(tmp_path / "x.keras", tmp_path, "must contain a bert_tf.modeling model")
+    _assert_rejected(tmp_path / "x.keras", tmp_path, "must contain a bert_tf.modeling model")
     model.save_weights(tmp_path / "x.weights.h5")
-    _refused(tmp_path / "x.weights.h5", tmp_path, "is not a complete weights file")
+    _assert_rejected(tmp_path / "x.weights.h5", tmp_path, "is not a complete weights file")
 
 
 @pytest.mark.parametrize("name", ["x.keras", "x.weights.h5", "x.zip", "x.safetensors"])
 def test_malformed_files_are_rejected(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"nonsense")
-    _refused(tmp_path / name, tmp_path, "is not a complete")
-    _refused(tmp_path / f"other_{name}", tmp_path, "No such file")
+    _assert_rejected(tmp_path / name, tmp_path, "is not a complete")
+    _assert_rejected(tmp_path / f"other_{name}", tmp_path, "No such file")
 
 
 def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
     keras_file.write_bytes(keras_file.read_bytes()[:-100])
-    _refused(keras_file, tmp_path, "is not a complete .keras file")
+    _assert_rejected(keras_file, tmp_path, "is not a complete .keras file")
     path = tmp_path / "y.weights.h5"
     convert(find_source(str(models["span"])), Request(output=str(path)))
     path.write_bytes(path.read_bytes()[:-100])
-    _refused(path, tmp_path, "is not a complete weights file|cannot be loaded")
+    _assert_rejected(path, tmp_path, "is not a complete weights file|cannot be loaded")
 
 
 def test_invalid_options_are_rejected(tmp_path):
@@ -278,7 +288,7 @@ def test_invalid_options_are_rejected(tmp_path):
 
 
 def test_label_order_and_head_mismatches_are_rejected(models, tmp_path):
-    _refused(
+    _assert_rejected(
         models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
         head="token", to="hugging_face",
     )  # fmt: skip

@@ -35,10 +35,10 @@ def test_outputs_match_model_garden(version, tmp_path):
     outputs = model({name: expected[name] for name in expected.files if "output" not in name})
     mask = expected["input_mask"].astype(bool)
     for name in ("sequence_output", "pooled_output"):
-        found, wanted = np.asarray(outputs[name]), expected[name]
+        actual, wanted = np.asarray(outputs[name]), expected[name]
         if name == "sequence_output":
-            found, wanted = found[mask], wanted[mask]
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+            actual, wanted = actual[mask], wanted[mask]
+        np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
 
 def test_config_mismatch_is_rejected(tmp_path, tiny):
@@ -58,9 +58,9 @@ def test_functional_model_has_one_encoder(tiny, tmp_path):
     keras.Model(ids, head).export(tmp_path / "once", verbose=False)
     source = find_source(str(tmp_path / "once"))
     expected = checkpoint.named_variables(encoder)
-    found = dict(source.read(expected))
+    actual = dict(source.read(expected))
     for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], np.asarray(values), err_msg=name)
+        np.testing.assert_array_equal(actual[name], np.asarray(values), err_msg=name)
     (note,) = source.notes
     assert note.count("/kernel") == 1
 
@@ -85,9 +85,9 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
         v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
     )
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
-    found = find_source(root.save(str(tmp_path / "ckpt")))
-    assert found.shapes() == source.shapes()
-    assert found.notes == [
+    actual = find_source(root.save(str(tmp_path / "ckpt")))
+    assert actual.shapes() == source.shapes()
+    assert actual.notes == [
         f"Ignoring variables of {tmp_path}/ckpt-1 that are not part of BERT: classifier/bias"
     ]
 

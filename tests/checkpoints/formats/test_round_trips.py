@@ -148,8 +148,8 @@ def test_run_ner_directory_exports_token_labels(models, tmp_path):
     source = find_source(str(tmp_path))
     assert (source.head, source.do_lower_case, source.labels) == ("token", False, LABELS)
     _convert(tmp_path, tmp_path / "x", to="hugging_face")
-    found = json.loads((tmp_path / "x" / "config.json").read_text())
-    assert found["architectures"] == ["BertForTokenClassification"]
+    actual = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert actual["architectures"] == ["BertForTokenClassification"]
 
 
 def test_command_line(models, tmp_path):

@@ -28,22 +28,25 @@ def test_source_kinds_and_companion_files(models, name, tmp_path):
             Request(output=str(tmp_path / output), to=to, head=name),
         )
     original = find_source(str(models[name]))
-    there, whole = find_source(str(tmp_path / "x")), find_source(str(tmp_path / "x.keras"))
-    assert [source.kind for source in (original, there, whole)] == [
+    hugging_face, keras_file = (
+        find_source(str(tmp_path / "x")),
+        find_source(str(tmp_path / "x.keras")),
+    )
+    assert [source.kind for source in (original, hugging_face, keras_file)] == [
         "original",
         "hugging_face",
         "keras",
     ]
-    assert there.head == whole.head == name
-    assert original.shapes() == there.shapes() == whole.shapes()
-    assert original.config() == there.config() == whole.config()
+    assert hugging_face.head == keras_file.head == name
+    assert original.shapes() == hugging_face.shapes() == keras_file.shapes()
+    assert original.config() == hugging_face.config() == keras_file.config()
     assert original.vocab_file == str(models[name] / "vocab.txt")
-    assert there.vocab_file == str(tmp_path / "x" / "vocab.txt")
-    assert there.config_file == str(tmp_path / "x" / "config.json")
-    assert whole.config_file is None
+    assert hugging_face.vocab_file == str(tmp_path / "x" / "vocab.txt")
+    assert hugging_face.config_file == str(tmp_path / "x" / "config.json")
+    assert keras_file.config_file is None
     file = find_source(str(tmp_path / "x" / "model.safetensors"))
-    assert (file.kind, file.shapes()) == ("hugging_face", there.shapes())
-    values = [dict(source.read(source.shapes())) for source in (original, there, whole)]
+    assert (file.kind, file.shapes()) == ("hugging_face", hugging_face.shapes())
+    values = [dict(source.read(source.shapes())) for source in (original, hugging_face, keras_file)]
     for key, value in values[0].items():
         assert value.tobytes() == values[1][key].tobytes() == values[2][key].tobytes()
 

@@ -73,7 +73,7 @@ def peer(tiny, models, tmp_path_factory):
     return folder, _run(folder, jobs)
 
 
-def _ours(folder, name):
+def _our_outputs(folder, name):
     config = BertConfig.from_json_file(str(folder / "bert_config.json"))
     model = build(HEADS[name], config, 3)
     assert checkpoint.restore(model, str(folder / "bert_model.ckpt")).new == ()
@@ -109,7 +109,7 @@ def test_exported_models_match_in_transformers(peer, name, act):
     # No missing, no unexpected, no mismatched keys.
     assert results[f"{name}_{act}"] == {}
     theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _ours(folder / f"{name}_{act}_ours", name), theirs)
+    _assert_equal_outputs(name, _our_outputs(folder / f"{name}_{act}_ours", name), theirs)
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -123,7 +123,7 @@ def test_models_saved_by_transformers_are_read(peer, name, act, tmp_path):
         before = folder / f"{name}_{act}_ours" / "bert_model.ckpt"
         assert_same(str(before), str(tmp_path / "x" / "bert_model.ckpt"))
     theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _ours(tmp_path / "x", name), theirs)
+    _assert_equal_outputs(name, _our_outputs(tmp_path / "x", name), theirs)
 
 
 def test_masked_lm_only_models_are_read(peer, tiny, tmp_path):
