@@ -1,4 +1,4 @@
-"""Small data sets in the formats of the published ones, made of the repository's reviews."""
+"""Generates small data sets in the published formats from the repository's reviews."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from tests.oracle import ROOT
 
 
 def write_all(folder: Path) -> dict[str, str]:
-    """Writes them, and gives the variables by which README and docs call their folders."""
+    """Writes all data sets; returns the variables that README and docs use for their folders."""
     reviews = _reviews("train")
     _write_glue(folder / "glue", reviews)
     _write_squad(folder / "squad", [text for text, _ in reviews])
@@ -36,7 +36,7 @@ def _write_glue(folder: Path, reviews: list[tuple[str, str]]) -> None:
     parts = {"train": reviews[:96], "dev": reviews[96:128], "test": reviews[128:144]}
     for part, rows in parts.items():
         texts = [text for text, _ in rows]
-        # Every second pair says the same twice.
+        # Every second pair repeats the same text.
         pairs = [(text, texts[n - n % 2]) for n, text in enumerate(texts)]
         mrpc = [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]]
         mrpc += [[str(1 - n % 2), str(n), str(n), *pair] for n, pair in enumerate(pairs)]

@@ -1,4 +1,4 @@
-"""What a program must be like where TensorFlow computes: processes, graphs, scopes, backends."""
+"""Restrictions of the TensorFlow backend: processes, graphs, scopes and backend selection."""
 
 import copy
 import multiprocessing
@@ -38,12 +38,12 @@ def predictor(tiny):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("use", [_ask, _load])
 def test_forked_process_raises(use):
-    """Without that it waits for ever."""
+    """Without the check it would hang."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         answer = pool.apply_async(use)
         with pytest.raises(UserError, match=r"forked from .*after the fork only.*spawn"):
             answer.get(timeout=60)
-    # This process is none the worse for it.
+    # The parent process still works.
     assert _ask().tokens == ["[CLS]", "good", "film", "[SEP]"]
 
 
@@ -103,7 +103,7 @@ def _run(program, **environment):
     return done.stdout.split()
 
 
-# As where JAX is not installed.
+# Simulates an environment without JAX.
 _NO_JAX = "import sys; sys.modules['jax'] = None\n"
 _SAY = "\nimport keras; print(keras.config.backend())"
 
@@ -138,7 +138,7 @@ for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.
 
 
 def test_already_active_backend_is_named():
-    """The model itself runs on it."""
+    """The model itself runs on other backends."""
     assert _run(_ON_ANOTHER) == ["UserError", "True", "True"] * 5
 
 

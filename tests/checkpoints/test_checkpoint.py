@@ -1,4 +1,4 @@
-"""Checkpoints of the original: read, refused, written, and read by TensorFlow itself."""
+"""Original checkpoints: reading, validation, writing, and compatibility with TensorFlow 1."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Models from checkpoints in one call."""
+"""Creating models from checkpoints with `from_checkpoint`."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programs as people wrote them for the original release, with `bert` renamed to `bert_tf`."""
+"""Typical programs written for the original release, with `bert` renamed to `bert_tf`."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def tokenizer(tiny):
     ],
 )
 def test_bert_tensorflow_notebook(tokenizer, label_list, labels):
-    """The notebook on movie reviews and its many copies: labels come from a data frame."""
+    """The movie review notebook and its derivatives, which take labels from a data frame."""
     examples = [
         run_classifier.InputExample(guid=None, text_a=text, text_b=None, label=label)
         for text, label in zip(["the good film", "not good"], labels, strict=True)
@@ -98,7 +98,7 @@ def test_xnli_in_other_languages(tmp_path):
 
 
 def test_subclass_overriding_create_examples(tmp_path):
-    """Overriding `_create_examples` alone was enough in the original, so it is here."""
+    """As in the original, overriding `_create_examples` is enough."""
 
     class Weather(script.MrpcProcessor):
         def get_labels(self):
@@ -165,7 +165,7 @@ def test_records_with_tpu_padding(tokenizer, tmp_path):
 
 
 def test_answer_for_a_single_request(tokenizer, tmp_path):
-    """`SquadExample` from a request, features by `output_fn`, answers from logits."""
+    """Builds a `SquadExample` from a request, features with `output_fn`, and answers from logits."""
     example = run_squad.SquadExample(
         "q1", "the plot", ["The", "Film", "was", "NOT", "slow,", "a", "fast", "story"]
     )
@@ -228,7 +228,7 @@ def test_extract_features_input_lines(tokenizer, tmp_path):
 
 
 def test_graph_mode_calls_name_their_replacement(tiny, tokenizer):
-    """Building the graph by hand has no place here; each step names what to do instead."""
+    """Manual graph building is not supported; each call names its replacement."""
     config = modeling.BertConfig.from_json_file(tiny.flags["bert_config_file"])
     with pytest.raises(UserError, match=r"use BertModel\(config\), then model\(inputs\)"):
         modeling.BertModel(

@@ -1,4 +1,4 @@
-"""Our bytes of a `tf.train.Example` against those of protocol buffers."""
+"""Encoding of `tf.train.Example`, compared with protobuf."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ FLOATS = st.floats(width=32, allow_nan=False)
 
 
 def no_name_is_a_prefix(names):
-    """Whether all versions of protobuf agree on their order; 7 has the longer of two first."""
+    """Whether all protobuf versions sort the names alike; version 7 puts longer names first."""
     return not any(a != b and b.startswith(a) for a in names for b in names)
 
 
@@ -47,7 +47,7 @@ def batches(draw):
     for name in draw(NAMES.filter(no_name_is_a_prefix)):
         shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
         count = int(np.prod(shape))
-        # Few numbers are drawn and repeated: it is their sizes that matter.
+        # Draw few numbers and repeat them: only their sizes matter.
         kind, dtype = draw(st.sampled_from([(INTEGERS, np.int64), (FLOATS, np.float32)]))
         numbers = draw(st.lists(kind, min_size=1, max_size=7))
         batch[name] = np.resize(np.array(numbers, dtype), count).reshape(shape)

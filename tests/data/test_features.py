@@ -1,4 +1,4 @@
-"""From examples to features: the original's numbers, and the rules behind them."""
+"""Converting examples to features, compared with the original and with its rules."""
 
 import json
 import logging
@@ -81,7 +81,7 @@ def test_pair_truncation_matches_the_original():
         assert (len(tokens_a), len(tokens_b)) == (case["kept_a"], case["kept_b"]), case
 
 
-# ---- Shortening ----------------------------------------------------------------------------
+# ---- Truncation ----------------------------------------------------------------------------
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 130))
@@ -92,7 +92,7 @@ def test_pair_truncation(len_a, len_b, max_length):
     assert len(tokens_a) + len(tokens_b) == min(len_a + len_b, max_length)
     assert tokens_a == whole_a[: len(tokens_a)]
     assert tokens_b == whole_b[: len(tokens_b)]
-    # The rule itself, token by token.
+    # The original rule, token by token.
     kept_a, kept_b = len_a, len_b
     while kept_a + kept_b > max_length:
         if kept_a > kept_b:
@@ -233,7 +233,7 @@ def test_too_small_max_seq_length_is_rejected():
 
 
 def test_first_five_examples_are_logged(caplog, monkeypatch):
-    # The scripts' set-up of logging, where another test ran one, keeps messages from caplog.
+    # A script run by an earlier test may have configured logging so that caplog sees no messages.
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     examples = [InputExample(f"train-{i}", f"word{i}", None, "yes") for i in range(7)]
     with caplog.at_level(logging.DEBUG, logger="bert_tf.data.features"):

@@ -1,4 +1,4 @@
-"""From records to batches: their order, the parts of replicas, padding, and length."""
+"""From records to batches: order, replica batches, padding and length."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_shapes_are_static(records_path):
 
 
 def test_autotuning_is_disabled(records_path):
-    """Whoever drops an iterator may wait for a minute for the thread that tunes."""
+    """Dropping an iterator may block for a minute on the autotuning thread."""
     assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
 
 
@@ -68,7 +68,7 @@ def test_shuffling_is_global(tmp_path):
     for num_records in (None, 3000):
         dataset = read_dataset(path, IDS, 100, shuffle_seed=3, num_records=num_records)
         first = ids(dataset.take(1))[0]
-        # In a window of 100, as in the original, no number beyond 199 could come here.
+        # With the original's shuffle buffer of 100, no number above 199 could occur here.
         assert max(first) > 2000
         assert min(first) < 1000
 
@@ -149,14 +149,14 @@ def test_files_are_sharded_across_processes(records_path, tmp_path):
         assert {len(part) for part in parts} == {5}
         seen.append(flattened(parts))
     assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
-    # What each of them holds in memory is bounded all the same.
+    # Each process still keeps a bounded number of records in memory.
     flags = {"shard_files": True, "repeat": True, "shuffle_seed": 1, "num_records": 10}
     held = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
     order = flattened(ids(held.take(20)))
     assert sorted(order) == [*range(100, 200)]
     assert order != sorted(order)
     assert all(number < 110 + index for index, number in enumerate(order))
-    # Fewer files than processes: by record.
+    # With fewer files than processes, sharding is by record.
     parts = ids(read_dataset(records_path, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
     assert flattened(parts)[:12] == [*range(10, 20), 30, 31]
 
@@ -168,11 +168,11 @@ TEXTS = (*sequence_features(40), Feature("id"), Feature("other", 40))
 
 @pytest.fixture
 def texts(tmp_path) -> tuple[str, np.ndarray]:
-    """A file of 1000 texts of 1 to 40 tokens, some with holes in their mask, and their lengths."""
+    """A file of 1000 texts of 1 to 40 tokens, some with gaps in their mask; and their lengths."""
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 41, 1000)
     mask = (np.arange(40) < lengths[:, None]).astype(np.int32)
-    # What is masked out in the midst of a text does not shorten it.
+    # Masked tokens inside a text do not shorten it.
     mask[::7, 0] = np.where(lengths[::7] > 1, 0, 1)
     batch = {
         "input_ids": mask * rng.integers(1, 100, (1000, 40)),
@@ -229,7 +229,7 @@ def test_length_grouping_reduces_padding(texts):
     path, lengths = texts
     dataset = read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=True)
     positions = sum(batch["input_ids"].numpy().size for batch in dataset)
-    # Lengths are multiples of 8, which adds 3.5 on average.
+    # Rounding lengths up to multiples of 8 adds 3.5 on average.
     assert positions < lengths.sum() + 4.5 * 1000
 
 
@@ -248,14 +248,14 @@ def test_training_groups_are_shuffled_and_resumable(texts):
     assert order() == batches
     assert order(skip=63, count=20) == batches[63:83]
     assert order(shuffle_seed=4) != batches
-    # Two epochs and something: no row is lost, none comes too often.
+    # A bit more than two epochs: every row occurs two or three times.
     counts = np.bincount(flattened(batches), minlength=1000)
     assert set(counts) <= {1, 2, 3}
     spread = [int(np.ptp(lengths[batch])) for batch in batches]
     assert np.mean(spread) < 5
     means = [float(np.mean(lengths[batch])) for batch in batches]
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.4
-    # Another window has other groups.
+    # A different window gives different groups.
     assert set(map(frozenset, batches[:50])).isdisjoint(map(frozenset, batches[50:100]))
 
 

@@ -1,4 +1,4 @@
-"""Examples converted many at once, against the original's numbers and the way one by one."""
+"""Batch conversion of examples, compared with the original and with single conversion."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_arrays_match_the_original(name):
     labels = label_ids_of(examples, task.labels)
     actual = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
     assert (actual.pop(CUT_TOKENS) >= 0).all()
-    # Without the examples that only fill up the last batch on a TPU.
+    # Without the padding examples that fill the last batch on a TPU.
     assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
     assert actual.keys() == set(expected.files)
     for key, values in actual.items():
@@ -34,7 +34,7 @@ def test_arrays_match_the_original(name):
 
 
 class IdentityTokenizer:
-    """Token to id for the reference: the id is the token."""
+    """Reference tokenizer whose tokens are their own ids."""
 
     def tokenize(self, text):
         return [int(letter) for letter in text]
@@ -79,10 +79,10 @@ def test_cut_token_counts():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     texts = [("a", None), ("a a a a", None), ("a a a", "a"), ("a a a", "a a a"), ("", None)]
     examples = [InputExample("", *pair) for pair in texts]
-    # Room for three tokens of a text, and for two of a pair.
+    # There is room for three tokens of a single text, or two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
     windowed = convert_examples(examples, None, 5, tokenizer, windows=True)
-    # Of the pair of three and three, two of the second text are in none of its five windows.
+    # For the pair of 3 + 3 tokens, none of the five windows contains two of the second text's.
     assert windowed[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert "label_ids" not in windowed
 
@@ -91,6 +91,6 @@ def test_tokens_omitted_from_all_windows_count_once():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     examples = [InputExample("", "a " * 200), InputExample("", "a " * 100, "a " * 90)]
     cut = convert_examples(examples, None, 32, tokenizer, windows=True)[CUT_TOKENS]
-    # Half of the room of 29 is kept of the second text.
+    # The second text keeps half of the 29 available tokens.
     assert sorted(cut.tolist(), reverse=True)[:2] == [90 - 14, 0]
     assert convert_examples(examples[:0], None, 32, tokenizer, windows=True)[CUT_TOKENS].size == 0

@@ -1,4 +1,4 @@
-"""Work on all cores: order, errors, and how far it runs ahead."""
+"""Parallel work: order, errors, and bounded prefetching."""
 
 import contextlib
 import functools
@@ -57,7 +57,7 @@ def test_chunks():
 
 
 def touch(folder, item):
-    """Leaves a file with the number of the process."""
+    """Creates a file that contains the process id."""
     if item == "bad":
         raise UserError("the bad one")
     if item == "killed":
@@ -67,7 +67,7 @@ def touch(folder, item):
 
 
 def nothing():
-    """Starts nothing."""
+    """A no-op worker initializer."""
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
@@ -82,7 +82,7 @@ def test_processes_handle_each_item_once(tmp_path, num_workers):
 
 
 def test_process_error_propagates(tmp_path):
-    # This process begins at the back.
+    # The parent process starts with the last item.
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="the bad one"):
         list(parallel_for(work, ["bad", *range(100)], 2, nothing))

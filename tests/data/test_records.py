@@ -1,4 +1,4 @@
-"""TFRecord files: the original's records, the declaration, and the order of batches."""
+"""TFRecord files: comparison with the original, feature schema, parsing and file errors."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_records_match_the_original(tmp_path, name):
     )
     assert write_records(path, features, halves) == count
 
-    # The original's map entries have no fixed order: compare both in one order.
+    # The original's map entries are unordered; sort both before comparing.
     ours, theirs = raw_records(path), raw_records(original)
     assert len(ours) == len(theirs) == count
     for mine, other in zip(ours, theirs, strict=True):
@@ -74,7 +74,7 @@ def test_records_match_the_original(tmp_path, name):
             np.testing.assert_array_equal(tensor, arrays[key], key)
 
 
-# ---- The declaration -----------------------------------------------------------------------
+# ---- Feature schema ------------------------------------------------------------------------
 
 
 def test_write_parse_round_trip(tmp_path):
@@ -159,7 +159,7 @@ def test_missing_directory(tmp_path):
 @pytest.mark.parametrize(
     "features",
     [(Feature("other"),), (Feature("id", 2),), (Feature("id", None, "float32"),)],
-    ids=["missing", "another length", "another type"],
+    ids=["missing", "different length", "different type"],
 )
 def test_records_with_a_different_schema_are_rejected(records_path, features):
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -175,7 +175,7 @@ def test_one_bad_record_in_a_batch_is_reported():
         parse(IDS)(tf.constant([serialized, b"no example"]))
 
 
-# ---- Files that are not as they should be --------------------------------------------------
+# ---- Damaged and missing files -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 9000])

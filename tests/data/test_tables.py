@@ -1,4 +1,4 @@
-"""Tables of users: what counts as a row, and at which line an error is found."""
+"""User tables (CSV, TSV, JSON): row parsing and error line numbers."""
 
 import csv
 import gzip

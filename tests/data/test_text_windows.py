@@ -1,4 +1,4 @@
-"""Windows of long texts: nothing is lost, all fit, neighbours overlap."""
+"""Windows over long texts: complete coverage, maximum length and overlap."""
 
 import numpy as np
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bert_tf.data.text_windows import cut_into_windows, dropped_tokens, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Tokens are their own places, so that what is missing is seen.
+# Each token is its own position, so that gaps are detected.
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
 
@@ -38,7 +38,7 @@ def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
             assert parts_a == [list(range(length_a))]
             assert parts_b == [list(range(length_b))]
             continue
-        # In order, consecutive, without a gap, and of one length.
+        # Windows are ordered, without gaps, and of equal length.
         slides, stays, length = (
             (parts_a, parts_b, length_a) if length_a >= length_b else (parts_b, parts_a, length_b)
         )

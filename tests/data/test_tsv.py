@@ -1,4 +1,4 @@
-"""Reading tab-separated files: what counts as a row, and how errors point at their line."""
+"""Reading tab-separated files: row parsing and error line numbers."""
 
 import csv
 import re

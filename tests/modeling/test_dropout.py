@@ -1,4 +1,4 @@
-"""Masks are functions of their address, and of nothing else."""
+"""Dropout masks depend only on their address (seed, step, replica, layer)."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def mask(seed, rate=0.1, shape=(64, 128), dtype="float32"):
 
 def test_mask_depends_on_the_seed():
     np.testing.assert_array_equal(mask(SEED), mask(SEED))
-    # Independent masks differ at 2 x 0.1 x 0.9 of the places.
+    # Independent masks differ in a fraction 2 x 0.1 x 0.9 of their elements.
     for other in (fold_in(SEED, 0), fold_in(SEED, 1), tf.constant([8, 0])):
         assert np.mean(mask(SEED) != mask(other)) == pytest.approx(0.18, abs=0.03)
 
@@ -36,7 +36,7 @@ def test_rate_and_scale(rate, dtype):
 
 
 def test_addresses_give_distinct_seeds():
-    """Replicas and pieces, 24 layers and the places in them, at some steps: all have own seeds."""
+    """Seeds are unique across replicas, micro-batches, layers, dropout positions and steps."""
     axes = [np.arange(n) for n in (3, 64, 8, 26, 3)]
     seeds = np.array([[7, 0]], "int32")
     for axis in axes:
@@ -81,7 +81,7 @@ def test_recomputed_layers_give_the_same_gradients(compiled):
     norm = float(tf.linalg.global_norm(plain))
     for ours, theirs in zip(recomputed, plain, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 * norm)
-    # Another seed, other gradients: the comparison would see a wrong mask.
+    # A different seed changes the gradients, so the comparison would detect a wrong mask.
     _, other = _loss_and_gradients(_classifier(), fold_in(SEED, 1), compiled)
     assert float(tf.linalg.global_norm([a - b for a, b in zip(other, plain, strict=True)])) > (
         0.1 * norm

@@ -1,4 +1,4 @@
-"""The model against outputs of the original release (golden/forward)."""
+"""Model outputs, compared with the original release (golden/forward)."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ CASES = [
     "main__b5_s1",
 ]
 TOLERANCE = 2e-5
-# In a row whose mask is all zero the scores are near -10000, where a float32 has a coarse grid:
-# versions of TensorFlow differ there by 5e-4 among themselves.
+# Where a row's mask is all zero, scores are near -10000 and float32 spacing is coarse:
+# TensorFlow versions differ there by 5e-4.
 ALL_ZERO_MASK_TOLERANCE = 2e-3
 
 
@@ -147,11 +147,11 @@ def test_building_blocks_match_the_original():
     norm.build(case["layer_norm_x"].shape)
     norm.gamma.assign(case["layer_norm_gamma"])
     norm.beta.assign(case["layer_norm_beta"])
-    # One row has the mean 1000, which leaves few digits for its deviations.
+    # One row has mean 1000, which leaves few digits for its deviations.
     np.testing.assert_allclose(
         np.asarray(norm(case["layer_norm_x"])), case["layer_norm_y"], atol=2e-4
     )
-    # The original's mask is 1 for "may attend" and has a row for every query.
+    # In the original's mask, 1 means "may attend", and each query has a row.
     added = np.asarray(create_attention_mask(case["attention_mask_in"], "float32"))[:, 0]
     expected = (1.0 - case["attention_mask_out"]) * -10000.0
     np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
@@ -181,7 +181,7 @@ def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation)
         expected = activation(expected)
     actual = tf.cast(step(tf.cast(x, dtype)), "float32")
     np.testing.assert_allclose(actual, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
-    # TensorFlow joins a product with a BiasAdd, and with no other addition.
+    # TensorFlow fuses a matmul only with BiasAdd, not with other additions.
     operations = {
         op.type for op in step.get_concrete_function(tf.cast(x, dtype)).graph.get_operations()
     }

@@ -1,4 +1,4 @@
-"""What the layers promise on any input."""
+"""Properties of layers and models on arbitrary inputs."""
 
 import copy
 import functools
@@ -63,7 +63,7 @@ def test_dropout_only_in_training():
 
 
 def _dropouts(model, **rates):
-    """The dropout layers of a classifier by location, with new rates where given."""
+    """Maps locations to a classifier's dropout layers, after setting the given rates."""
     layers = {"embeddings": [model.bert.embeddings.dropout], "head": [model.dropout]}
     encoder = model.bert.encoder.transformer_layers
     layers["attention"] = [layer.attention.dropout for layer in encoder]
@@ -80,7 +80,7 @@ def test_dropout_rates_match_the_original():
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.3, 0.2
     layers = _dropouts(BertClassifier(config, 2))
     rates = {location: {layer.rate for layer in dropouts} for location, dropouts in layers.items()}
-    # The classifier's 0.1 stands in no configuration.
+    # The classifier's 0.1 is hard-coded, not part of the configuration.
     assert rates == {
         "embeddings": {0.3},
         "attention": {0.2},
@@ -109,7 +109,7 @@ def test_head_initializer_stddev_matches_the_original():
     config = copy.deepcopy(SMALL)
     config.initializer_range = 0.3
     pretrainer = BertPretrainer(config)
-    # A normal cut off at two deviations has 0.88 of the deviation.
+    # A normal distribution truncated at two stddevs has 0.88 of the original stddev.
     for head, deviation in (
         (BertClassifier(config, 200).head, 0.02),
         (BertSpanLabeler(BertConfig(9, 512, 1, 2, 8)).head, 0.02),

@@ -1,4 +1,4 @@
-"""Every model class through `.keras` files, and the names of its variables."""
+"""Saving and loading each model class as `.keras`, and variable names."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ MODELS = {
     "span_labeler": lambda: BertSpanLabeler(config(hidden_act="relu")),
 }
 
-# Loads a model in a process that has only imported the package, and prints what it computes.
+# Loads a model in a process that has only imported the package, and prints its outputs.
 LOAD = """
 import json, sys
 import keras, numpy as np
@@ -121,7 +121,7 @@ def test_variable_names_match_the_original():
     checkpoints = {
         key: {name for name, _, _ in rows if "adam" not in name and name != "global_step"}
         for key, rows in expected.items()
-        if isinstance(rows, list)  # a number stands for "the same as another one"
+        if isinstance(rows, list)  # a number refers to a different entry with the same names
     }
     models = {"classifier": lambda: BertClassifier(config(), 2), "squad": MODELS["span_labeler"]}
     models["pretraining"] = MODELS["pretrainer"]

@@ -1,4 +1,4 @@
-"""Mistakes and bad intent: one sentence, nothing run, nothing written."""
+"""Invalid and malicious input: one-line errors; no code is executed and nothing is written."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.test_locks import hold
 
 @pytest.fixture
 def hf_folder(models, tmp_path):
-    """A folder of transformers, to be damaged."""
+    """A transformers directory for tests to corrupt."""
     convert(
         find_source(str(models["classification"])),
         Request(output=str(tmp_path / "there"), to="hugging_face"),

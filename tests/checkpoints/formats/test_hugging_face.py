@@ -1,4 +1,4 @@
-"""What folders of transformers look like, over the years, and what is made of them."""
+"""Reading transformers directories of all versions, and writing them."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def folders(models, tmp_path_factory):
 
 @pytest.fixture
 def modified(folders, tmp_path):
-    """Copies a folder with other tensors and another configuration."""
+    """Copies a directory with modified tensors and configuration."""
 
     def change(name, tensors=lambda tensors: tensors, **config):
         folder = tmp_path / "changed"
@@ -140,7 +140,7 @@ def test_missing_pooler_is_filled_with_zeros(folders, tmp_path, modified):
     values = dict(source.read(names.POOLER))
     assert [value.shape for value in values.values()] == [(16,), (16, 16)]
     assert not any(value.any() for value in values.values())
-    # And on the way back nothing is left of them.
+    # Exporting again omits the zero pooler.
     convert(
         find_source(str(tmp_path / "x")), Request(output=str(tmp_path / "y"), to="hugging_face")
     )

@@ -1,4 +1,4 @@
-"""What `--inspect` says."""
+"""Output of `--inspect`."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_release_is_identified_by_size(tmp_path, tiny):
     config = BertConfig(30522, 128, 2, 2, 512, max_position_embeddings=512, type_vocab_size=2)
     folder = write_model(tmp_path / "a", tiny, "pretraining", config)
     text = describe(find_source(str(folder)))
-    # The smallest one, of which 4.4 million parameters are published.
+    # The smallest release; its published parameter count is 4.4 million.
     assert "Parameters: 4,43" in text
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()

@@ -2,7 +2,7 @@
 
 `model_garden/v1` and `v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
 and `BertEncoderV2` of tf-models-official 2.20 (tf_keras 2.21, TensorFlow 2.21), with random
-weights; `outputs.npz` has what these computed.
+weights; `outputs.npz` contains their outputs.
 """
 
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_config_mismatch_is_rejected(tmp_path, tiny):
 
 
 def test_functional_model_has_one_encoder(tiny, tmp_path):
-    """Keras' export writes its variables twice."""
+    """Keras' export writes the variables of a functional model twice."""
     encoder = BertModel(tiny.config)
     ids = keras.Input((None,), dtype="int32", name="input_ids")
     head = keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
@@ -96,7 +96,7 @@ def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match=r"BERT encoder .* variables named scale"):
         find_source(prefix)
-    # As that of a SavedModel that only prepares texts.
+    # Such as the one in a preprocessing-only SavedModel.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"BERT encoder .* no weights: is it a preprocessor"):
         find_source(prefix)

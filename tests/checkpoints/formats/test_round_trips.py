@@ -1,4 +1,4 @@
-"""There and back again, bit for bit, for each head and each format."""
+"""Bitwise exact round trips for each head and format."""
 
 import json
 import logging
@@ -74,7 +74,7 @@ def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
     assert len(before) == 3 * 41 + 2
     for name, value in stripped.items():
         assert value.tobytes() == before[name].tobytes()
-    # The newest of the training is still its own.
+    # The training run's latest checkpoint is unchanged.
     assert checkpoint.latest(str(tmp_path)) == prefix
 
 

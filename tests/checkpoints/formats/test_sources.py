@@ -1,4 +1,4 @@
-"""What is found at a place: kinds, what lies beside, and zips."""
+"""Detecting checkpoint formats, their companion files, and zip archives."""
 
 import shutil
 import stat
@@ -62,7 +62,7 @@ def test_release_zip(models, inside, tmp_path):
     source = find_source(path)
     assert source.kind == "original"
     assert source.do_lower_case is {"u": True, "c": False, "": None}[inside[:1]]
-    # It is unpacked once, however often it is asked for.
+    # The archive is unpacked only once.
     assert find_source(path).path == source.path
     convert(source, Request(output=str(tmp_path / "out"), to="original"))
     assert_same(
@@ -91,7 +91,7 @@ def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
     more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
     find_source(path)
-    # What was unpacked is not looked at again.
+    # Drop the cached, already unpacked archive.
     other = str(shutil.copy(path, tmp_path / "y.zip"))
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
     with pytest.raises(UserError, match=r"would unpack to 10,\d+,\d+.*not unpacked"):

@@ -1,4 +1,4 @@
-"""Against transformers itself, where it is installed (it is none of this package's needs)."""
+"""Comparison with transformers, where it is installed (it is not a dependency)."""
 
 import importlib.util
 import json
@@ -53,7 +53,7 @@ def _run(folder, jobs):
 
 @pytest.fixture(scope="module")
 def peer(tiny, models, tmp_path_factory):
-    """A folder with all that the tests compare, and what transformers said of it."""
+    """The exported models, and the results of transformers for them."""
     folder, jobs = tmp_path_factory.mktemp("peer"), {}
     for name in NAMES:
         for act in ACTS:
@@ -154,7 +154,7 @@ def test_tokenizers_match(peer, models, lower):
     folder, results = peer
     ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
     assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
-    # What transformers saves has the vocabulary in another file.
+    # transformers saves the vocabulary in a different file.
     saved = folder / f"lower_{lower}_saved"
     for name in ("model.safetensors", "config.json"):
         (saved / name).write_bytes((folder / f"lower_{lower}" / name).read_bytes())
