@@ -1,4 +1,4 @@
-"""The command line: flags as the original's, errors on one line, quiet, its own mind on Keras."""
+"""The command line: original flags, one-line errors, quiet output, independence of keras.json."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def tiny(tiny_of_two_layers):
 
 def _script(*arguments, cwd=ROOT, **environment):
     command = [sys.executable, str(ROOT / "run_classifier.py"), *map(str, arguments)]
-    # As a user has it: nothing said about logs.
+    # Use the default log settings, as a user would.
     env = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     env |= environment
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
@@ -57,7 +57,7 @@ def test_flag_names_types_and_defaults_match_the_original(script):
         assert field.default == row["default"], row
         assert field.metadata["required"] == row["required"], row
     new = {name for name, field in fields.items() if field.metadata["new"]}
-    # The original's extract_features.py has only some of the flags of devices.
+    # The original's extract_features.py has only some of the device flags.
     shared = DeviceOptions.__dataclass_fields__ if script == "extract_features.py" else {}
     assert new - set(shared) == fields.keys() - {row["name"] for row in rows} - set(shared)
 
@@ -167,14 +167,14 @@ def test_user_errors_print_one_line_and_exit_1():
 
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory):
-    """The script on the tiny MRPC, in the environment that a test asks for."""
+    """Runs the script on the tiny MRPC with a test's environment variables."""
     flags = [f"--{name}={value}" for name, value in tiny.flags.items()]
     flags += ["--task_name=mrpc", f"--data_dir={tiny.folder / 'mrpc'}"]
     flags += [f"--init_checkpoint={tiny.checkpoint}"]
 
     def start(*arguments, **environment):
         out = tmp_path_factory.mktemp("out")
-        # A relative path counts from where the user is.
+        # Relative paths are relative to the user's working directory.
         done = _script(*flags, "--output_dir=.", *arguments, cwd=out, **environment)
         return done, out
 
@@ -214,7 +214,7 @@ def test_keras_json_and_environment_do_not_change_predictions(
     assert plain.returncode == changed.returncode == 0, changed.stderr
     assert "\n".join(changed.stderr.splitlines()) == "\n".join(plain.stderr.splitlines())
     name = "test_results.tsv"
-    # The head is random, but by the seed.
+    # The head is random, but determined by the seed.
     assert (out / name).read_text() == (expected / name).read_text()
 
 

@@ -1,4 +1,4 @@
-"""bert_config.json: defaults, unknown keys, nonsense."""
+"""bert_config.json: defaults, unknown keys and invalid values."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""README and docs: every command and program in them runs, in the order in which one reads them.
+"""README and docs: every command and program in them runs, in reading order.
 
-What is fenced as `bash` or `python` is run; `text`, `py` and `json` are not. Pages take minutes, so
-all but README's are slow.
+Blocks fenced as `bash` or `python` run; `text`, `py` and `json` do not. Pages take minutes, so all
+tests but the README's are marked slow.
 """
 
 import ast
@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.S | re.M)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """Language and text of what is fenced."""
+    """Returns the language and text of each fenced block."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [(language, body) for _, language, body in _BLOCK.findall(text)]
 
@@ -44,7 +44,7 @@ def test_fenced_blocks_declare_a_known_language(page):
 
 @pytest.fixture
 def workplace(tmp_path):
-    """A copy of the repository, and the environment that its commands run in."""
+    """A copy of the repository, and the environment for its commands."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "output", "*.egg-info")
     shutil.copytree(ROOT, tmp_path / "bert_tf", ignore=ignored)
     variables = sample_data.write_all(tmp_path / "data")
@@ -115,7 +115,7 @@ def test_documented_flags_exist():
     )
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
-        # Programs of others, and our benchmarks and launcher, have flags of their own.
+        # Third-party programs, our benchmarks and the launcher have other flags.
         ours = [line for line in text.splitlines() if not _OF_OTHERS.search(line)]
         named = set(re.findall(r"(?<![\w-])--(\w+)", "\n".join(ours)))
         assert named - known == set(), page

@@ -1,4 +1,4 @@
-"""The command lines of golden/e2e, repeated: same arguments, same numbers, same files."""
+"""Reruns the command lines of golden/e2e: same arguments, same numbers, same files."""
 
 import gzip
 import json
@@ -16,11 +16,11 @@ from tests.oracle import ROOT, golden
 pytestmark = pytest.mark.slow
 
 SCRIPTS = ("run_classifier.py", "run_pretraining.py", "run_squad.py", "extract_features.py")
-# Of TensorFlow 1 only; see docs/differences.md.
+# Only in TensorFlow 1; see docs/differences.md.
 NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
-# Differences of 2e-5 are those between versions of TensorFlow.
+# TensorFlow versions differ by up to 2e-5.
 TOLERANCE = 2e-5
-# The original has no such files.
+# The original does not write these files.
 NEW = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
 NEW |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
 NEW |= {"training_curve.tsv", "training_curve.png"}
@@ -56,7 +56,7 @@ def test_evaluation_and_prediction_match_the_original(name, tmp_path):
     folder = golden(f"e2e/{name}")
     expected = _metrics(folder / "eval_results.txt")
     actual = _metrics(tmp_path / "eval_results.txt")
-    # The original's lines come first.
+    # The original's lines come before ours.
     assert list(actual)[: len(expected)] == list(expected)
     shared = {name: actual[name] for name in expected}
     assert shared == pytest.approx(expected, abs=TOLERANCE)
@@ -101,7 +101,7 @@ def test_pretraining_evaluation_matches_the_original(tmp_path):
 
 
 def test_pretraining_and_resuming_match_the_original(tmp_path):
-    """One record, repeated, and no dropout: every step of the original is known."""
+    """With one repeated record and no dropout, every step of the original is known."""
     folder = golden("e2e/pretraining_train_one/checkpoint").parent
     _rerun(_runs()["pretraining_train_one"], tmp_path)
     expected = _metrics(folder / "eval_results.txt")
@@ -146,7 +146,7 @@ def approximately(entry):
 
 
 def test_squad_training_matches_the_original(tmp_path):
-    """One question, repeated, and no dropout."""
+    """Uses one repeated question and no dropout."""
     folder = golden("e2e/squad_train_one/checkpoint").parent
     _rerun(_runs()["squad_train_one"], tmp_path)
     assert_values(folder, tmp_path, (0, 5))
@@ -165,7 +165,7 @@ def assert_values(folder, out, steps):
         norms = dict(zip(expected["l2_names"].tolist(), expected["l2"], strict=True))
         assert set(norms) <= set(ours)
         for name, norm in norms.items():
-            # The original clips by another norm (docs/differences.md), which scales the moments.
+            # The original clips by a different norm (docs/differences.md), which scales the moments.
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
             actual = np.linalg.norm(ours[name].astype(np.float64))
             assert actual == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
@@ -181,7 +181,7 @@ def test_extracted_features_match_the_original(name, tmp_path):
     theirs = gzip.decompress(golden(f"e2e/{name}/output.jsonl.gz").read_bytes()).decode()
     number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
     for line, expected in zip(output.read_text().splitlines(), theirs.splitlines(), strict=True):
-        # All but the digits is the same text.
+        # The text is identical except for the digits.
         assert number.sub("#", line) == number.sub("#", expected)
         ours = np.array(number.findall(line), float)
         np.testing.assert_allclose(ours, np.array(number.findall(expected), float), atol=TOLERANCE)

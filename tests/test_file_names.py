@@ -1,4 +1,4 @@
-"""Names in flags: lists, patterns, folders; places to write to, which nobody reads from."""
+"""File names in flags: lists, globs, directories and output paths."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Reading as the TensorFlow file API does, and writing that leaves no half file."""
+"""Reading like the TensorFlow file API, and atomic writing."""
 
 import contextlib
 import os
@@ -128,7 +128,7 @@ def test_remote_file_systems_use_tensorflow():
     ],
 )
 def test_stdout_errors(redirection, code, message):
-    """Who reads may have enough; a full disk is an error. In the end nothing is tried again."""
+    """A closed reader is no error, a full disk is; the write is not retried at exit."""
     script = (
         "import sys; from bert_tf import errors, files\n"
         "try:\n"
@@ -191,7 +191,7 @@ WRITERS = {
 
 @contextlib.contextmanager
 def reader_of(pipe, copy):
-    """Another process copies a new pipe into a file; it is killed where nobody writes to it."""
+    """Copies a new pipe to a file in a subprocess, which is killed if nobody writes to the pipe."""
     os.mkfifo(pipe)
     process = subprocess.Popen(["dd", f"if={pipe}", f"of={copy}"], stderr=subprocess.DEVNULL)
     try:
@@ -217,8 +217,8 @@ def test_pipe_receives_the_same_bytes_as_a_file(tmp_path, kind):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="names of descriptors, on Linux")
 def test_device_files_are_written_in_place(tmp_path):
-    """By links of this test: code that replaces its output would replace the device for everybody,
-    where the tests run as root."""
+    """Uses links created by the test: as root, code that replaces its output file would replace
+    the system's device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
     command = [sys.executable, "-c", script, str(tmp_path / "link")]

@@ -1,4 +1,4 @@
-"""Locks: one holder over processes and threads; none after a process is killed."""
+"""Locks: exclusive across processes and threads, and released when a process is killed."""
 
 import errno
 import logging
@@ -24,7 +24,7 @@ HOLD = (
 
 
 def hold(path) -> subprocess.Popen:
-    """Another process that holds the lock until its standard input ends."""
+    """Starts a process that holds the lock until its standard input ends."""
     command = [sys.executable, "-c", HOLD, str(path)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -48,7 +48,7 @@ def test_lock_excludes_other_processes_until_released(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
     assert_refused(path, process.pid)
-    # Refused once more: to look at the lock did not release it.
+    # Checking the lock does not release it.
     assert_refused(path, process.pid)
     process.communicate("")
     assert process.returncode == 0
@@ -62,7 +62,7 @@ def test_killed_process_releases_its_lock(tmp_path):
     process.communicate()
     assert str(process.pid) in path.read_text()
     with locks.exclusive(str(path), "--output_dir=out"):
-        # Not read here: to close the file would release the lock.
+        # Do not read the file here: closing it would release the lock.
         second = subprocess.run(
             [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
         )
@@ -81,7 +81,7 @@ def test_lock_is_not_reentrant(tmp_path):
 
 
 def test_lock_without_flag_blocks(tmp_path):
-    """Each adds 1 to what it has read; together they would lose some."""
+    """Each thread increments a counter; without the lock, updates would be lost."""
     counter = tmp_path / "counter"
     counter.write_text("0")
 

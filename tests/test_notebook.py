@@ -1,4 +1,4 @@
-"""The notebook in `examples/` runs from its first cell to its last."""
+"""The notebook in `examples/` runs from the first to the last cell."""
 
 import os
 import re
@@ -16,7 +16,7 @@ NOTEBOOK = ROOT / "examples" / "movie_reviews.ipynb"
 
 
 class CurrentPythonKernel(KernelSpecManager):
-    """Knows one kernel, that of the Python of the tests, whatever is installed as `python3`."""
+    """Provides one kernel, which uses the tests' Python instead of the installed `python3`."""
 
     def get_kernel_spec(self, kernel_name):
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -25,7 +25,7 @@ class CurrentPythonKernel(KernelSpecManager):
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """The cells with code, after all of them were run in the folder of the notebook."""
+    """The code cells, after running them all in the notebook's folder."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -36,7 +36,7 @@ def cells(tmp_path_factory):
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
     environment.pop("MPLBACKEND", None)
-    # A cell that fails is a CellExecutionError, with its traceback.
+    # A failing cell raises CellExecutionError, with its traceback.
     NotebookClient(notebook, timeout=300, km=manager).execute(
         cleanup_kc=True, cwd=str(NOTEBOOK.parent), env=environment
     )
@@ -63,7 +63,7 @@ def test_notebook_runs_and_learns(cells):
     assert set(streams) == {"stdout"}
     accuracies = re.findall(r"accuracy [\d.]+ on the training set, ([\d.]+) on", _texts(cells))
     assert len(accuracies) == 3
-    # Each label is that of half of the reviews.
+    # The labels are balanced.
     assert float(accuracies[-1]) >= 0.62
     assert len(_images(cells)) == 1
 

@@ -1,4 +1,4 @@
-"""What earlier versions wrote stays usable: run directories, Keras files and records."""
+"""Compatibility with run directories, Keras files and records of earlier versions."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ QUESTION = ("what was good", "the good film was not slow it was a fast story the
 
 @pytest.fixture
 def old_runs(tmp_path, monkeypatch):
-    """A copy of the old directories, which is also the working directory."""
+    """A copy of the old directories, used as the working directory."""
     folder = shutil.copytree(golden("run_directories"), tmp_path / "old")
     monkeypatch.chdir(folder)
     return folder

@@ -1,4 +1,4 @@
-"""The optimizer against the original's (golden/training) and on its own."""
+"""The optimizer: comparison with the original (golden/training), Keras and its rules."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ def test_learning_rate_matches_the_original():
         init_lr, steps, warmup = key.removeprefix("lr").replace("steps", "").split("_")
         schedule = WarmupLinearDecay(float(init_lr), int(steps), int(warmup.removeprefix("warmup")))
         ours = [float(schedule(step)) for step in range(len(rates[key]))]
-        # The last digit of 1 - t/N counts against the peak, not against a rate near 0.
+        # Rounding of 1 - t/N is relative to the peak rate, not to a rate near 0.
         tolerance = 1e-6 * float(init_lr)
         np.testing.assert_allclose(ours, rates[key], rtol=1e-6, atol=tolerance, err_msg=key)
     assert len(rates.files) == 6
@@ -132,7 +132,7 @@ def test_lamb_trust_ratio_includes_weight_decay():
     optimizer.build(variables)
     gradient = tf.constant([1.0, -1.0])
     optimizer.apply([gradient] * 3, variables)
-    # After one step without correction m / sqrt(v) is 0.1 / sqrt(0.001) times the sign.
+    # After one step without bias correction, m / sqrt(v) is 0.1 / sqrt(0.001) times the sign.
     adam = 0.1 / np.sqrt(0.001) * np.array([1.0, -1.0])
     update = adam + 0.1 * np.array([3.0, 4.0])
     scaled = update * 5.0 / np.linalg.norm(update)

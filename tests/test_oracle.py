@@ -1,4 +1,4 @@
-"""Who may read public data, and what happens where it is absent."""
+"""Access to public data, and skipping tests if it is missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Predictor: what the scripts predict, from a folder alone, as often as one likes."""
+"""Predictor: repeated predictions from a run directory, equal to those of the scripts."""
 
 import json
 import os
@@ -25,10 +25,10 @@ CONTEXT = "the good film was not slow it was a fast story the bad plot " * 3
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    """Folders of a classifier, of questions and of word labels, moved to another place since."""
+    """Run directories of a classifier, SQuAD and NER, moved after training."""
     here = tmp_path_factory.mktemp("here")
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAINING}
-    # What the folder has to do without.
+    # Remove the original files, so that only the run directory remains.
     for name in ("vocab_file", "bert_config_file"):
         flags[name] = shutil.copy(flags[name], here)
     mrpc = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
@@ -85,7 +85,7 @@ def test_answers_match_the_script(trained):
         assert [text for text, _ in prediction.n_best] == [entry["text"] for entry in expected]
         probabilities = [probability for _, probability in prediction.n_best]
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
-    # Without a text there is no answer.
+    # An empty context has no answer.
     assert predictor(("what was it", "")).text == "empty"
     assert predictor([]) == []
 
@@ -97,7 +97,7 @@ def test_labels_match_the_script(trained):
     lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
     expected = [line.split()[-1] for line in lines if line]
     assert [label for words in actual for label in words.labels] == expected
-    # A text is cut as CoNLL's are, letters stay as they are.
+    # Text is split like CoNLL's, and keeps its case.
     assert predictor("The film, it was good.").words == [
         "The",
         "film",
@@ -117,7 +117,7 @@ def test_published_model_fills_masks():
     text = "She opened the [MASK] and ran into the garden."
     (candidates,) = masked(text)
     assert candidates[0].word == "door"
-    # Two at once are one product of matrices, which some processors round in another way.
+    # Two texts share one matrix product, which some processors round differently.
     (second,) = masked([text, text])[1]
     assert [candidate.word for candidate in second] == [candidate.word for candidate in candidates]
     probabilities = [candidate.probability for candidate in candidates]
@@ -142,7 +142,7 @@ def test_trained_directory_supports_other_tasks(trained):
 
 
 def resident_bytes():
-    """Memory of this process, on Linux; elsewhere nothing is measured."""
+    """Returns the memory of this process on Linux; elsewhere a constant."""
     if not os.path.exists("/proc/self/statm"):
         return 0
     with open("/proc/self/statm") as file:
@@ -150,7 +150,7 @@ def resident_bytes():
 
 
 def test_single_texts_neither_retrace_nor_leak_memory(classifier):
-    """Neither compiled again, nor more memory: single texts of all lengths, after each other."""
+    """Single texts of all lengths cause neither recompilation nor memory growth."""
     rng = random.Random(2)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
     for text in texts[:200]:
@@ -158,7 +158,7 @@ def test_single_texts_neither_retrace_nor_leak_memory(classifier):
     before = resident_bytes()
     for text in texts:
         classifier(text)
-    # What was traced once cannot be traced again.
+    # Any further tracing would fail.
     assert isinstance(classifier._answer._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
@@ -185,7 +185,7 @@ def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
         predictor(["film", ("film", "story"), ("film", "plot")])
     assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
     caplog.clear()
-    # What a module was trained on is not known.
+    # A hub module does not record what it was trained on.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
     assert "inputs" not in caplog.text
 
@@ -216,7 +216,7 @@ def test_empty_text_and_empty_input(classifier):
 
 
 def test_document_context(trained, tmp_path):
-    """The texts of a list are one document, and else each is alone."""
+    """Texts of a list form one document; otherwise they are independent."""
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"), doc_context=True)
     windows = predictor._answer._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [3, 3]
@@ -235,7 +235,7 @@ def test_saved_null_threshold_is_used(trained, tmp_path):
     (folder / "eval_results.json").write_text('{"null_score_diff_threshold": -1e9}')
     question = (trained.questions[0], CONTEXT)
     assert Predictor.from_output_dir(folder)(question).text == ""
-    # Whole numbers count.
+    # Integers are valid too.
     assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
 
 
@@ -321,7 +321,7 @@ def test_predictor_from_options(tiny):
 
 
 def test_training_resumes_with_copied_files(tiny, tmp_path):
-    """Empty lines at the end make no other file; a missing file is written again."""
+    """Trailing blank lines do not change a file's identity; a missing file is written again."""
     config = tmp_path / "config.json"
     config.write_text(tiny.config.to_json_string() + "\n\n")
     flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(tmp_path / "out")}

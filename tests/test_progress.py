@@ -1,4 +1,4 @@
-"""What is shown while a script runs."""
+"""Progress bars of the scripts."""
 
 import io
 import sys
@@ -16,7 +16,7 @@ def metrics(loss):
 
 
 def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
-    # A clock that jumps a second with every look at it.
+    # A clock that advances one second per call.
     seconds = iter(range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
@@ -28,7 +28,7 @@ def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
     bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
-    # Two steps in three seconds: the first compiles, the second was under way by then.
+    # Two steps in three seconds: the first step compiles and does not count.
     assert "loss 0.6250, lr 5.00e-05, 5.3 seq/s, 800 tok/s" in last
     assert "00:00<00:00" in last
 
@@ -91,7 +91,7 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
         bar.update(step, metrics(0.5))
         with bar.paused():
             now[0] += 100
-    # Two steps of eight rows in three seconds, as without evaluations.
+    # Two steps of eight rows in three seconds, the same as without evaluations.
     assert bar.rates()["sequences_per_second"] == 16 / 3
 
 

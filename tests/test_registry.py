@@ -1,4 +1,4 @@
-"""The registry is the only table of scripts: all other places follow it."""
+"""The registry is the single source for scripts, entry points and docs pages."""
 
 import re
 

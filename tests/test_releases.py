@@ -1,4 +1,4 @@
-"""The table of published checkpoints: what it says, and that models of its sizes are theirs."""
+"""The table of published checkpoints: its entries, and models of the listed sizes."""
 
 import copy
 import dataclasses
@@ -27,7 +27,7 @@ SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128,
 EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
 DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
 
-# ---- What the table says ---------------------------------------------------------------------
+# ---- Table entries ---------------------------------------------------------------------------
 
 
 def test_table_lists_33_releases():
@@ -145,7 +145,7 @@ def test_releases_matching_a_config():
         "wwm_cased_L-24_H-1024_A-16",
     ]
     assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
-    # The published file of this model has keys that the table has not.
+    # This model's published file has keys that the table omits.
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
     assert release.language == "Chinese"
@@ -155,7 +155,7 @@ def test_releases_matching_a_config():
         assert releases.matching(config) == []
 
 
-# ---- The check of the casing -----------------------------------------------------------------
+# ---- Casing check ----------------------------------------------------------------------------
 
 
 @EACH
@@ -179,7 +179,7 @@ def test_scripts_check_casing_of_later_models():
 
 
 def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """What stands in a published checkpoint, from the description of the original's variables."""
+    """Returns a published checkpoint's shapes, derived from the original's variable definitions."""
     hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
 
     def dense(name, rows, columns):
@@ -232,7 +232,7 @@ def test_parameter_count_is_the_sum_over_shapes(release):
 
 
 def _as_published(count, published):
-    """A number of parameters with the rounding of a published figure: "11.3M", "340M"."""
+    """Formats a parameter count with the precision of a published one: "11.3M", "340M"."""
     if "." in published:
         return f"{count / 1e6:.1f}M"
     return f"{round(count / 1e7) * 10}M"
@@ -243,7 +243,7 @@ def test_parameter_counts_match_published_numbers():
     for release in RELEASES:
         if not release.parameters:
             continue
-        # The published figure knows the size of the model and not its vocabulary.
+        # The published number is per model size and ignores the vocabulary.
         config = release.config()
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
         count = releases.checkpoint_parameters(config)
@@ -266,8 +266,8 @@ def test_parameter_counts_match_published_numbers():
     ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
 )
 def test_parameter_counts_match_published_file_sizes(name, megabytes):
-    # The sizes of bert_model.ckpt.data-00000-of-00001, as a mirror of the models lists them.
-    # Without the heads of pre-training it would be 19.1 and 70.0.
+    # Sizes of bert_model.ckpt.data-00000-of-00001 as listed by a mirror of the models.
+    # Without the pre-training heads they would be 19.1 and 70.0.
     count = releases.checkpoint_parameters(named(name).config())
     assert round(4 * count / 1e6, 1) == megabytes
 
@@ -292,7 +292,7 @@ def test_base_and_large_have_the_variables_of_their_release(name):
     gc.collect()  # the large one takes 1.4 GB
 
 
-# ---- Other languages than English ------------------------------------------------------------
+# ---- Languages other than English ------------------------------------------------------------
 
 CHINESE = {
     "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
@@ -331,7 +331,7 @@ def test_non_english_tokenization(name, vocab, texts):
 
 @LANGUAGES
 def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
-    """Two layers of the release, narrower, with its vocabulary, from files to features."""
+    """Extracts features with a narrow two-layer model and the release's vocabulary."""
     release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
     config = release.config()
     folder = tmp_path / name
@@ -370,7 +370,7 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
     ("name", "vocab", "texts"),
     [
         ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
-        # 92 million numbers in the table of words alone.
+        # The word embeddings alone have 92 million values.
         pytest.param(
             "multi_cased_L-12_H-768_A-12",
             "multilingual",
@@ -394,11 +394,11 @@ def test_full_width_forward_pass(name, vocab, texts):
     assert np.isfinite(np.asarray(outputs["pooled_output"])).all()
 
 
-# ---- The document ----------------------------------------------------------------------------
+# ---- Documentation ---------------------------------------------------------------------------
 
 
 def table(listed: tuple[Release, ...]) -> str:
-    """The rows of docs/checkpoints.md."""
+    """Returns the rows of docs/checkpoints.md."""
     lines = [
         "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
         "|---|---|---|---|---|---|---|",

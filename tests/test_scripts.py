@@ -1,4 +1,4 @@
-"""Signals and faults, from a script's first line on: one line, an exit code, no file left."""
+"""Signals and system errors in scripts: one message, an exit code and no leftover files."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 
-# Sends a signal to itself when a module is imported.
+# Sends a signal to the process when it imports a module.
 _INTERRUPTED = """
 import os, runpy, sys
 script, module, number, *flags = sys.argv[1:]
@@ -27,7 +27,7 @@ sys.argv = [script, *flags]
 sys.path.insert(0, os.path.dirname(script))
 runpy.run_path(script, run_name="__main__")
 """
-# Limits what the script that follows may use.
+# Runs a script with a resource limit.
 _LIMITED = """
 import os, resource, sys
 resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]),) * 2)
@@ -87,7 +87,7 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
         f"--output_file={tmp_path / 'out.jsonl'}",
         stdin=subprocess.PIPE,
     )
-    # More than are read together: it writes some, and waits for the rest.
+    # More texts than one batch: the script writes some and waits for the rest.
     process.stdin.write("good\n" * 5000)
     process.stdin.flush()
     _wait_for(tmp_path / "out.jsonl*.tmp")
@@ -116,7 +116,7 @@ def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
         start_new_session=True,
     )
     _wait_for(tmp_path / "out.parts" / "*.tfrecord*.tmp")
-    # A terminal sends Ctrl-C to all processes, `kill` SIGTERM to one.
+    # Ctrl-C in a terminal signals all processes; `kill` sends SIGTERM to one.
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT if to_all else signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == (130 if to_all else 143)

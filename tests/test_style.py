@@ -1,4 +1,4 @@
-"""One style for the whole tree."""
+"""ruff check and ruff format on the whole repository."""
 
 import subprocess
 import sys

@@ -165,7 +165,7 @@ def test_records_with_tpu_padding(tokenizer, tmp_path):
 
 
 def test_answer_for_a_single_request(tokenizer, tmp_path):
-    """Builds a `SquadExample` from a request, features with `output_fn`, and answers from logits."""
+    """From a request's `SquadExample` to features by `output_fn` and answers from logits."""
     example = run_squad.SquadExample(
         "q1", "the plot", ["The", "Film", "was", "NOT", "slow,", "a", "fast", "story"]
     )

@@ -82,7 +82,7 @@ def test_cut_token_counts():
     # There is room for three tokens of a single text, or two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
     windowed = convert_examples(examples, None, 5, tokenizer, windows=True)
-    # For the pair of 3 + 3 tokens, none of the five windows contains two of the second text's.
+    # For the pair of 3 + 3 tokens, two of the second text's are in none of the five windows.
     assert windowed[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
     assert "label_ids" not in windowed
 

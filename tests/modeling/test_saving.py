@@ -121,7 +121,7 @@ def test_variable_names_match_the_original():
     checkpoints = {
         key: {name for name, _, _ in rows if "adam" not in name and name != "global_step"}
         for key, rows in expected.items()
-        if isinstance(rows, list)  # a number refers to a different entry with the same names
+        if isinstance(rows, list)  # a number refers to an identical entry
     }
     models = {"classifier": lambda: BertClassifier(config(), 2), "squad": MODELS["span_labeler"]}
     models["pretraining"] = MODELS["pretrainer"]

@@ -1,4 +1,4 @@
-"""The compiled tokenizer against the reference: the same ids on every input."""
+"""The compiled tokenizer gives the same ids as the reference on every input."""
 
 import builtins
 import itertools
@@ -59,7 +59,7 @@ def test_ids_match_the_original_on_golden_texts(vocab, lower):
         text for text, item, ids in _zip_with_goldens(strings, actual) if item[field] != ids
     ] == []
     assert tokenizer.texts - before[0] == len(strings)
-    # Most of them are made of what is difficult.
+    # Most of the golden texts consist of difficult characters.
     assert tokenizer.handed_back - before[1] < 0.15 * len(strings)
 
 
@@ -105,7 +105,7 @@ def test_ids_match_the_reference_on_random_texts(vocab, lower):
     expected = reference_ids(tokenizer.reference, strings)
     actual = as_lists(tokenizer.encode(strings))
     assert [s for s, a, b in zip(strings, expected, actual, strict=True) if a != b] == []
-    # Words that are too long, and one character in two hundred, are for the reference.
+    # Too long words and one character in two hundred fall back to the reference.
     assert 0 < tokenizer.handed_back - before < 0.2 * len(strings)
 
 
@@ -145,7 +145,7 @@ def test_batch_sizes(count):
     assert as_lists(actual) == reference_ids(tokenizer.reference, strings)
 
 
-# ---- Where tokens come from ----------------------------------------------------------------
+# ---- Token spans ---------------------------------------------------------------------------
 
 
 @BOTH_CASINGS
@@ -210,7 +210,7 @@ def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
         tokenizer.encode(["other"])
 
 
-# ---- Without TensorFlow Text, and with threads ---------------------------------------------
+# ---- Fallback without TensorFlow Text, and threads -----------------------------------------
 
 
 def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
@@ -281,7 +281,7 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
-    # 5 of 104 tokens; and few tokens, all of them unknown.
+    # 5 of 104 tokens are unknown; or there are few tokens, all of them unknown.
     tokenizer.warn_of_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
     tokenizer.warn_of_unknown("b.txt", [("plot plot", "story")])
     assert not caplog.records
@@ -293,7 +293,7 @@ def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
         "c.txt: 7.0 % of the tokens (9 of 129) are [UNK], most often for plot, story. Check the "
         "vocabulary, --do_lower_case and the encoding of the file"
     )
-    # Of many texts a sample from all of them is looked at.
+    # For many texts, a sample across all of them is checked.
     tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
     assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text
 

@@ -1,4 +1,4 @@
-"""The tokenizer inside of a graph: the same ids as the reference, for every text."""
+"""The in-graph tokenizer gives the same ids as the reference on every text."""
 
 import random
 
@@ -16,7 +16,7 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 
-# Half a character has no UTF-8, so that no graph ever sees one.
+# Lone surrogates have no UTF-8 encoding, so a graph never sees them.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 AWKWARD = st.text(
     st.sampled_from(
@@ -68,7 +68,7 @@ def test_empty_and_invalid_texts(tokenizers):
     check(tokenizers, ["", " ", "\t\n", "a", "\u200b", ""])
     reference, graph = tokenizers
     assert graph(tf.constant([], tf.string)).to_list() == []
-    # What is no UTF-8 is left out, as the original does with bytes.
+    # Invalid UTF-8 is dropped, as in the original.
     actual = graph(tf.constant([b"caf\xe9 a", b"\xff\xfe"])).to_list()
     assert actual == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
 

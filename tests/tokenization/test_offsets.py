@@ -1,4 +1,4 @@
-"""Where tokens come from."""
+"""Token spans in the original text."""
 
 from functools import cache
 
@@ -38,7 +38,7 @@ def test_dropped_characters_are_only_spanned_inside_tokens():
 
 
 def test_reordered_combining_marks_share_a_span():
-    # U+302E (224) and U+16FF0 (6) are not of the class that is dropped.
+    # U+302E (class 224) and U+16FF0 (class 6) are not in the dropped category Mn.
     spans = tokenize_with_offsets(tokenizer(), "a\u302e\U00016ff0 the")[1]
     assert spans[0] == (0, 3)
     assert spans[-1] == (4, 7)

@@ -1,4 +1,4 @@
-"""Rows of ids in one array."""
+"""Ragged rows of ids in one array."""
 
 import numpy as np
 from hypothesis import given

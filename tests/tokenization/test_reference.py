@@ -1,4 +1,4 @@
-"""The tokenizer against the original's results, and against its own rules."""
+"""The reference tokenizer, compared with the original and with its rules."""
 
 import ast
 import gzip
@@ -34,7 +34,7 @@ def read_json(relative: str):
 
 @cache
 def texts() -> list[tuple[str | bytes, dict]]:
-    """Every golden input with the results that hold under this Python's Unicode."""
+    """Returns every golden input with the results for this Python's Unicode version."""
     read = read_json("tokenization/tokenization.json.gz")
     recorded = {run["unidata_version"] for run in read["meta"]["compared"]}
     pairs = []
@@ -48,9 +48,9 @@ def texts() -> list[tuple[str | bytes, dict]]:
 
 
 def is_old(text: str | bytes) -> bool:
-    """Whether all characters are so old that every Unicode version takes them the same way.
+    """Whether all characters are old enough to be handled alike by every Unicode version.
 
-    Only asked under a Python whose Unicode version the golden data does not have.
+    Only used if the golden data does not cover this Python's Unicode version.
     """
     text = tokenization.convert_to_unicode(text)
     return all(unicodedata.ucd_3_2_0.category(char) != "Cn" for char in text)
@@ -97,7 +97,7 @@ DROPPED, SPACE, PUNCTUATION, CJK, SPLITS, MARK = 1, 2, 4, 8, 16, 32
 
 @cache
 def character_tables() -> tuple[list[int], list[str]]:
-    """Of every code point its flags, and its lower case without accents."""
+    """Returns each code point's flags, and its lower case without accents."""
     read = read_json("tokenization/char_tables.json.gz")
     version = UNICODE if UNICODE in read["runs"] else read["primary"]
     flags = [0] * (sys.maxunicode + 1)
@@ -108,7 +108,7 @@ def character_tables() -> tuple[list[int], list[str]]:
     for code, to in (mapping | read["lower_strip_changes"].get(version, {})).items():
         if to is not None:
             lowered[int(code, 16)] = "".join(chr(int(part, 16)) for part in to.split())
-    for syllable in range(0xAC00, 0xD7A4):  # left out of the data, for they follow a rule
+    for syllable in range(0xAC00, 0xD7A4):  # omitted from the data, as they follow a rule
         lead, rest = divmod(syllable - 0xAC00, 21 * 28)
         vowel, tail = divmod(rest, 28)
         jamo = [0x1100 + lead, 0x1161 + vowel] + ([0x11A7 + tail] if tail else [])
@@ -175,7 +175,7 @@ def test_vocabulary_loading_matches_the_original(tmp_path):
 
 
 def test_casing_check_matches_the_original():
-    # The original says nothing of the models that came after 2018; `test_releases` has these.
+    # The original does not know models released after 2018; `test_releases` covers them.
     later = ("/wwm_", "/uncased_L-2_H-128_A-2/")
     for case in read_json("tokenization/units.json")["validate_case"]:
         arguments = case["do_lower_case"], case["init_checkpoint"]
@@ -327,17 +327,17 @@ def test_tokenizer_can_be_pickled(tokenizer):
     assert copy.tokenize("unaffable cafés") == tokenizer.tokenize("unaffable cafés")
 
 
-# ---- Rules that hold for every text ----------------------------------------------------------
+# ---- Properties of every text ----------------------------------------------------------------
 
 AWKWARD = (
     "aÀéIİıΣσςß \t\n\u2028\u3000\x00\u200b\ufffd'’.,$…\u0301\u0323\u302e\u034f中豈한가\ud800[]#"
 )
-ANY_TIME = settings(deadline=None)  # a busy machine is no failure
+ANY_TIME = settings(deadline=None)  # do not fail on a busy machine
 ANY_TEXT = st.text(st.sampled_from(AWKWARD) | st.characters(exclude_categories=()))
 
 
 def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
-    """The rules in the original's order, word after word, without tables."""
+    """Applies the rules in the original's order, word by word, without lookup tables."""
     cleaned = ""
     for char in text:
         if char in "\t\n\r" or unicodedata.category(char) == "Zs":
@@ -370,8 +370,8 @@ def test_basic_tokens_contain_no_separators(lower, text):
 
 
 def survives_stripping(char: str) -> bool:
-    # A combining character that is no Mn keeps its place among marks until those are stripped;
-    # a second pass may then sort it otherwise.
+    # A combining character outside category Mn keeps its position until the marks are stripped;
+    # a second pass may then reorder it.
     return not unicodedata.combining(char) or unicodedata.category(char) == "Mn"
 
 
@@ -426,7 +426,7 @@ def test_tokenization_does_not_import_tensorflow(tmp_path):
 def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\nthe\n")
-    # A module of TensorFlow Hub gives NumPy's bool.
+    # A TensorFlow Hub module returns NumPy's bool.
     assert FullTokenizer(str(path), np.bool_(True)).tokenize("The") == ["the"]
     with pytest.raises(ValueError, match=r"be True or False. Received: 'False'"):
         FullTokenizer(str(path), do_lower_case="False")

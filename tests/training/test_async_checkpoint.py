@@ -1,4 +1,4 @@
-"""Checkpoints that are written beside the training."""
+"""Checkpoints written asynchronously during training."""
 
 import concurrent.futures
 import threading
@@ -25,7 +25,7 @@ from tests.training.helpers import (
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model, its optimizer, and what does one step."""
+    """A model, its optimizer, and a function that runs one step."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-2, 10, 0)
     options = training.StepOptions()
@@ -74,7 +74,7 @@ def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypat
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Nothing can be written until the list is empty; each try takes one off."""
+    """Makes writes fail until the list is empty; each attempt removes one item."""
     left, write = ["full", "full"], checkpoint.save_snapshot
 
     def fail(folder, snapshot):
@@ -94,7 +94,7 @@ def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     concurrent.futures.wait([saver._writing], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
-    # An error that ends a training is not hidden by one of closing.
+    # An error while closing does not hide the one that ended training.
     saver.save(checkpoint.snapshot(model, optimizer))
     saver.close()
     assert not full_disk

@@ -1,4 +1,4 @@
-"""Plots of training curves are valid PNGs that show something, whatever they are given."""
+"""Plots of training curves are valid, non-empty PNGs for any input."""
 
 import time
 import warnings
@@ -66,6 +66,6 @@ def test_single_loss_spike_stays_visible():
 
 def test_running_mean():
     means = _running_mean(np.arange(100) % 2 * 1.0)
-    # Two on each side, if there are as many.
+    # Two values on each side, where available.
     assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
     assert means[-1] == pytest.approx(2 / 3)

@@ -1,6 +1,6 @@
-"""Several devices and several processes give what one device gives, for the classifier.
+"""The classifier gives equal results on one device, several devices and several processes.
 
-`test_distributed_scripts.py` has the other scripts.
+`test_distributed_scripts.py` tests the other scripts.
 """
 
 import json
@@ -22,7 +22,7 @@ from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
 from tests.training.runs import LAUNCHER, Runs, environment
 
-# 23 training rows in batches of 12: batches cross the border of an epoch. 11 and 13 rows to
+# 23 training rows in batches of 12: batches span epoch boundaries. 11 and 13 rows to
 # evaluate and predict, in batches of 8.
 FLAGS = {
     "train_batch_size": 12,
@@ -35,10 +35,10 @@ FLAGS = {
 
 
 def contradictory(source, target):
-    """A copy with five of the training rows twice, the second time with the other label.
+    """Copies the data, with five training rows duplicated under the opposite label.
 
-    No model can learn that, so the loss stays far from 0: a loss of 0.006 has 1e-5 of itself lost
-    in the rounding of its logits.
+    No model can fit these rows, so the loss stays far from 0: a loss of 0.006 has a relative error
+    of 1e-5 from rounding its logits.
     """
     shutil.copytree(source, target)
     train = target / "train.tsv"
@@ -66,11 +66,11 @@ def assert_equal_to_one_device(runs, name, workers=1):
     )
     assert predictions.shape == (13, 2)
     np.testing.assert_allclose(predictions, reference, atol=1e-5)
-    # Rows differ, so that another order would show.
+    # Rows differ, so a different order would be detected.
     assert len(np.unique(reference[:, 0].round(5))) == 13
 
 
-# More of them take long on few cores.
+# More replicas take long on few cores.
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_mirrored_devices_equal_one(runs, devices):
     name = f"mirrored{devices}"
@@ -83,7 +83,7 @@ def test_workers_equal_one_process(runs, workers):
     name = f"workers{workers}"
     done = runs.run(runs.launch(name, workers))
     assert_equal_to_one_device(runs, name, workers)
-    # One process speaks and writes.
+    # Only one process logs and writes.
     assert done.stdout.count("Evaluation of 11 examples") == 1
     assert len(list((runs.folder / name).glob("events.out.tfevents.*"))) == 1
 
@@ -110,12 +110,12 @@ def test_all_options_combined_equal_the_plain_run(runs):
 
 @pytest.mark.slow
 def test_per_replica_clipping_changes_training(runs):
-    """The original's order on a TPU: the norm of the sum may be up to the number of replicas."""
+    """As in the original on a TPU: the norm of the sum may reach the number of replicas."""
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
     runs.run(runs.command("replica", 2, **flags))
     losses, norms = runs.figures("replica").T
     one = runs.figures("one")
-    # The first loss is that of the same weights, later ones follow other updates.
+    # The first loss uses the same weights; later ones follow different updates.
     assert losses[0] == pytest.approx(one[0, 0], rel=1e-5)
     assert np.abs(losses - one[:, 0]).max() > 1e-4 * one[0, 0]
     assert norms.max() <= 2.0 + 1e-5
@@ -242,7 +242,7 @@ def _launch(workers, script, *flags):
     ("script", "code"),
     [
         ("exit 0", 0),
-        # Whichever fails first, its code counts, and not that of those who notice.
+        # The exit code of the first failure counts, not those of workers that fail as a result.
         ("[[ $TF_CONFIG == *'\"index\": 1'* ]] && exit 1; sleep 2; exit 75", 1),
         ("[[ $TF_CONFIG == *'\"index\": 0'* ]] && kill -9 $$; sleep 2; exit 75", 75),
     ],

@@ -1,4 +1,4 @@
-"""Inference: every row once, in batches that stay within their bounds."""
+"""Inference: every row is computed once, in batches of bounded size."""
 
 import keras
 import numpy as np
@@ -56,7 +56,7 @@ def test_each_row_is_computed_once_independently(model, kwargs):
 
 
 def computed_batches(inference, rows):
-    """The batches that the model is run on, and the outputs of all rows."""
+    """Returns the batches that the model is called with, and the outputs of all rows."""
     batches, step = [], inference.step
 
     def watched(batch):
@@ -75,7 +75,7 @@ def shapes(model, lengths, **kwargs):
 
 def test_batch_size_grows_for_short_rows(model):
     lengths = [2] * 100 + [20] * 6
-    # Never more tokens than 4 rows of 24 have.
+    # A batch never has more tokens than 4 rows of 24.
     assert shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
     few = shapes(model, lengths, grow=False)
     assert few == [(4, 20)] * 2 + [(4, 2)] * 24 + [(2, 2)]
@@ -89,11 +89,11 @@ def test_duplicate_rows_are_computed_once(model, kwargs, expected):
     rows["number"][:] = 0
     for copy, of in ((2, 0), (6, 0), (4, 1)):
         rows["input_ids"][copy] = rows["input_ids"][of]
-    # Only a segment tells this one from the first.
+    # This row differs from the first only in its segment ids.
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
     batches, actual = computed_batches(inference_of(model, **kwargs), rows)
-    # Full batches are filled up with copies.
+    # Duplicates pad the last batch.
     assert sum(len(batch["input_ids"]) for batch in batches) == expected
     for copy, of in ((2, 0), (6, 0), (4, 1)):
         np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][of])

@@ -1,4 +1,4 @@
-"""What the loop writes, and every way in which it ends."""
+"""The training loop: its output files, and all ways in which it ends."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def _train(
     profile_steps=None,
     **changes,
 ):
-    """A training in a folder, which goes on where an earlier one ended."""
+    """Trains in a folder, resuming from an earlier run."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     newest = checkpoint.latest(str(folder))
@@ -58,7 +58,7 @@ def _train(
 
 
 def _forever(action, after):
-    """The golden's batches, with something that happens before one of them."""
+    """Yields the golden batches, and runs an action before one of them."""
     batches = batches_of(_case())
     for index in range(100):
         if index == after:
@@ -81,7 +81,7 @@ def test_loop_checkpoints_match_the_original(tmp_path):
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
     _train(tmp_path, batches, every=4)
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
-    # Stopped after 6 steps and gone on, it ends where the original's ten steps end.
+    # Stopping after 6 steps and resuming ends like the original's ten steps.
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     compare_with_dense_golden(_values(tmp_path), dense)
 
@@ -111,7 +111,7 @@ def test_second_ctrl_c_stops_immediately(tmp_path):
 
 
 def test_training_in_a_background_thread(tmp_path):
-    # Signals belong to the main thread; a notebook's server may run cells in another one.
+    # Only the main thread receives signals; notebook servers may run cells in a different one.
     thread = threading.Thread(target=_train, args=(tmp_path, batches_of(_case())))
     thread.start()
     thread.join()
@@ -119,7 +119,7 @@ def test_training_in_a_background_thread(tmp_path):
 
 
 def test_stop_of_another_worker_stops_this_one(tmp_path):
-    """All processes see the sum of the stop flags; the one that was not asked saves as well."""
+    """All processes see the sum of the stop flags; those without a signal also save."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     figures = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}

@@ -1,4 +1,4 @@
-"""The estimate of memory against what benchmarks/memory.py measured."""
+"""The memory estimate, compared with measurements of benchmarks/memory.py."""
 
 import json
 

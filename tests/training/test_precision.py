@@ -1,4 +1,4 @@
-"""Number types, and the scale of losses that float16 needs."""
+"""Mixed precision, and loss scaling for float16."""
 
 import keras
 import numpy as np
@@ -65,14 +65,14 @@ def test_non_finite_gradient_skips_the_update_and_halves_the_scale():
         np.testing.assert_array_equal(variable.numpy(), value)
     assert not np.isfinite(figures["gradient_norm"])
     assert float(scale.value.numpy()) == 2.0**14
-    # The step counts: order of the data and learning rate follow it.
+    # The step still counts: data order and learning rate depend on it.
     assert int(optimizer.iterations.numpy()) == 1
 
 
 def test_loss_scale_doubles_after_many_finite_steps():
     run, model, _, scale = _float16_step()
     before = model.head.output_weights.numpy()
-    # These weights have large gradients: the first scale would overflow.
+    # These weights have large gradients: the initial scale would overflow.
     scale.value.assign(2.0**8)
     scale.good_steps.assign(1998)
     run()

@@ -1,4 +1,4 @@
-"""Whole training steps against the original's (golden/training), and steps cut into pieces."""
+"""Training steps, compared with the original (golden/training), and gradient accumulation."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def _steps(
     last,
     options=training.StepOptions(),  # noqa: B008
 ):
-    """Losses and learning rates of some steps."""
+    """Runs some steps; returns their losses and learning rates."""
     step = training.make_train_step(
         training.TrainState(model, optimizer), as_loss(loss_fn), STRATEGY, options
     )
@@ -99,7 +99,7 @@ def test_training_resumes_from_an_original_checkpoint(tmp_path):
     assert int(optimizer.iterations.numpy()) == 5
     losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
-    # These steps of the original were clipped by the norm of un-summed slices.
+    # The original clipped these steps by the norm of un-summed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
     values = _values(model, optimizer, tmp_path)
     finals = [key for key in resumed.files if key.startswith("final/")]
@@ -118,7 +118,7 @@ def test_span_losses_match_the_original():
     def loss_fn(outputs, _):
         return tf.reduce_mean(span_loss(outputs["start_logits"], outputs["end_logits"], start, end))
 
-    # The pooler has no part in this loss, and so no slots.
+    # The pooler does not affect this loss, so it has no slots.
     trained = [v for v in model.trainable_variables if not v.path.startswith("bert/pooler")]
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(trained)
@@ -159,7 +159,7 @@ def test_gradients_match_the_original(name, model_class, loss_fn):
 
 
 def test_final_original_weights_are_read_from_its_checkpoint():
-    # The golden with sparse clipping kept its last weights both as a checkpoint and as arrays.
+    # The sparse-clipping golden stores its final weights both as a checkpoint and as arrays.
     case = np.load(golden("training/classifier_10steps.npz"))
     model = Classifier(config(), 2)
     prefix = str(golden("training/classifier_10steps_ckpt") / "model.ckpt-10")
@@ -178,7 +178,7 @@ def test_first_step_logits_match_the_original():
 
 
 def _pretraining_loss_by_shares():
-    """Both losses of pre-training are means, over the masked words and over the rows."""
+    """Both pre-training losses are means: over masked tokens, and over rows."""
 
     def share(outputs, batch, totals):
         logits, labels = outputs["masked_lm_logits"], batch["masked_lm_ids"]
@@ -200,7 +200,13 @@ def _pretraining_loss_by_shares():
         training.StepOptions(skip_padding=True),
         training.StepOptions(skip_padding=True, accumulation_steps=2),
     ],
-    ids=["2 pieces", "4 pieces with XLA", "XLA", "no padding", "2 pieces without padding"],
+    ids=[
+        "2 micro-batches",
+        "4 micro-batches, XLA",
+        "XLA",
+        "no padding",
+        "2 micro-batches, no padding",
+    ],
 )
 def test_micro_batches_and_xla_match_the_plain_step(options):
     batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))

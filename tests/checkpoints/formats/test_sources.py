@@ -91,7 +91,7 @@ def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
     more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
     find_source(path)
-    # Drop the cached, already unpacked archive.
+    # Copy the archive: one that has been unpacked is not checked again.
     other = str(shutil.copy(path, tmp_path / "y.zip"))
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
     with pytest.raises(UserError, match=r"would unpack to 10,\d+,\d+.*not unpacked"):
