@@ -165,7 +165,7 @@ def assert_values(folder, out, steps):
         norms = dict(zip(expected["l2_names"].tolist(), expected["l2"], strict=True))
         assert set(norms) <= set(ours)
         for name, norm in norms.items():
-            # The original clips by a different norm (docs/differences.md), which scales the moments.
+            # The original clips by a different norm (docs/differences.md); this scales moments.
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
             actual = np.linalg.norm(ours[name].astype(np.float64))
             assert actual == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)

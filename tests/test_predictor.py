@@ -142,7 +142,7 @@ def test_trained_directory_supports_other_tasks(trained):
 
 
 def resident_bytes():
-    """Returns the memory of this process on Linux; elsewhere a constant."""
+    """Returns the memory of this process on Linux; elsewhere 0."""
     if not os.path.exists("/proc/self/statm"):
         return 0
     with open("/proc/self/statm") as file:
@@ -158,7 +158,7 @@ def test_single_texts_neither_retrace_nor_leak_memory(classifier):
     before = resident_bytes()
     for text in texts:
         classifier(text)
-    # Any further tracing would fail.
+    # A ConcreteFunction cannot be retraced.
     assert isinstance(classifier._answer._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 

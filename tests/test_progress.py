@@ -28,7 +28,7 @@ def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
     bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
-    # Two steps in three seconds: the first step compiles and does not count.
+    # Two steps in three seconds: the first step compiles; the second was already running.
     assert "loss 0.6250, lr 5.00e-05, 5.3 seq/s, 800 tok/s" in last
     assert "00:00<00:00" in last
 

@@ -93,7 +93,7 @@ def test_duplicate_rows_are_computed_once(model, kwargs, expected):
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
     batches, actual = computed_batches(inference_of(model, **kwargs), rows)
-    # Duplicates pad the last batch.
+    # Batches are padded to full size with duplicates.
     assert sum(len(batch["input_ids"]) for batch in batches) == expected
     for copy, of in ((2, 0), (6, 0), (4, 1)):
         np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][of])
