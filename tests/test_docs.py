@@ -43,7 +43,7 @@ def test_fenced_blocks_declare_a_known_language(page):
 
 
 @pytest.fixture
-def workplace(tmp_path):
+def sandbox(tmp_path):
     """A copy of the repository, and the environment for its commands."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "output", "*.egg-info")
     shutil.copytree(ROOT, tmp_path / "bert_tf", ignore=ignored)
@@ -61,8 +61,8 @@ def workplace(tmp_path):
         if any(language in ("bash", "python") for language, _ in blocks(page))
     ],
 )
-def test_commands_run_in_page_order(page, workplace):
-    folder, environment = workplace
+def test_commands_run_in_page_order(page, sandbox):
+    folder, environment = sandbox
     commands = "\n".join(body for language, body in blocks(page) if language == "bash")
     program = "\n".join(body for language, body in blocks(page) if language == "python")
     for command in (["bash", "-ec", commands], [sys.executable, "-c", program]):

@@ -26,36 +26,36 @@ CONTEXT = "the good film was not slow it was a fast story the bad plot " * 3
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
     """Run directories of a classifier, SQuAD and NER, moved after training."""
-    here = tmp_path_factory.mktemp("here")
+    original_dir = tmp_path_factory.mktemp("here")
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAINING}
-    # Remove the original files, so that only the run directory remains.
+    # Use copies that move with the folder, so that their original paths no longer exist.
     for name in ("vocab_file", "bert_config_file"):
-        flags[name] = shutil.copy(flags[name], here)
+        flags[name] = shutil.copy(flags[name], original_dir)
     mrpc = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
-    classification.run(ClassifierOptions(**flags, **mrpc, output_dir=str(here / "mrpc")))
+    classification.run(ClassifierOptions(**flags, **mrpc, output_dir=str(original_dir / "mrpc")))
 
     questions = [f"what was {word}" for word in WORDS]
     rows = [
         {"id": q, "question": q, "answers": [{"text": "fast story", "answer_start": 36}]}
         for q in questions
     ]
-    file = here / "questions.json"
+    file = original_dir / "questions.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": rows}]}]}))
     lengths = {"max_query_length": 8, "doc_stride": 5, "n_best_size": 4}
     files = {"train_file": str(file), "predict_file": str(file)}
-    squad.run(SquadOptions(**flags, **lengths, **files, output_dir=str(here / "squad")))
+    squad.run(SquadOptions(**flags, **lengths, **files, output_dir=str(original_dir / "squad")))
 
     rng = random.Random(1)
     sentences = [rng.choices(WORDS, k=rng.randint(1, 40)) for _ in range(12)]
     lines = [f"{word} {'B-A' if word == 'film' else 'O'}\n" for s in sentences for word in [*s, ""]]
     text = "".join("\n" if line.startswith(" ") else line for line in lines)
     for name in ("train.txt", "test.txt"):
-        (here / name).write_text(text)
-    ner.run(NerOptions(**flags, data_dir=str(here), output_dir=str(here / "ner")))
+        (original_dir / name).write_text(text)
+    ner.run(NerOptions(**flags, data_dir=str(original_dir), output_dir=str(original_dir / "ner")))
 
-    there = here.parent / "there"
-    here.rename(there)
-    return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
+    moved_dir = original_dir.parent / "there"
+    original_dir.rename(moved_dir)
+    return SimpleNamespace(folder=moved_dir, questions=questions, sentences=sentences)
 
 
 @pytest.fixture(scope="module")

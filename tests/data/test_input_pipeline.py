@@ -186,7 +186,7 @@ def texts(tmp_path) -> tuple[str, np.ndarray]:
     return path, lengths
 
 
-def rounded(lengths) -> int:
+def round_up(lengths) -> int:
     return max(8, -(-int(max(lengths)) // 8) * 8)
 
 
@@ -198,7 +198,7 @@ def test_batches_are_trimmed_to_their_longest_text(texts, group):
     for batch in read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=group):
         rows = batch["id"].numpy()
         seen += rows.tolist()
-        length = rounded(lengths[rows])
+        length = round_up(lengths[rows])
         for name in ("input_ids", "input_mask", "segment_ids"):
             assert batch[name].shape == (len(rows), length)
             np.testing.assert_array_equal(batch[name], full[name].numpy()[rows, :length])
@@ -270,4 +270,4 @@ def test_replicas_trim_and_group_consistently(texts):
         rows = [part["id"].numpy().tolist() for part in (one, two)]
         assert batch["id"].numpy().tolist() == rows[0] + rows[1]
         for part, numbers_ in zip((one, two), rows, strict=True):
-            assert part["input_ids"].shape == (8, rounded(lengths[numbers_]))
+            assert part["input_ids"].shape == (8, round_up(lengths[numbers_]))

@@ -66,14 +66,14 @@ def touch(folder, item):
     (folder / str(item)).write_text(str(os.getpid()))
 
 
-def nothing():
+def no_op():
     """A no-op worker initializer."""
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_processes_handle_each_item_once(tmp_path, num_workers):
     work = functools.partial(touch, tmp_path)
-    done = list(parallel_for(work, range(80), num_workers, nothing))
+    done = list(parallel_for(work, range(80), num_workers, no_op))
     assert sorted(done) == list(range(80))
     processes = {path.read_text() for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 80
@@ -85,14 +85,14 @@ def test_process_error_propagates(tmp_path):
     # The parent process starts with the last item.
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="the bad one"):
-        list(parallel_for(work, ["bad", *range(100)], 2, nothing))
+        list(parallel_for(work, ["bad", *range(100)], 2, no_op))
     assert len(list(tmp_path.iterdir())) < 100
 
 
 def test_killed_process_raises(tmp_path):
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="The same command continues"):
-        list(parallel_for(work, ["killed", *range(100)], 2, nothing))
+        list(parallel_for(work, ["killed", *range(100)], 2, no_op))
 
 
 def test_child_processes_exit_with_their_parent(tmp_path):

@@ -83,11 +83,11 @@ def test_training_uses_custom_gradients(monkeypatch):
     for name in ("gelu", "layer_norm"):
         function = getattr(gradients, name)
 
-        def noted(*arguments, name=name, function=function):
+        def spy(*arguments, name=name, function=function):
             used.add(name)
             return function(*arguments)
 
-        monkeypatch.setattr(gradients, name, noted)
+        monkeypatch.setattr(gradients, name, spy)
     layer = layers.FlatDense(32, activation=layers.gelu)
     norm = layers.layer_norm_layer("float32")
     plain = norm(layer(X))

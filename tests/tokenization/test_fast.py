@@ -263,8 +263,8 @@ from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization import FullTokenizer
 tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
-    found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
-    assert len(found) == 3
+    actual = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
+    assert len(actual) == 3
 assert tokenizer.handed_back == 6
 assert "tensorflow" not in sys.modules
 """

@@ -17,8 +17,8 @@ def test_ragged_ids_indexing_and_concatenation(rows, data):
     assert as_lists(ids) == rows
     assert ids.lengths.tolist() == [len(row) for row in rows]
     assert as_lists(RaggedIds.concatenate([ids, ids])) == rows + rows
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
-    assert as_lists(ids.take(np.array(wanted, np.int64))) == [rows[row] for row in wanted]
+    indices = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
+    assert as_lists(ids.take(np.array(indices, np.int64))) == [rows[row] for row in indices]
 
 
 def test_spans_follow_their_tokens():

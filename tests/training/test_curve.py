@@ -11,7 +11,7 @@ from tests.tasks.classification.test_plots import pixels
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _fail_on_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

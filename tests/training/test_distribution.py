@@ -34,7 +34,7 @@ FLAGS = {
 }
 
 
-def contradictory(source, target):
+def write_contradictory_data(source, target):
     """Copies the data, with five training rows duplicated under the opposite label.
 
     No model can fit these rows, so the loss stays far from 0: a loss of 0.006 has a relative error
@@ -51,7 +51,7 @@ def contradictory(source, target):
 @pytest.fixture(scope="module")
 def runs(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    data_dir = contradictory(tiny.folder / "mrpc", folder / "mrpc")
+    data_dir = write_contradictory_data(tiny.folder / "mrpc", folder / "mrpc")
     flags = {**tiny.flags, **FLAGS, "task_name": "mrpc", "data_dir": data_dir}
     runs = Runs("run_classifier", tiny, folder, **flags)
     runs.run(runs.command("one"))

@@ -57,7 +57,7 @@ def _train(
     )
 
 
-def _forever(action, after):
+def _batches_with_action(action, after):
     """Yields the golden batches, and runs an action before one of them."""
     batches = batches_of(_case())
     for index in range(100):
@@ -92,7 +92,7 @@ def test_loop_checkpoints_match_the_original(tmp_path):
 def test_signal_stops_after_the_step_with_a_checkpoint(tmp_path, number, error):
     before = signal.getsignal(number)
     with pytest.raises(error):
-        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), number), 3))
+        _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), number), 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-4"]
     assert signal.getsignal(number) is before
     _train(tmp_path, batches_of(_case()))
@@ -106,7 +106,7 @@ def test_second_ctrl_c_stops_immediately(tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        _train(tmp_path, _forever(twice, 3))
+        _train(tmp_path, _batches_with_action(twice, 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
@@ -195,7 +195,9 @@ def test_only_the_chief_writes(tmp_path):
 
 def test_signal_during_the_last_step_is_handled(tmp_path):
     with pytest.raises(Terminated):
-        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5)
+        _train(
+            tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5
+        )
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
 
 
@@ -204,7 +206,7 @@ def test_profile_beyond_the_end_warns_and_interrupted_profile_is_closed(tmp_path
     _train(tmp_path / "a", batches_of(_case()), steps=2, profile_steps=(7, 8))
     assert "begins after the last step, 2: nothing is recorded" in caplog.text
     with pytest.raises(ZeroDivisionError):
-        _train(tmp_path / "b", _forever(lambda: 1 / 0, 3), profile_steps=(2, 8))
+        _train(tmp_path / "b", _batches_with_action(lambda: 1 / 0, 3), profile_steps=(2, 8))
     _train(tmp_path / "c", batches_of(_case()), steps=4, profile_steps=(2, 8))
     assert "Profile of steps 2 to 4" in caplog.text
 

@@ -22,7 +22,7 @@ from tests.training.helpers import (
 
 
 @pytest.fixture(autouse=True)
-def _float32_afterwards():
+def _restore_float32():
     yield
     set_precision("float32")
 

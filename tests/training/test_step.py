@@ -177,7 +177,7 @@ def test_first_step_logits_match_the_original():
     np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
-def _pretraining_loss_by_shares():
+def _pretraining_replica_loss():
     """Both pre-training losses are means: over masked tokens, and over rows."""
 
     def share(outputs, batch, totals):
@@ -213,7 +213,7 @@ def test_micro_batches_and_xla_match_the_plain_step(options):
     losses, norms = [], []
     for loss, step_options in (
         (as_loss(pretraining_loss), training.StepOptions()),
-        (_pretraining_loss_by_shares(), options),
+        (_pretraining_replica_loss(), options),
     ):
         model = load(Pretrainer(config()))
         optimizer = make_optimizer(model, 1e-3, 5, 2)

@@ -32,12 +32,12 @@ def hf_folder(models, tmp_path):
     return tmp_path / "there"
 
 
-def _assert_rejected(source, tmp_path, message, **wanted):
+def _assert_rejected(source, tmp_path, message, **options):
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(UserError, match=message):
         convert(
             find_source(str(source)),
-            Request(**{"output": str(tmp_path / "out"), "to": "original", **wanted}),
+            Request(**{"output": str(tmp_path / "out"), "to": "original", **options}),
         )
     assert sorted(os.listdir(tmp_path)) == before
 
@@ -188,7 +188,7 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("options", "message"),
     [
         ({"output": "there", "to": "original"}, "already contains files .*config"),
         ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
@@ -198,9 +198,9 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
         ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
-def test_invalid_outputs_are_rejected(hf_folder, tmp_path, wanted, message):
-    output = str(tmp_path / wanted["output"])
-    _assert_rejected(hf_folder, tmp_path, message, output=output, to=wanted["to"])
+def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
+    output = str(tmp_path / options["output"])
+    _assert_rejected(hf_folder, tmp_path, message, output=output, to=options["to"])
 
 
 def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
@@ -292,9 +292,9 @@ def test_label_order_and_head_mismatches_are_rejected(models, tmp_path):
         models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
         head="token", to="hugging_face",
     )  # fmt: skip
-    for wanted, hint in (("token", "classification"), ("classification", "token")):
-        with pytest.raises(UserError, match=f"--head={wanted}, but the model has a {hint} head"):
-            heads.find([], wanted, hint)
+    for head, hint in (("token", "classification"), ("classification", "token")):
+        with pytest.raises(UserError, match=f"--head={head}, but the model has a {hint} head"):
+            heads.find([], head, hint)
     assert heads.find([], "encoder", "token").name == "encoder"
 
 

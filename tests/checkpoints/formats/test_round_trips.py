@@ -23,16 +23,16 @@ from tests.oracle import ROOT
 WAYS = {"hugging_face": "there", "keras": "there.keras", "weights_h5": "there.weights.h5"}
 
 
-def _convert(source, output, **wanted):
-    convert(find_source(str(source)), Request(output=str(output), **wanted))
+def _convert(source, output, **options):
+    convert(find_source(str(source)), Request(output=str(output), **options))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("way", WAYS)
 def test_round_trip(models, name, way, tmp_path):
-    there = tmp_path / WAYS[way]
-    _convert(models[name], there, to=way, head=name)
-    _convert(there, tmp_path / "back", to="original")
+    converted = tmp_path / WAYS[way]
+    _convert(models[name], converted, to=way, head=name)
+    _convert(converted, tmp_path / "back", to="original")
     back = tmp_path / "back"
     assert_same(str(models[name] / "bert_model.ckpt"), str(back / "bert_model.ckpt"))
     kept = {"hugging_face": ["bert_config.json", "vocab.txt"], "keras": ["bert_config.json"]}
@@ -40,7 +40,7 @@ def test_round_trip(models, name, way, tmp_path):
         assert (back / file).read_bytes() == (models[name] / file).read_bytes()
     if way == "hugging_face" and name == "token":
         assert (back / "labels.txt").read_text().split() == LABELS
-    assert {path.name for path in tmp_path.iterdir()} == {there.name, "back"}
+    assert {path.name for path in tmp_path.iterdir()} == {converted.name, "back"}
 
 
 def test_keras_file_loads_as_the_model(models, tmp_path):
@@ -105,9 +105,9 @@ def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):
     )
     folder = write_model(tmp_path / "a", tiny, "encoder", config)
     _convert(folder, tmp_path / "there", to="hugging_face")
-    there = json.loads((tmp_path / "there" / "config.json").read_text())
-    assert there["hidden_act"] == "gelu_pytorch_tanh"
-    assert there["layer_norm_eps"] == 1e-12
+    converted = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert converted["hidden_act"] == "gelu_pytorch_tanh"
+    assert converted["layer_norm_eps"] == 1e-12
     _convert(tmp_path / "there", tmp_path / "back.ckpt")
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
 

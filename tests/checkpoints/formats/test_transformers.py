@@ -39,8 +39,8 @@ INPUTS = {
 }
 
 
-def _export(source, output, **wanted):
-    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **wanted))
+def _export(source, output, **options):
+    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **options))
 
 
 def _run(folder, jobs):
