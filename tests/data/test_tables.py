@@ -1,4 +1,4 @@
-"""Tables of users: what counts as a row, and at which line an error is found."""
+"""User tables (CSV, TSV, JSON): row parsing and error line numbers."""
 
 import csv
 import gzip
@@ -32,9 +32,9 @@ def cells(path, quoted="auto"):
 
 
 def lines(path, quoted="auto"):
-    places = [row.place.rpartition(":") for row in read_table(path, quoted)]
-    assert {place[0] for place in places} <= {path}
-    return [int(place[2]) for place in places]
+    locations = [row.place.rpartition(":") for row in read_table(path, quoted)]
+    assert {location[0] for location in locations} <= {path}
+    return [int(location[2]) for location in locations]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def lines(path, quoted="auto"):
         ("a.csv.gz", gzip.compress(TSV.encode(), mtime=0)),
     ],
 )
-def test_ways_to_write_the_same_table(write, name, content):
+def test_equivalent_table_encodings(write, name, content):
     path = write(name, content)
     assert cells(path) == ROWS
     assert lines(path) == [1, 2, 3]
@@ -66,19 +66,19 @@ def test_files_without_rows(write, name, content):
     assert cells(write(name, content)) == []
 
 
-def test_quotes_are_characters_unless_they_are_wanted(write):
+def test_quotes_are_literal_unless_enabled(write):
     path = write("a.tsv", '"a\tb"\n"c ""d"""\te\n')
     assert cells(path) == [['"a', 'b"'], ['"c ""d"""', "e"]]
     assert cells(write("b.tsv", '"a\tb"\n"c ""d"""\n'), "yes") == [["a\tb"], ['c "d"']]
     assert cells(write("a.csv", '"a,b"\n'), "no") == [['"a', 'b"']]
 
 
-def test_a_quote_inside_of_a_cell_opens_nothing(write):
+def test_quote_inside_a_cell_is_literal(write):
     path = write("a.csv", 'a,b\n"c\n",  "d\n')
     assert cells(path) == [["a", "b"], ["c\n", '  "d']]
 
 
-def test_rows_that_go_on_keep_the_line_where_they_begin(write):
+def test_multiline_rows_report_their_first_line(write):
     path = write("a.csv", 'a,b\n"one\ntwo\r\n\n3",x\n4,"y\rz"\n')
     assert cells(path) == [["a", "b"], ["one\ntwo\r\n\n3", "x"], ["4", "y\rz"]]
     assert lines(path) == [1, 2, 6]
@@ -88,17 +88,17 @@ def test_rows_that_go_on_keep_the_line_where_they_begin(write):
     ("first", "delimiter"),
     [("a;b;c, d", ";"), ('"a;b;c;d",e', ","), ("a\tb", "\t"), ("a", ","), ('a,"b;;\nc"', ",")],
 )
-def test_the_delimiter_of_a_csv_is_that_of_its_first_line(write, first, delimiter):
+def test_csv_delimiter_is_detected_from_the_first_line(write, first, delimiter):
     expected = next(csv.reader(io.StringIO(first), delimiter=delimiter))
     assert cells(write("a.csv", first)) == [expected]
 
 
-def test_a_text_may_begin_like_the_line_for_excel(write):
+def test_text_may_begin_like_an_excel_sep_line(write):
     assert cells(write("a.csv", "sep=ab\nx\n")) == [["sep=ab"], ["x"]]
     assert cells(write("a.tsv", "sep=;\nx\n")) == [["sep=;"], ["x"]]
 
 
-def test_blank_lines_are_texts_where_there_is_a_single_column(write):
+def test_blank_lines_are_rows_in_single_column_files(write):
     path = write("a.tsv", "one\n\ntwo\n\n\n")
     assert cells(path) == [["one"], [""], ["two"]]
     assert lines(path) == [1, 2, 3]
@@ -110,7 +110,7 @@ def test_json_lines(write):
     assert lines(path) == [2, 4]
 
 
-def test_one_json_list(write):
+def test_json_list(write):
     path = write("a.json", json.dumps([{"a": 1}, {"a": 2}], indent=1))
     assert cells(path) == [{"a": 1}, {"a": 2}]
     assert read_table(path)[1].place == f"{path}: element 2"
@@ -177,7 +177,7 @@ LONG = csv.field_size_limit() + 1
         ("a.tsv.gz", b"a\tb\n", "auto", " is not a complete gzip file"),
     ],
 )
-def test_what_is_wrong_is_found_at_its_line(write, name, content, quoted, message):
+def test_errors_report_their_line(write, name, content, quoted, message):
     path = write(name, content)
     with pytest.raises(UserError) as caught:
         read_table(path, quoted)
@@ -187,7 +187,7 @@ def test_what_is_wrong_is_found_at_its_line(write, name, content, quoted, messag
 
 @given(st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]))] * 3), max_size=6))
 @pytest.mark.parametrize(("delimiter", "name"), [(",", "a.csv"), (";", "a.csv"), ("\t", "a.tsv")])
-def test_what_the_csv_module_writes_comes_back(tmp_path_factory, delimiter, name, rows):
+def test_csv_module_round_trip(tmp_path_factory, delimiter, name, rows):
     rows = [["a", "b", "c"], *([cell.replace("\0", "") for cell in row] for row in rows)]
     path = tmp_path_factory.getbasetemp() / name
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -199,7 +199,7 @@ def test_what_the_csv_module_writes_comes_back(tmp_path_factory, delimiter, name
     ("value", "text"),
     [("x ", "x "), (1, "1"), (1.0, "1"), (-2.5, "-2.5"), (1e300, "1e+300"), (True, "true")],
 )
-def test_cells_of_json_as_texts(value, text):
+def test_json_cells_are_converted_to_text(value, text):
     assert to_text(value, "text", "a:1") == text
 
 
@@ -212,6 +212,6 @@ def test_cells_of_json_as_texts(value, text):
         ("\ud800", "a:1: the text contains half a character"),
     ],
 )
-def test_cells_of_json_that_are_no_texts(value, message):
+def test_non_text_json_cells_are_rejected(value, message):
     with pytest.raises(UserError, match=message):
         to_text(value, "text", "a:1")

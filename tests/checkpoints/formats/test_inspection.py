@@ -1,4 +1,4 @@
-"""What `--inspect` says."""
+"""Output of `--inspect`."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.checkpoints.formats.test_model_garden import FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_heads_and_counts(models, name):
+def test_head_and_parameter_counts(models, name):
     text = describe(find_source(str(models[name])))
     shapes = find_source(str(models[name])).shapes()
     assert f" in {len(shapes)} variables\n" in text
@@ -26,7 +26,7 @@ def test_heads_and_counts(models, name):
     assert "Releases of this size: none" in text
 
 
-def test_the_optimizer_is_counted_apart(tiny, tmp_path):
+def test_optimizer_parameters_are_counted_separately(tiny, tmp_path):
     values = {"bert/pooler/dense/bias/adam_m": [0.0] * 16, "global_step": 3}
     folder = write_model(tmp_path / "a", tiny, "encoder", **values)
     before = describe(find_source(str(write_model(tmp_path / "b", tiny, "encoder"))))
@@ -37,11 +37,11 @@ def test_the_optimizer_is_counted_apart(tiny, tmp_path):
     assert f"With Adam slots and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
 
 
-def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
+def test_release_is_identified_by_size(tmp_path, tiny):
     config = BertConfig(30522, 128, 2, 2, 512, max_position_embeddings=512, type_vocab_size=2)
     folder = write_model(tmp_path / "a", tiny, "pretraining", config)
     text = describe(find_source(str(folder)))
-    # The smallest one, of which 4.4 million parameters are published.
+    # The smallest release; its published parameter count is 4.4 million.
     assert "Parameters: 4,43" in text
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
@@ -50,7 +50,7 @@ def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
     assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
-def test_other_kinds(models, tmp_path, capsysbinary):
+def test_inspecting_other_formats(models, tmp_path, capsysbinary):
     convert(
         find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
     )
@@ -61,7 +61,7 @@ def test_other_kinds(models, tmp_path, capsysbinary):
     assert "Model Garden checkpoint" in describe(find_source(str(FOLDER / "v1")))
 
 
-def test_what_is_not_bert_is_shown_as_it_is(tmp_path):
+def test_unrecognized_checkpoint_is_listed_as_is(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"a/layer_10/b": [1.0], "a/layer_9/b": [2.0]})
     text = describe(find_source(str(tmp_path / "x.ckpt")))
     assert "Configuration: none, this is not a BERT" in text
