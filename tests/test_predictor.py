@@ -54,7 +54,7 @@ def trained(tiny, tmp_path_factory):
     ner.run(NerOptions(**flags, data_dir=str(original_dir), output_dir=str(original_dir / "ner")))
 
     there = tmp_path_factory.mktemp("moved") / "there"
-    here.rename(there)
+    original_dir.rename(there)
     return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
 
 

@@ -92,7 +92,7 @@ def test_process_error_propagates(tmp_path):
 def test_killed_process_raises(tmp_path):
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="Run the same command again"):
-        list(parallel_for(work, ["killed", *range(100)], 2, nothing))
+        list(parallel_for(work, ["killed", *range(100)], 2, no_op))
 
 
 def test_child_processes_exit_with_their_parent(tmp_path):

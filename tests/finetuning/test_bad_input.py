@@ -168,7 +168,9 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
     def run(path):
         return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
 
-    _fails(run(tiny.folder / "bert.ckpt"), r"bert\.ckpt\.index does not exist .*bert_model\.ckpt")
+    _assert_user_error(
+        run(tiny.folder / "bert.ckpt"), r"bert\.ckpt\.index does not exist .*bert_model\.ckpt"
+    )
     other = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
     values = checkpoint.named_variables(other)

@@ -168,8 +168,8 @@ def test_error_names_the_missing_files(tiny, tmp_path, model_sources):
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
     )
     with pytest.raises(UserError, match="--vocab_file is not set, and --init_checkpoint="):
-        classification.run(bare)
-    nothing = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
+        classification.run(weights_only)
+    without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):
         without_model.check()
     broken = options(

@@ -311,7 +311,7 @@ def test_files_that_were_changed_after_the_training(tiny, out, tmp_path, said):
     pair = ("the film", "was good")
 
     def changed():
-        found = [each for each in warnings(said) if "was changed after training" in each]
+        found = [each for each in warning_messages(said) if "was changed after training" in each]
         said.clear()
         return found
 

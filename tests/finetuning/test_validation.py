@@ -274,7 +274,7 @@ def test_monitored_metric():
     assert loss.name == "loss"
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
-    assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
+    assert Monitor("pearson", names, minimized).score({"eval_pearson": np.nan}) == -np.inf
     expected = r"metric_names has f1, but metrics\(\) returned only eval_loss, loss"
     with pytest.raises(UserError, match=expected):
         f1.value({"eval_loss": 1.0, "loss": 1.0})

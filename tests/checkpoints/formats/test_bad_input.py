@@ -44,8 +44,10 @@ def _assert_rejected(source, tmp_path, message, **options):
 
 def test_output_locked_by_another_conversion_is_rejected(hf_folder, tmp_path):
     process = hold(tmp_path / ".out.lock")
-    _refused(
-        there, tmp_path, f"out is in use by process {process.pid} on .* pass a different --output"
+    _assert_rejected(
+        hf_folder,
+        tmp_path,
+        f"out is in use by process {process.pid} on .* pass a different --output",
     )
     process.communicate("")
 

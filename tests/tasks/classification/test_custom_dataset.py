@@ -27,17 +27,17 @@ ALL = {"dev_fraction": "0"}
 
 
 @pytest.fixture
-def make_dataset(tmp_path, caplog):
+def read_dataset(tmp_path, caplog):
     """Writes files, e.g. `train_tsv=...`, and returns the dataset."""
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def make_dataset(flags, **contents: str | bytes) -> CustomDataset:
+    def read(flags, **contents: str | bytes) -> CustomDataset:
         for name, content in contents.items():
             raw = content.encode() if isinstance(content, str) else content
             (tmp_path / name.replace("_", ".")).write_bytes(raw)
         return dataset_from_flags(tmp_path, flags)
 
-    return make_dataset
+    return read
 
 
 def pairs(examples):
@@ -83,18 +83,18 @@ SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label,
         (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + SAME_QUOTED}),
     ],
 )
-def test_formats_give_the_same_examples(make_dataset, flags, file):
-    dataset = make_dataset(flags | ALL, **file)
+def test_formats_give_the_same_examples(read_dataset, flags, file):
+    dataset = read_dataset(flags | ALL, **file)
     assert (dataset.problem_type, dataset.labels) == ("classification", ("ham", "spam"))
     assert pairs(dataset.read("train")) == SAME
     assert [example.guid for example in dataset.read("train")] == ["train-0", "train-1", "train-2"]
 
 
-def test_text_pairs_and_ids(make_dataset):
+def test_text_pairs_and_ids(read_dataset):
     flags = {"id_column": "id", "text_column": "a", "text_pair_column": "b", "label_column": "y"}
     train = 'b,a,y\n"two\nlines",one,1\n4,3,0\n'
     dev = "id,b,a,y\nx,4,3,0\nx,6,5,0\n"
-    dataset = make_dataset(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
+    dataset = read_dataset(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
     assert dataset.read("train") == [
         InputExample("train-0", "one", "two\nlines", "1"),
         InputExample("train-1", "3", "4", "0"),
@@ -104,13 +104,13 @@ def test_text_pairs_and_ids(make_dataset):
     assert dataset.read("predict") == [InputExample("x8", "3", "4")]
 
 
-def test_json_values_that_are_not_strings(make_dataset):
+def test_json_values_that_are_not_strings(read_dataset):
     rows = [
         '{"text": 1, "label": true}',
         '{"text": 1.0, "label": false}',
         '{"text": "", "label": true}',
     ]
-    dataset = make_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    dataset = read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
     assert pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
 
 
@@ -136,15 +136,15 @@ def test_json_values_that_are_not_strings(make_dataset):
         (["\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
     ],
 )
-def test_header_is_detected_from_the_label_column(make_dataset, caplog, rows, flags, is_header):
-    dataset = make_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
+def test_header_is_detected_from_the_label_column(read_dataset, caplog, rows, flags, is_header):
+    dataset = read_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
     assert len(dataset.read("train")) == len(rows) - is_header
     guess = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
     assert caplog.text.count(guess) == is_header
 
 
-def test_requested_column_names_are_not_logged(make_dataset, caplog):
-    make_dataset(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
+def test_requested_column_names_are_not_logged(read_dataset, caplog):
+    read_dataset(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
     assert "column names" not in caplog.text
 
 
@@ -168,9 +168,9 @@ NAMED = b"Label\tSMS\n" + TRAIN
         (None, "?\tthe text\n?\tc d\n?\te f\n", 3, False),
     ],
 )
-def test_header_of_the_test_file(make_dataset, caplog, train, test, rows, is_doubtful):
+def test_header_of_the_test_file(read_dataset, caplog, train, test, rows, is_doubtful):
     training = {"train_tsv": train} if train else {}
-    dataset = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
+    dataset = read_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
     examples = dataset.read("predict")
     assert len(examples) == rows
     assert {example.label for example in examples} == {None}
@@ -183,12 +183,12 @@ def test_header_of_the_test_file(make_dataset, caplog, train, test, rows, is_dou
         assert message in warnings[0]
 
 
-def test_header_above_unique_labels(make_dataset, caplog):
-    dataset = make_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
+def test_header_above_unique_labels(read_dataset, caplog):
+    dataset = read_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
     assert "label" in dataset.labels
     assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
     caplog.clear()
-    make_dataset(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
+    read_dataset(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
     assert "looks like" not in caplog.text
 
 
@@ -203,28 +203,28 @@ def test_header_above_unique_labels(make_dataset, caplog):
         ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "yes"}, False),
     ],
 )
-def test_quoted_cells_warning(make_dataset, caplog, rows, flags, is_said):
-    make_dataset(BY_NUMBER | ALL | flags, train_tsv=rows)
+def test_quoted_cells_warning(read_dataset, caplog, rows, flags, is_said):
+    read_dataset(BY_NUMBER | ALL | flags, train_tsv=rows)
     assert caplog.text.count("is in quotes, which stay in it. --quoted=yes removes") == is_said
 
 
-def test_declared_header_is_skipped(make_dataset, caplog):
+def test_declared_header_is_skipped(read_dataset, caplog):
     flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
-    dataset = make_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
+    dataset = read_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
     assert [example.text_a for example in dataset.read("predict")] == ["c d", "e f"]
     assert "WARNING" not in caplog.text
 
 
-def test_number_as_column_name(make_dataset):
+def test_number_as_column_name(read_dataset):
     flags = {"text_column": "1", "label_column": "0"}
-    dataset = make_dataset(
+    dataset = read_dataset(
         flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n"
     )
     assert pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
 
 
-def test_test_file_needs_no_labels(make_dataset):
-    dataset = make_dataset(
+def test_test_file_needs_no_labels(read_dataset):
+    dataset = read_dataset(
         BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n"
     )
     assert dataset.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
@@ -244,9 +244,9 @@ def test_test_file_needs_no_labels(make_dataset):
         (["1_0", "2"], "classification", ("1_0", "2")),
     ],
 )
-def test_label_inference(make_dataset, cells, problem_type, labels):
+def test_label_inference(read_dataset, cells, problem_type, labels):
     rows = "".join(f"{cell}\ta\n" for cell in cells)
-    dataset = make_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
+    dataset = read_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
     assert (dataset.problem_type, tuple(dataset.labels)) == (problem_type, labels)
     assert [example.label for example in dataset.read("train")] == [c.strip() for c in cells]
 
@@ -254,115 +254,115 @@ def test_label_inference(make_dataset, cells, problem_type, labels):
 @pytest.mark.parametrize(
     "mark", ["nan", "NaN", "inf", "-inf", "Infinity", "n/a", "NA", "null", "None", "?", "-", ""]
 )
-def test_missing_number_is_not_a_class(make_dataset, mark):
+def test_missing_number_is_not_a_class(read_dataset, mark):
     rows = "1\ta\n2\tb\n3\tc\n"
     with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number, but") as caught:
-        make_dataset(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
+        read_dataset(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
     assert str(caught.value).count("--problem_type=classification") == bool(mark)
     if mark:
         flags = BY_NUMBER | ALL | {"problem_type": "classification"}
-        assert mark in make_dataset(flags).labels
+        assert mark in read_dataset(flags).labels
 
 
-def test_mixed_names_and_numbers_are_classes(make_dataset):
-    assert make_dataset(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
+def test_mixed_names_and_numbers_are_classes(read_dataset):
+    assert read_dataset(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
     # Most labels are names, so the missing-value marker is a name as well.
-    assert make_dataset(BY_NUMBER, train_tsv="ham\ta\n1\tb\nnone\tc\n").labels == (
+    assert read_dataset(BY_NUMBER, train_tsv="ham\ta\n1\tb\nnone\tc\n").labels == (
         "1",
         "ham",
         "none",
     )
 
 
-def test_json_mixes_numbers_and_other_values(make_dataset):
+def test_json_mixes_numbers_and_other_values(read_dataset):
     rows = (
         '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
     )
-    assert make_dataset(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
+    assert read_dataset(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
     for value, problem in (("null", "is missing"), ("NaN", "must be .* Received: 'NaN'")):
         with pytest.raises(UserError, match=rf"train\.jsonl:3: the label {problem}"):
-            make_dataset(BY_NAME, train_jsonl=rows.format(value))
+            read_dataset(BY_NAME, train_jsonl=rows.format(value))
 
 
-def test_decimal_commas(make_dataset):
+def test_decimal_commas(read_dataset):
     rows = "0,5\ta\n1,0\tb\n1,5\tc\n"
     with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write a decimal point"):
-        make_dataset(BY_NUMBER, train_tsv=rows)
+        read_dataset(BY_NUMBER, train_tsv=rows)
     with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5' .* Write a decimal point"):
-        make_dataset(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
+        read_dataset(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
     with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* Write a decimal point"):
-        make_dataset(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
+        read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
     flags = BY_NUMBER | {"problem_type": "classification"}
-    assert make_dataset(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
+    assert read_dataset(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
     # A few of many names.
-    assert len(make_dataset(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
+    assert len(read_dataset(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
 
 
-def test_explicit_labels_keep_their_order(make_dataset):
-    dataset = make_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
+def test_explicit_labels_keep_their_order(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
     assert dataset.labels == ("spam", "eggs", "ham")
 
 
-def test_numbers_as_classes(make_dataset):
+def test_numbers_as_classes(read_dataset):
     flags = BY_NUMBER | {"problem_type": "classification"}
-    assert make_dataset(flags, train_tsv="0.5\ta\n1\tb\n2.5\tc\n").labels == ("0.5", "1", "2.5")
-    assert make_dataset(BY_NUMBER | {"labels": "0.5,1,2.5"}).problem_type == "classification"
+    assert read_dataset(flags, train_tsv="0.5\ta\n1\tb\n2.5\tc\n").labels == ("0.5", "1", "2.5")
+    assert read_dataset(BY_NUMBER | {"labels": "0.5,1,2.5"}).problem_type == "classification"
 
 
-def test_multi_label_json(make_dataset, caplog):
+def test_multi_label_json(read_dataset, caplog):
     rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
     content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
-    dataset = make_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
+    dataset = read_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
     assert (dataset.problem_type, dataset.labels) == ("multilabel", ("1", "a", "b", "c"))
     labels = [example.label for example in dataset.read("train")]
     assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
     assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
 
 
-def test_multi_label_separator(make_dataset, caplog):
+def test_multi_label_separator(read_dataset, caplog):
     flags = BY_NUMBER | ALL | {"problem_type": "multilabel"}
-    make_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
+    read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
     assert "no row has two labels. Is --label_separator=, correct?" in caplog.text
     caplog.clear()
-    make_dataset(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
+    read_dataset(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
     assert "no row has two labels" not in caplog.text
 
 
-def test_multi_label_cells(make_dataset):
+def test_multi_label_cells(read_dataset):
     flags = BY_NUMBER | {"problem_type": "multilabel", "labels": "b,a"}
-    dataset = make_dataset(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
+    dataset = read_dataset(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
     assert [e.label for e in dataset.read("train")] == [("b", "a"), ()]
     assert [e.label for e in dataset.read("eval")] == [("b",)]
     assert dataset.read("eval")[0].guid == "dev-0"
 
 
-def test_labels_from_a_different_source(make_dataset):
-    dataset = make_dataset(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
+def test_labels_from_a_different_source(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
     assert (dataset.labels, len(dataset.read("eval"))) == (("ham", "spam"), 4)
-    dataset = make_dataset(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
+    dataset = read_dataset(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
     assert (dataset.labels, dataset.read("eval")[0].label) == ((), "1")
 
 
-def test_inferred_settings_are_logged(make_dataset, caplog):
+def test_inferred_settings_are_logged(read_dataset, caplog):
     rows = "".join(f"{n}\ta\n" for n in range(1200)) * 2
-    make_dataset(BY_NUMBER, train_tsv=rows)
+    read_dataset(BY_NUMBER, train_tsv=rows)
     assert "2,400 rows; classification with 1,200 labels: 0 (2), 1 (2), " in caplog.text
     assert "9 (2) and 1,190 more" in caplog.text
     assert "occur only once" not in caplog.text
-    make_dataset(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
+    read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
     assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5" in caplog.text
 
 
-def test_too_many_distinct_labels_warning(make_dataset, caplog):
-    make_dataset(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
+def test_too_many_distinct_labels_warning(read_dataset, caplog):
+    read_dataset(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
     assert "59 of 60 labels occur only once. Check --label_column" in caplog.text
     # Also in a small file: text and label columns were swapped.
-    make_dataset(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
+    read_dataset(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
     assert "20 of 20 labels occur only once" in caplog.text
 
 
-def test_empty_texts_are_counted(make_dataset, caplog):
-    make_dataset(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
+def test_empty_texts_are_counted(read_dataset, caplog):
+    read_dataset(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
     assert caplog.text.count("2 rows with an empty text, the first one is ") == 1
     assert "train.tsv:2" in caplog.text
 
@@ -370,9 +370,9 @@ def test_empty_texts_are_counted(make_dataset, caplog):
 # ---- Held-out rows -------------------------------------------------------------------------
 
 
-def test_rows_are_held_out_for_evaluation(make_dataset, caplog):
+def test_rows_are_held_out_for_evaluation(read_dataset, caplog):
     rows = "".join(f"{'spam' if n % 5 == 0 else 'ham'}\ttext {n}\n" for n in range(100))
-    dataset = make_dataset(BY_NUMBER, train_tsv=rows)
+    dataset = read_dataset(BY_NUMBER, train_tsv=rows)
     train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (80, 20)
     assert sum(example.label == "spam" for example in held_out) == 4
@@ -382,7 +382,7 @@ def test_rows_are_held_out_for_evaluation(make_dataset, caplog):
     assert sorted(pairs(train + held_out)) == sorted(
         tuple(x.split("\t")) for x in rows.splitlines()
     )
-    without_eval = make_dataset(BY_NUMBER)
+    without_eval = read_dataset(BY_NUMBER)
     assert (without_eval.read("eval"), without_eval.read("train")) == (held_out, train)
     said = "no dev set: 20 of the 100 rows of "
     assert caplog.text.count(said) == 2
@@ -393,21 +393,21 @@ def test_rows_are_held_out_for_evaluation(make_dataset, caplog):
 
 
 @pytest.mark.parametrize("content", ["a\tx\nb\ty\n", "0.5\tx\n1\ty\n", "a\tx\na\ty\na\tz\nb\tw\n"])
-def test_small_files_are_split(make_dataset, content):
-    dataset = make_dataset(BY_NUMBER, train_tsv=content)
+def test_small_files_are_split(read_dataset, content):
+    dataset = read_dataset(BY_NUMBER, train_tsv=content)
     assert len(dataset.read("eval")) == 1
     assert len(dataset.read("train")) == content.count("\n") - 1
 
 
-def test_no_rows_are_held_out_with_a_dev_file(make_dataset):
-    dataset = make_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
+def test_no_rows_are_held_out_with_a_dev_file(read_dataset):
+    dataset = read_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
     assert (len(dataset.read("train")), pairs(dataset.read("eval"))) == (4, [("ham", "a")])
     assert dataset.describe("eval").endswith("dev.tsv")
-    assert len(make_dataset(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
+    assert len(read_dataset(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
 
 
-def test_prediction_holds_out_nothing(make_dataset, caplog):
-    assert len(make_dataset(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
+def test_prediction_holds_out_nothing(read_dataset, caplog):
+    assert len(read_dataset(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
     assert "no dev set" not in caplog.text
 
 
@@ -505,8 +505,8 @@ def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
         find_files(data_dir)
 
 
-def test_missing_splits(make_dataset):
-    dataset = make_dataset(BY_NUMBER | {"labels": "a,b"})
+def test_missing_splits(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "a,b"})
     for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):
         for ask in (dataset.read, dataset.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):

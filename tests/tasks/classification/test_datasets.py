@@ -117,23 +117,23 @@ def test_rows_that_also_occur_in_training(logged):
     assert logged(FakeDataset(["a", "b"]), "eval", pair, training) == []
 
 
-def test_rows_that_were_kept_of_the_training_file_are_no_mistake(said):
-    data = Set(["a", "b"], holds_out=True)
+def test_rows_that_were_kept_of_the_training_file_are_no_mistake(logged):
+    data = FakeDataset(["a", "b"], holds_out=True)
     data.describe = lambda split: "all.tsv"
     ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
 
 
-def test_the_training_file_as_a_dev_file_is_a_mistake(said):
-    data = Set(["a", "b"])
+def test_the_training_file_as_a_dev_file_is_a_mistake(logged):
+    data = FakeDataset(["a", "b"])
     data.describe = lambda split: "all.tsv"
-    ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
+    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("WARNING", "all.tsv: 2 of 2 rows to evaluate on (100.")
 
 
-def test_texts_with_different_labels(said):
-    training = [*rows("a", "b"), *rows("b"), *rows(*["a"] * 17, text="x")]
-    found = said(Set(["a", "b"]), "train", [*training, *rows("c")], [])
+def test_texts_with_different_labels(logged):
+    training = [*make_rows("a", "b"), *make_rows("b"), *make_rows(*["a"] * 17, text="x")]
+    found = logged(FakeDataset(["a", "b"]), "train", [*training, *make_rows("c")], [])
     assert found == [
         (
             "WARNING",
@@ -141,17 +141,29 @@ def test_texts_with_different_labels(said):
             "a, b, c. Check the labels",
         )
     ]
-    assert said(Set(["a", "b"]), "train", training, []) == []
-    assert said(Set(["a", "b"], is_published=True), "train", rows("a", "b") + rows("b"), []) == []
-    assert said(Set([], REGRESSION), "train", rows("1", "2") + rows("3"), []) == []
-    several = [*rows(("a",), ("a", "b")), *rows(("b",))]
-    ((_, message),) = said(Set(["a", "b"], MULTILABEL), "train", several, [])
+    assert logged(FakeDataset(["a", "b"]), "train", training, []) == []
+    assert (
+        logged(
+            FakeDataset(["a", "b"], is_published=True),
+            "train",
+            make_rows("a", "b") + make_rows("b"),
+            [],
+        )
+        == []
+    )
+    assert (
+        logged(FakeDataset([], REGRESSION), "train", make_rows("1", "2") + make_rows("3"), []) == []
+    )
+    several = [*make_rows(("a",), ("a", "b")), *make_rows(("b",))]
+    ((_, message),) = logged(FakeDataset(["a", "b"], MULTILABEL), "train", several, [])
     assert "2 of 3 rows (66.7%)" in message
 
 
-def test_numbers_on_another_scale(said):
-    training = rows("0", "0.5", "1")
-    found = said(Set([], REGRESSION), "eval", rows("1", "80", "11", "-11", text="x"), training)
+def test_numbers_on_another_scale(logged):
+    training = make_rows("0", "0.5", "1")
+    found = logged(
+        FakeDataset([], REGRESSION), "eval", make_rows("1", "80", "11", "-11", text="x"), training
+    )
     assert found == [
         (
             "WARNING",
@@ -159,8 +171,15 @@ def test_numbers_on_another_scale(said):
             "Check their scale",
         )
     ]
-    assert said(Set([], REGRESSION), "eval", rows("-9", "11", text="x"), training) == []
-    assert said(Set([], REGRESSION), "eval", rows("5", "6", text="x"), rows("1", "1")) == []
+    assert (
+        logged(FakeDataset([], REGRESSION), "eval", make_rows("-9", "11", text="x"), training) == []
+    )
+    assert (
+        logged(
+            FakeDataset([], REGRESSION), "eval", make_rows("5", "6", text="x"), make_rows("1", "1")
+        )
+        == []
+    )
 
 
 def texts(*found):
@@ -195,8 +214,8 @@ def test_suspicious_texts(logged, examples, message):
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
     ],
 )
-def test_labels_that_are_probably_misread(said, labels, problem_type, message):
-    found = said(Set(labels, problem_type), "train", rows("x", "y"), [])
+def test_labels_that_are_probably_misread(logged, labels, problem_type, message):
+    found = logged(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
     assert [message in text for _, text in found] == [True] * bool(message)
 
 
@@ -210,9 +229,11 @@ def test_labels_that_are_probably_misread(said, labels, problem_type, message):
 )
 def test_the_primary_metric(labels, problem_type, metric):
     kind = PROBLEM_TYPES[problem_type]
-    names = kind(Set(labels, problem_type), ClassifierOptions()).metric_names
-    found = kind(Set(labels, problem_type, primary_metric=metric), ClassifierOptions()).metric_names
+    names = kind(FakeDataset(labels, problem_type), ClassifierOptions()).metric_names
+    found = kind(
+        FakeDataset(labels, problem_type, primary_metric=metric), ClassifierOptions()
+    ).metric_names
     assert found == (metric, *(name for name in names if name != metric))
     expected = f"task x: primary_metric must be one of {', '.join(names)}, not 'mathews'"
     with pytest.raises(UserError, match=expected):
-        kind(Set(labels, problem_type, primary_metric="mathews"), ClassifierOptions())
+        kind(FakeDataset(labels, problem_type, primary_metric="mathews"), ClassifierOptions())

@@ -204,17 +204,17 @@ def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
 
 def test_parts_are_locked_by_one_run(tiny, corpus, monkeypatch):
     expected = sharded(tiny, corpus, "expected")
-    write_unit, assert_rejected = sharded_data.write_unit, []
+    write_unit, rejected = sharded_data.write_unit, []
 
-    def start_another(*args):
+    def start_second_run(*args):
         with pytest.raises(UserError, match=r"out.tfrecord is in use by process \d+ on .*: wait"):
             create_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
-        assert_rejected.append(args)
+        rejected.append(args)
         write_unit(*args)
 
     monkeypatch.setattr(sharded_data, "write_unit", start_second_run)
     assert sharded(tiny, corpus, "out") == expected
-    assert assert_rejected
+    assert rejected
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
@@ -317,14 +317,14 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("--output_file", output_file=None)
     assert_rejected("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
-    refused("No such file: .*absent.txt", **segments)
-    refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
-    refused("must name files", output_file=",")
-    refused("must name files", input_file=" , ")
-    refused("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    refused("also an input file", output_file=f"{corpus}/one.txt")
-    refused("also an input file", output_file=tiny.flags["vocab_file"])
-    refused("no file in the folder", input_file=_folder(corpus / "empty"))
+    assert_rejected("No such file: .*absent.txt", **segments)
+    assert_rejected("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
+    assert_rejected("must name files", output_file=",")
+    assert_rejected("must name files", input_file=" , ")
+    assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
+    assert_rejected("also an input file", output_file=f"{corpus}/one.txt")
+    assert_rejected("also an input file", output_file=tiny.flags["vocab_file"])
+    assert_rejected("no file in the folder", input_file=_folder(corpus / "empty"))
 
 
 def _folder(path) -> str:
