@@ -530,9 +530,9 @@ NUMBERS = {"label_column": "2", "text_column": "3"}
         ("predict", "1\tham\tgood\n", None),
     ],
 )
-def test_columns_by_number_that_have_another_name(make, caplog, split, content, found):
+def test_columns_by_number_that_have_another_name(read_dataset, caplog, split, content, found):
     file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
-    made = make(NUMBERS, train_tsv=HEADER, **{file: content})
+    made = read_dataset(NUMBERS, train_tsv=HEADER, **{file: content})
     caplog.clear()
     made.read(split)
     named = [each for each in caplog.messages if "in the training file" in each]
@@ -540,24 +540,24 @@ def test_columns_by_number_that_have_another_name(make, caplog, split, content, 
     assert all(found in each and each.endswith("Check --text_column") for each in named)
 
 
-def test_columns_by_name_may_stand_elsewhere(make, caplog):
-    make(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
+def test_columns_by_name_may_stand_elsewhere(read_dataset, caplog):
+    read_dataset(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
     assert "in the training file" not in caplog.text
     # A row of data may have the same words.
-    make(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
+    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
     assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
-def test_a_header_in_the_middle(make, caplog, tmp_path):
-    joined = make(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
+def test_a_header_in_the_middle(read_dataset, caplog, tmp_path):
+    joined = read_dataset(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
     assert joined.labels == ("ham", "label", "spam")
     assert [each for each in caplog.messages if "equals" in each] == [
         f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
         "Check whether files were joined"
     ]
     caplog.clear()
-    make(BY_NAME | ALL, train_tsv=HEADER)
-    make(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
+    read_dataset(BY_NAME | ALL, train_tsv=HEADER)
+    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
     assert "equals the header" not in caplog.text
 
 
@@ -572,9 +572,9 @@ def test_a_header_in_the_middle(make, caplog, tmp_path):
         ('"a" "1"', None),
     ],
 )
-def test_labels_of_different_kinds(make, caplog, tmp_path, labels, found):
+def test_labels_of_different_kinds(read_dataset, caplog, tmp_path, labels, found):
     rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
-    make(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
     said = [each for each in caplog.messages if "different kinds" in each]
     message = f"{tmp_path}/train.jsonl: labels of different kinds, such as {found}. Check them"
     assert said == [message] * bool(found)
