@@ -100,7 +100,7 @@ def test_child_processes_exit_with_their_parent(tmp_path):
         "import functools, pathlib, sys; from tests.data.test_parallel import *\n"
         "if __name__ == '__main__':\n"
         "    work = functools.partial(touch, pathlib.Path(sys.argv[1]))\n"
-        "    list(parallel_for(work, range(100000), 3, nothing))\n"
+        "    list(parallel_for(work, range(100000), 3, no_op))\n"
     )
     script = tmp_path / "script.py"
     script.write_text(code)
