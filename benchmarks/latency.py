@@ -90,7 +90,7 @@ def bare(folder: Path, precision: str) -> Vector:
 
 def peer(model_dir: Path, folder: Path) -> Vector:
     """Returns the same function with transformers on PyTorch."""
-    vectors = sentences.peer(model_dir, folder, batch_size=1)
+    vectors = sentences.torch_encoder(model_dir, folder, batch_size=1)
     return lambda text: vectors([text])[0]
 
 
@@ -117,6 +117,7 @@ def main() -> None:
         }
         methods |= {name: functools.partial(bare, folder, kind) for name, kind in BARE.items()}
         if importlib.util.find_spec("torch"):
+            timing.run_in_process(sentences.write_weights, flags.model_dir, folder)
             methods[PEER] = functools.partial(peer, flags.model_dir, folder)
         makers = {
             name: functools.partial(work, make, lines, folder / f"{number}.npy")

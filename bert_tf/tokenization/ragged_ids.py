@@ -63,6 +63,8 @@ class RaggedIds:
     @staticmethod
     def concatenate(parts: Sequence["RaggedIds"]) -> "RaggedIds":
         """Concatenates the texts of at least one part; keeps spans if all parts have them."""
+        if len(parts) == 1:
+            return parts[0]
         spans = [part.spans for part in parts if part.spans is not None]
         return RaggedIds(
             np.concatenate([part.ids for part in parts]),

@@ -233,13 +233,16 @@ class Extractor:
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._options.max_seq_length
-        a, b = (self._encode([text[side] or "" for text in texts]) for side in (0, 1))
-        is_pair = b.lengths > 0
+        a, b = self._encode([text.text_a for text in texts]), None
+        total, num_special = a.lengths, 2
+        if any(text.text_b for text in texts):
+            b = self._encode([text.text_b or "" for text in texts])
+            total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
             self.texts += len(texts)
-            self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
+            self.cut += int((total > size - num_special).sum())
         vocab = self.tokenizer.reference.vocab
-        return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])
+        return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 
     def _encode(self, texts: list[str]) -> RaggedIds:
         if not self._options.pretokenized:
