@@ -28,7 +28,8 @@ from bert_tf.progress import log
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags of a training run that do not apply to a loaded model.
 _RUN_FLAGS = {"output_dir", "init_checkpoint", "resume"}
-_RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export"}
+# With `eval_every`, a task would read the dev set.
+_RUN_FLAGS |= {"do_train", "do_eval", "do_predict", "do_export", "eval_every"}
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")
 

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import shutil
 import random
 import subprocess
 import sys
@@ -101,6 +102,18 @@ def test_predictor_equals_the_predictions_file(trained, data):
     for wrong in ("a", ("a", "b"), ("a", 1, 2, 3, 4)):
         with pytest.raises(UserError, match="Input 0: expected a tuple of a context and 4 endings"):
             predictor([wrong])
+
+
+def test_predictor_does_not_read_the_training_data(trained, tmp_path):
+    """Not even after a run with --eval_every."""
+    shutil.copytree(trained[2], tmp_path / "out", ignore=shutil.ignore_patterns("export"))
+    path = tmp_path / "out" / "run.json"
+    run = json.loads(path.read_text())
+    run["flags"]["data_dir"] = str(tmp_path / "deleted")
+    path.write_text(json.dumps(run))
+    question = ("a film", "the plot", "it was good", "a b", "slow")
+    expected = Predictor.from_output_dir(trained[2])(question)
+    assert Predictor.from_output_dir(tmp_path / "out")(question) == expected
 
 
 def test_exported_model_equals_the_predictor(trained, tiny):
