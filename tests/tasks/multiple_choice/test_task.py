@@ -3,8 +3,8 @@
 import csv
 import importlib.util
 import json
-import shutil
 import random
+import shutil
 import subprocess
 import sys
 
