@@ -1,4 +1,4 @@
-# What a fresh machine needs: `make demo` runs the main job, `make test` the tests.
+# Sets up a virtual environment on a fresh machine, then runs a demo (`make demo`), tests or linters.
 
 VENV ?= .venv
 PYTHON ?= python3

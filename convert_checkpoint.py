@@ -1,6 +1,6 @@
-"""Writes a model in another format: the original's, Hugging Face's, or Keras'.
+"""Converts a model to a different format: the original's, Hugging Face's or Keras'.
 
-`python convert_checkpoint.py --help` lists the flags.
+Not in the original release. `python convert_checkpoint.py --help` lists the flags.
 """
 
 from bert_tf.scripts import convert_checkpoint

@@ -1,7 +1,6 @@
-"""Makes records for pre-training, with masked tokens and pairs of segments, from texts.
+"""Creates pre-training records, with masked tokens and segment pairs, from texts.
 
-The command line of the original release: `python create_pretraining_data.py --helpfull` lists the
-flags.
+Has the original release's flags and more: `python create_pretraining_data.py --help` lists them.
 """
 
 from bert_tf.scripts import create_pretraining_data

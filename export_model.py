@@ -1,6 +1,6 @@
-"""Writes a trained model as a SavedModel, for TensorFlow Serving and other programs.
+"""Exports a trained model as a SavedModel, for TensorFlow Serving and other programs.
 
-New: `python export_model.py --help` lists the flags.
+Not in the original release. `python export_model.py --help` lists the flags.
 """
 
 from bert_tf.scripts import export_model

@@ -1,17 +1,17 @@
-"""Writes what a trained encoder makes of texts: vectors of tokens, or of whole texts.
+"""Writes the vectors that a trained encoder computes for the tokens of texts, or for whole texts.
 
-The command line of the original release: `python extract_features.py --helpfull` lists the flags.
+Has the original release's flags and more: `python extract_features.py --help` lists them.
 """
 
 from bert_tf.scripts import extract_features
 
 
 def __getattr__(name: str) -> object:
-    """What programs import from the original's script, loaded when it is asked for."""
+    """Returns a name that programs import from the original's script; imports it on demand."""
     from bert_tf.compat import extract_features as original
 
     if name == "__all__":
-        return [known for known in vars(original) if not known.startswith("_")]
+        return [public for public in vars(original) if not public.startswith("_")]
     return getattr(original, name)
 
 

@@ -1,6 +1,6 @@
-"""Fills [MASK] in texts with the words that a trained model expects there.
+"""Predicts the words for [MASK] in texts.
 
-The original release has no such script: `python predict_masked.py --help` lists the flags.
+Not in the original release. `python predict_masked.py --help` lists the flags.
 """
 
 from bert_tf.scripts import predict_masked

@@ -1,17 +1,17 @@
-"""Fine-tunes, evaluates and predicts classes of texts and of pairs of texts.
+"""Fine-tunes and evaluates classifiers of texts and text pairs, and writes their predictions.
 
-The command line of the original release: `python run_classifier.py --helpfull` lists the flags.
+Has the original release's flags and more: `python run_classifier.py --help` lists them.
 """
 
 from bert_tf.scripts import run_classifier
 
 
 def __getattr__(name: str) -> object:
-    """What programs import from the original's script, loaded when it is asked for."""
+    """Returns a name that programs import from the original's script; imports it on demand."""
     from bert_tf.compat import run_classifier as original
 
     if name == "__all__":
-        return [known for known in vars(original) if not known.startswith("_")]
+        return [public for public in vars(original) if not public.startswith("_")]
     return getattr(original, name)
 
 

@@ -1,7 +1,6 @@
-"""Fine-tunes an encoder in the form of TensorFlow Hub on texts and pairs of texts.
+"""Fine-tunes an encoder from TensorFlow Hub to classify texts and text pairs.
 
-The command line of the original release: `python run_classifier_with_tfhub.py --helpfull` lists
-the flags.
+Has the original release's flags and more: `python run_classifier_with_tfhub.py --help` lists them.
 """
 
 from bert_tf.scripts import run_classifier_with_tfhub

@@ -1,6 +1,6 @@
-"""Fine-tunes, evaluates and predicts which ending of a text is right.
+"""Fine-tunes and evaluates models that choose the right ending of a text.
 
-`python run_multiple_choice.py --help` lists the flags.
+Not in the original release. `python run_multiple_choice.py --help` lists the flags.
 """
 
 from bert_tf.scripts import run_multiple_choice

@@ -1,7 +1,6 @@
-"""Fine-tunes on words with labels, labels words, and scores entities (CoNLL-2003).
+"""Fine-tunes models that label words, such as named entities (CoNLL-2003), and scores entities.
 
-Section 5.3 of the paper; the original release has no such script: `python run_ner.py --helpfull`
-lists the flags.
+The paper's section 5.3; not in the original release. `python run_ner.py --help` lists the flags.
 """
 
 from bert_tf.scripts import run_ner

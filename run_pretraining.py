@@ -1,6 +1,6 @@
-"""Trains a model on masked words and next sentences, and evaluates it.
+"""Pre-trains a model on masked tokens and next sentences, and evaluates it.
 
-The command line of the original release: `python run_pretraining.py --helpfull` lists the flags.
+Has the original release's flags and more: `python run_pretraining.py --help` lists them.
 """
 
 from bert_tf.scripts import run_pretraining

@@ -1,17 +1,17 @@
-"""Fine-tunes on questions about texts, answers them, and scores the answers (SQuAD 1.1 and 2.0).
+"""Fine-tunes models that answer questions about texts, and scores the answers (SQuAD 1.1, 2.0).
 
-The command line of the original release: `python run_squad.py --helpfull` lists the flags.
+Has the original release's flags and more: `python run_squad.py --help` lists them.
 """
 
 from bert_tf.scripts import run_squad
 
 
 def __getattr__(name: str) -> object:
-    """What programs import from the original's script, loaded when it is asked for."""
+    """Returns a name that programs import from the original's script; imports it on demand."""
     from bert_tf.compat import run_squad as original
 
     if name == "__all__":
-        return [known for known in vars(original) if not known.startswith("_")]
+        return [public for public in vars(original) if not public.startswith("_")]
     return getattr(original, name)
 
 

@@ -1,4 +1,4 @@
-"""Packaging of bert_tf. Why each dependency is there stands beside it."""
+"""Packaging of bert_tf; a comment explains each dependency."""
 
 import re
 from pathlib import Path
@@ -8,31 +8,31 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+?)"', (HERE / "bert_tf/__init__.py").read_text())[1]
 
-# tensorflow-text has wheels for Linux and for Macs with Apple silicon, none for Windows.
+# tensorflow-text has wheels for Linux and for Macs with Apple silicon, but not for Windows.
 HAS_TEXT_WHEEL = (
     "platform_system == 'Linux' or (platform_system == 'Darwin' and platform_machine == 'arm64')"
 )
 
-NER = ["seqeval>=1.2.2"]  # the metrics of run_ner.py, as in the CoNLL shared tasks
+NER = ["seqeval>=1.2.2"]  # metrics of run_ner.py, as in the CoNLL shared tasks
 
 ONNX = [
-    "onnx>=1.17",  # writes the graphs of export_model.py --format=onnx
+    "onnx>=1.17",  # writes the graphs for export_model.py --format=onnx
     "onnxruntime>=1.20",  # quantizes and runs them
 ]
 
 DOCS = [
-    "mkdocs>=1.6,<2",  # the site
-    "mkdocstrings[python]>=1",  # its page on the API, from docstrings
+    "mkdocs>=1.6,<2",  # the documentation site
+    "mkdocstrings[python]>=1",  # the API reference, from docstrings
 ]
 
 TEST = [
     "pytest>=8",  # the test runner
-    "pytest-xdist>=3.6",  # tests on two cores
-    "hypothesis>=6",  # property tests, where the inputs are open-ended
-    "ruff>=0.17,<0.18",  # a test holds the tree to one style
-    "nbclient>=0.10",  # runs the notebook of examples/
-    "ipykernel>=6",  # what it runs in
-    "tokenizers>=0.20",  # the ids of an exported tokenizer.json are compared with ours
+    "pytest-xdist>=3.6",  # runs tests in parallel
+    "hypothesis>=6",  # property-based tests
+    "ruff>=0.17,<0.18",  # linter and formatter; a test runs both
+    "nbclient>=0.10",  # runs the notebook in examples/
+    "ipykernel>=6",  # kernel of the notebook
+    "tokenizers>=0.20",  # checks the ids of an exported tokenizer.json
     *DOCS,
     *NER,
     *ONNX,
@@ -52,14 +52,14 @@ setup(
     install_requires=[
         "tensorflow>=2.21,<2.22",  # tf.data, tf.distribute, checkpoints and the training loop
         "keras>=3.15,<4",  # the model
-        f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer, serving
-        "absl-py>=2",  # flags as the original parses them
+        f"tensorflow-text>=2.21,<2.22; {HAS_TEXT_WHEEL}",  # the compiled tokenizer
+        "absl-py>=2",  # flags, parsed as in the original
         "numpy>=1.26",  # records, metrics, checkpoint arrays
-        "safetensors>=0.4.3",  # weights of Hugging Face's transformers, without running anything
+        "safetensors>=0.4.3",  # reads Hugging Face's weights without executing code
         "tqdm>=4.66",  # the progress bar
-        "scikit-learn>=1.4",  # metrics of evaluations
+        "scikit-learn>=1.4",  # evaluation metrics
         "scipy>=1.11",  # correlations
-        "matplotlib>=3.8",  # plots of an evaluation and of a training
+        "matplotlib>=3.8",  # plots of training and evaluation
     ],
     extras_require={
         "test": TEST,
@@ -67,9 +67,9 @@ setup(
         "docs": DOCS,
         "ner": NER,
         "onnx": ONNX,
-        "benchmark": ["tokenizers>=0.20"],  # what the compiled tokenizer is compared with
+        "benchmark": ["tokenizers>=0.20"],  # the tokenizer that ours is compared with
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
-        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # the CUDA libraries for NVIDIA cards
+        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # CUDA libraries for NVIDIA GPUs
     },
     entry_points={
         "console_scripts": [

@@ -1,1 +1,1 @@
-"""What is run by hand: speed, memory, and trainings that are killed on the way."""
+"""Benchmarks that are run by hand: speed, memory, accuracy, and recovery of killed runs."""

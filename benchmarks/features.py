@@ -1,9 +1,9 @@
-"""Times the conversion of a TSV file to TFRecords, in rows/s, beside the original's method.
+"""Times the conversion of a TSV file to TFRecords, in rows/s, against the original's method.
 
 usage: python benchmarks/features.py --vocab_file=FILE --data_dir=SST-2 [--rounds=3]
 
 Converts all rows of SST-2's train.tsv (text, label) from memory, on all cores. Both methods write
-the records that run_classifier.py trains on; they are parsed and compared first.
+the records that run_classifier.py trains on; the records are compared first.
 """
 
 import argparse
@@ -31,13 +31,13 @@ CHUNK_ROWS = 1024
 
 
 def read(data_dir: Path) -> list[tuple[str, str]]:
-    """Reads texts and labels."""
+    """Returns the (text, label) pairs of the training set."""
     lines = (data_dir / "train.tsv").read_text(encoding="utf-8").split("\n")[1:]
     return [tuple(line.split("\t")) for line in lines if line]
 
 
 def main() -> None:
-    """Compares and times both methods, prints and writes the results."""
+    """Compares and times both methods; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", required=True)
     parser.add_argument("--data_dir", type=Path, required=True)
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     rows, length = read(args.data_dir), args.max_seq_length
-    part = rows[::PLAIN_STRIDE]
+    sample = rows[::PLAIN_STRIDE]
     tokenizer = FullTokenizer(args.vocab_file)
     slow, fast = plain.PlainTokenizer(tokenizer.vocab, True), BatchTokenizer(tokenizer)
     features = (*sequence_features(length), Feature("label_ids"), Feature("is_real_example"))
@@ -56,28 +56,28 @@ def main() -> None:
         rows = convert_examples(chunk, label_ids_of(chunk, ("0", "1")), length, fast)
         return {feature.name: rows[feature.name] for feature in features}
 
-    def package(rows: list[tuple[str, str]]) -> None:
+    def convert_fast(rows: list[tuple[str, str]]) -> None:
         examples = [InputExample(str(n), text, label=label) for n, (text, label) in enumerate(rows)]
         write_records(ours, features, map_in_order(convert, chunks(examples, CHUNK_ROWS)))
 
-    def plainly() -> None:
+    def convert_plainly() -> None:
         packed = (
             plain.pack(slow.encode(text), length, tokenizer.vocab)
             | {"label_ids": [int(label)], "is_real_example": [1]}
-            for text, label in part
+            for text, label in sample
         )
         plain.write_records(theirs, packed)
 
-    package(part)
-    plainly()
+    convert_fast(sample)
+    convert_plainly()
     parsed = [
         [tf.train.Example.FromString(record.numpy()) for record in tf.data.TFRecordDataset(path)]
         for path in (ours, theirs)
     ]
     timing.require(parsed[0] == parsed[1], "the records differ")
 
-    count = {"bert_tf": len(rows), "the original's way": len(part)}
-    methods = {"bert_tf": lambda: package(rows), "the original's way": plainly}
+    count = {"bert_tf": len(rows), "the original's way": len(sample)}
+    methods = {"bert_tf": lambda: convert_fast(rows), "the original's way": convert_plainly}
     seconds = timing.interleaved(methods, args.rounds)
     per_row = {name: [s / count[name] for s in times] for name, times in seconds.items()}
     results = {

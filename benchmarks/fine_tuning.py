@@ -1,17 +1,17 @@
-"""Times fine-tuning on MRPC, in rows/s, beside Hugging Face's BERT on PyTorch.
+"""Times fine-tuning on MRPC, in rows/s, against Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/fine_tuning.py --vocab_file=FILE --data_dir=MRPC [--precision=bfloat16]
            [--release=uncased_L-12_H-768_A-12] [--rows=192] [--full_rows] [--rounds=5]
            [--only_best]
 
-Both have the same random weights in the sizes of a published model. Ours pads a batch to its
-longest text (default flags), or adds --length_grouping=true (best flags). Theirs pads to
---max_seq_length, as the example run_glue.py does, or to the longest text of a batch, as
-DataCollatorWithPadding does; it uses AdamW and clips gradients to a norm of 1. The logits of the
-first batch are compared. Pairs of methods run in two processes that take turns (four would need
-30 GB for BERT-base), over the same rows, tokenized beforehand. Memory is the peak of a process.
---only_best is for processors without bfloat16, where a step of theirs takes minutes: it compares
-best flags with dynamic padding only. Needs torch and transformers.
+Both models have the same random weights and the size of a published model. Ours pads a batch to its
+longest text (default flags), or also groups by length (--length_grouping=true, the best flags).
+Theirs pads to --max_seq_length, as the example run_glue.py does, or to the longest text of a batch,
+as DataCollatorWithPadding does; it uses AdamW and clips gradients to a norm of 1. The logits of the
+first batch are compared. Two methods at a time take turns in two processes (four would need 30 GB
+for BERT-base), on the same rows, which are tokenized in advance. Memory is the peak of a process.
+--only_best compares only our best flags with their dynamic padding; it is for processors without
+bfloat16, where one of their steps takes minutes. Needs torch and transformers.
 """
 
 import argparse
@@ -86,37 +86,37 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
     )
     batches = iter(dataset)
 
-    def work() -> None:
+    def train() -> None:
         for batch in itertools.islice(batches, count // BATCH):
             results = step(batch, tf.constant(0))
         float(results["loss"])
 
-    return work
+    return train
 
 
 def theirs(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """Returns a function that trains on all rows once with the peer."""
-    from benchmarks.fine_tuning_torch import make_work
+    """Returns a function that trains on all rows once with Hugging Face's model."""
+    from benchmarks.fine_tuning_torch import make_train
 
-    return make_work(folder, BATCH, RATE, precision, name, padded=THEIRS[name])
+    return make_train(folder, BATCH, RATE, precision, name, pad_to_max=THEIRS[name])
 
 
 def timed(
     make: Callable[..., Callable[[], Any]], folder: Path, precision: str, name: str
 ) -> Callable[[], tuple[float, int]]:
-    """Returns a function that measures seconds and the peak memory of its process."""
-    work = make(folder, precision, name)
+    """Returns a function that trains once; it returns seconds and the process's peak bytes."""
+    train = make(folder, precision, name)
 
-    def measured() -> tuple[float, int]:
+    def measure() -> tuple[float, int]:
         start = time.perf_counter()
-        work()
+        train()
         return time.perf_counter() - start, timing.peak_bytes()
 
-    return measured
+    return measure
 
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
-    """Writes rows, weights and configuration for both."""
+    """Writes the rows, weights and configuration for both models."""
     # Not at the top: PyTorch and TensorFlow can conflict in one process.
     import keras
 
@@ -149,14 +149,14 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
 
 
 def fill(rows: dict[str, np.ndarray]) -> None:
-    """Replaces padding by repeating the tokens of the row."""
+    """Fills each row's padding by repeating its tokens."""
     for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
         ids[:] = np.resize(ids[: mask.sum()], len(ids))
         mask[:] = 1
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """Returns a parser with the flags for model and data."""
+    """Returns a parser with the flags for the model and the data."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -169,7 +169,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both models; prints and writes the results."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--only_best", action="store_true")
@@ -179,7 +179,7 @@ def main() -> None:
     pairs = PAIRS[1:2] if args.only_best else PAIRS
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        # In a process of its own, so that TensorFlow's memory is free again.
+        # In a separate process, so that TensorFlow's memory is freed.
         timing.run_in_process(write_inputs, folder, args)
         measured: dict[tuple[str, str], dict[str, list[Any]]] = {}
         for pair in pairs:
@@ -193,8 +193,8 @@ def main() -> None:
         logits = [np.load(folder / f"{name}.npy") for pair in pairs for name in pair]
         tokens = float(np.load(folder / "rows.npz")["input_mask"].sum(1).mean())
     difference = max(float(np.abs(logits[0] - other).max()) for other in logits)
-    same = difference < (1e-4 if args.precision == "float32" else 5e-2)
-    timing.require(same, f"the logits of the first batch differ by {difference}")
+    is_close = difference < (1e-4 if args.precision == "float32" else 5e-2)
+    timing.require(is_close, f"the logits of the first batch differ by {difference}")
     results: dict[str, Any] = {
         "sizes of": args.release,
         "rows": args.rows,
@@ -204,9 +204,9 @@ def main() -> None:
         "precision": args.precision,
         "largest difference of logits": difference,
     }
-    for (mine, other), rows in measured.items():
-        seconds = {name: [second for second, _ in rounds] for name, rounds in rows.items()}
-        peak = {name: rounds[-1][1] / 1e9 for name, rounds in rows.items()}
+    for (mine, other), measurements in measured.items():
+        seconds = {name: [second for second, _ in rounds] for name, rounds in measurements.items()}
+        peak = {name: rounds[-1][1] / 1e9 for name, rounds in measurements.items()}
         results[f"{mine} than {other}"] = {
             "rows/s": {n: round(args.rows / statistics.median(s), 2) for n, s in seconds.items()},
             "times faster": round(timing.ratio(seconds[other], seconds[mine]), 2),

@@ -1,4 +1,4 @@
-"""Hugging Face's BERT on PyTorch: the peer of fine_tuning.py."""
+"""Hugging Face's BERT on PyTorch, the model that fine_tuning.py compares ours with."""
 
 import contextlib
 import itertools
@@ -16,62 +16,62 @@ from benchmarks.torch_weights import take_weights
 DECAY, WARM_UP_STEPS, STEPS = 0.01, 1000, 10_000
 
 
-def peer_of(folder: Path) -> Any:
-    """Builds the peer with our weights and its default attention (SDPA)."""
+def build_model(folder: Path) -> Any:
+    """Builds the model with our weights and its default attention (SDPA)."""
     settings = json.loads((folder / "bert_config.json").read_text())
-    # The original's gelu.
+    # The original approximates gelu with tanh.
     settings["hidden_act"] = "gelu_pytorch_tanh"
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**settings))
     take_weights(model, folder / "weights.npz")
     return model
 
 
-def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray, padded: bool) -> dict[str, Any]:
-    """Returns the peer's inputs, cut after the longest row unless `padded`."""
-    length = None if padded else int(rows["input_mask"][numbers].sum(1).max())
+def inputs(rows: dict[str, np.ndarray], indices: np.ndarray, pad_to_max: bool) -> dict[str, Any]:
+    """Returns the model's inputs, cut to the batch's longest row unless `pad_to_max`."""
+    length = None if pad_to_max else int(rows["input_mask"][indices].sum(1).max())
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    batch = {peer: rows[ours][numbers, :length] for peer, ours in names.items()}
-    batch["labels"] = rows["label_ids"][numbers]
+    batch = {theirs: rows[ours][indices, :length] for theirs, ours in names.items()}
+    batch["labels"] = rows["label_ids"][indices]
     return {name: torch.tensor(value).long() for name, value in batch.items()}
 
 
-def make_work(
-    folder: Path, batch_size: int, rate: float, precision: str, name: str, padded: bool
+def make_train(
+    folder: Path, batch_size: int, rate: float, precision: str, name: str, pad_to_max: bool
 ) -> Callable[[], None]:
     """Returns a function that trains on all rows once, as `Trainer` does."""
     rows = dict(np.load(folder / "rows.npz"))
     count = len(rows["input_ids"])
     torch.manual_seed(1)
-    model = peer_of(folder)
+    model = build_model(folder)
 
-    def cast() -> Any:
+    def autocast() -> Any:
         if precision == "float32":
             return contextlib.nullcontext()
         return torch.autocast("cpu", torch.bfloat16)
 
-    with torch.inference_mode(), cast():
-        first = inputs(rows, np.arange(batch_size), padded=True)
+    with torch.inference_mode(), autocast():
+        first = inputs(rows, np.arange(batch_size), pad_to_max=True)
         logits = model.eval()(**first).logits
         np.save(folder / f"{name}.npy", logits.float().numpy())
     model.train()
-    plain = ("bias", "LayerNorm.weight")
+    no_decay = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
-        {"params": [p for n, p in named if not n.endswith(plain)], "weight_decay": DECAY},
-        {"params": [p for n, p in named if n.endswith(plain)], "weight_decay": 0.0},
+        {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": DECAY},
+        {"params": [p for n, p in named if n.endswith(no_decay)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=rate, fused=True)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARM_UP_STEPS, STEPS)
     batches = _batches(count, batch_size)
 
-    def work() -> None:
-        for numbers in itertools.islice(batches, count // batch_size):
-            with cast():
-                loss = model(**inputs(rows, numbers, padded)).loss
+    def train() -> None:
+        for indices in itertools.islice(batches, count // batch_size):
+            with autocast():
+                loss = model(**inputs(rows, indices, pad_to_max)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -79,7 +79,7 @@ def make_work(
             optimizer.zero_grad()
         loss.item()
 
-    return work
+    return train
 
 
 def _batches(count: int, batch_size: int) -> Iterator[np.ndarray]:

@@ -1,11 +1,11 @@
-"""Times a forward pass of BERT-base beside the machine's limit and beside PyTorch.
+"""Times a forward pass of BERT-base against the machine's limit and against PyTorch.
 
 usage: python benchmarks/forward.py [--precision=bfloat16] [--rounds=5]
 
-8 full rows of 128 tokens, random weights, all cores. The limit is the time of the matrix products
-alone (see limit.py), each by the fastest of TensorFlow, XLA and PyTorch, measured in the same
-rounds. bert_tf runs with default flags and with `--jit_compile=true`; every method has a process
-of its own, and all outputs are compared. Needs torch and transformers.
+The input is 8 full rows of 128 tokens; the weights are random; all cores are used. The limit is the
+time of the matrix products alone (see limit.py), each with the fastest of TensorFlow, XLA and
+PyTorch, measured in the same rounds. bert_tf runs with default flags and with `--jit_compile=true`.
+Each method runs in a separate process; all outputs are compared. Needs torch and transformers.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PEER = "transformers"
 
 
 def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
-    """Returns a function that times the pooled output of bert_tf, as in prediction."""
+    """Returns a function that times a prediction of the pooled output with bert_tf."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -59,32 +59,33 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 
 
 def theirs(folder: Path, precision: str) -> Callable[[], Any]:
-    """Returns a function that times the peer, with its weights in `precision`."""
+    """Returns a function that times Hugging Face's model, with its weights in `precision`."""
     import torch
 
-    from benchmarks.fine_tuning_torch import inputs, peer_of
+    from benchmarks.fine_tuning_torch import build_model, inputs
 
-    model = peer_of(folder).bert.eval().to(getattr(torch, precision))
+    model = build_model(folder).bert.eval().to(getattr(torch, precision))
     rows = dict(np.load(folder / "rows.npz"))
-    batch = inputs({**rows, "label_ids": rows["input_ids"][:, 0]}, np.arange(BATCH), padded=True)
+    rows["label_ids"] = rows["input_ids"][:, 0]
+    batch = inputs(rows, np.arange(BATCH), pad_to_max=True)
     del batch["labels"]
 
-    def work() -> Any:
+    def predict() -> Any:
         with torch.inference_mode():
             return model(**batch).pooler_output
 
-    np.save(folder / f"{PEER}.npy", work().float().numpy())
-    return lambda: _seconds(work)
+    np.save(folder / f"{PEER}.npy", predict().float().numpy())
+    return lambda: _seconds(predict)
 
 
-def _seconds(work: Callable[[], Any]) -> list[float]:
+def _seconds(function: Callable[[], Any]) -> list[float]:
     start = time.perf_counter()
-    work()
+    function()
     return [time.perf_counter() - start]
 
 
 def write_inputs(folder: Path) -> None:
-    """Writes full rows, weights and configuration for both."""
+    """Writes full rows, the weights and the configuration for both models."""
     import keras
 
     from bert_tf import checkpoints
@@ -105,7 +106,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def main() -> None:
-    """Compares and times all methods, prints and writes the results."""
+    """Compares and times all methods; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=5)
@@ -126,10 +127,10 @@ def main() -> None:
         seconds = timing.interleaved_measurements({**makers, **limits}, args.rounds)
         outputs = [np.load(folder / f"{name}.npy") for name in makers]
     difference = max(float(np.abs(outputs[0] - other).max()) for other in outputs[1:])
-    same = difference < (1e-4 if precision == "float32" else 0.1)
-    timing.require(same, f"the outputs differ by {difference}")
+    is_close = difference < (1e-4 if precision == "float32" else 0.1)
+    timing.require(is_close, f"the outputs differ by {difference}")
     counts = list(limit.products(*shape).values())
-    # [rounds]; the least time for the products of a pass.
+    # [rounds]; lower bound of the time of a forward pass.
     bounds = np.array([seconds[name] for name in limits]).min(axis=0) @ counts
     share = {name: bounds / np.array(seconds[name])[:, 0] for name in makers}
     results = {

@@ -1,10 +1,10 @@
-"""Times the input pipeline, in rows/s, beside the original's.
+"""Times the input pipeline, in rows/s, against the original's.
 
 usage: python benchmarks/input_pipeline.py [--rows=20000] [--max_seq_length=128] [--rounds=5]
 
-Reads, shuffles, batches and parses records of 12 to max_seq_length random ids. The original parses
-record by record in `map_and_batch` after shuffling in a window of 100; the package shuffles all
-records and parses batch by batch.
+Reads, shuffles, batches and parses records of 12 to max_seq_length random ids. The original
+shuffles with a buffer of 100 records and parses each record in `map_and_batch`; the package
+shuffles all records and parses whole batches.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.da
 
 
 def main() -> None:
-    """Times all pipelines, prints and writes the results."""
+    """Times all pipelines; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--max_seq_length", type=int, default=128)
@@ -76,12 +76,12 @@ def main() -> None:
             group_by_length=True,
         ),
     }
-    # Every pipeline yields all rows once.
-    totals = set()
+    # Check that every pipeline yields all rows once.
+    id_sums = set()
     for make in pipelines.values():
-        totals.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in make()))
+        id_sums.add(sum(int(tf.reduce_sum(tf.cast(b["input_ids"], tf.int64))) for b in make()))
     timing.require(
-        totals == {int(batch["input_ids"].sum())}, "a pipeline does not yield all rows once"
+        id_sums == {int(batch["input_ids"].sum())}, "a pipeline does not yield all rows once"
     )
 
     def drain(name: str) -> None:

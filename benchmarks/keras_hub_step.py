@@ -1,17 +1,16 @@
-"""Times fine-tuning, in rows/s, beside KerasHub's BertTextClassifier on TensorFlow.
+"""Times fine-tuning, in rows/s, against KerasHub's BertTextClassifier on TensorFlow.
 
 usage: python benchmarks/keras_hub_step.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rows=96] [--full_rows] [--rounds=5]
 
 Both train with the same weights on rows of MRPC in batches of 32. KerasHub's preprocessor pads to
-128; with --full_rows tokens replace the padding, so that there is none to skip. Theirs is
+128 tokens; with --full_rows, tokens replace the padding, so that there is none to skip. Theirs is
 `train_on_batch` of a classifier with its default `compile()`, with TensorFlow's default settings
-and with oneDNN, which our scripts enable. Ours has default flags. Two processes take turns, and
-the logits of the first batch are compared. Needs keras-hub.
+and with oneDNN, which our scripts enable. Ours runs with default flags. Two processes take turns,
+and the logits of the first batch are compared. Needs keras-hub.
 """
 
 import functools
-import itertools
 import os
 import statistics
 import sys
@@ -49,7 +48,7 @@ _NAMES = {
 
 
 def theirs(folder: Path, name: str) -> Callable[[], Any]:
-    """Returns a function that trains on all rows once with the peer."""
+    """Returns a function that trains on all rows once with KerasHub."""
     os.environ.update(THEIRS[name], KERAS_BACKEND="tensorflow")
     import keras_hub
 
@@ -80,17 +79,16 @@ def theirs(folder: Path, name: str) -> Callable[[], Any]:
         for labels in [rows["label_ids"][first : first + BATCH]]
     ]
     np.save(folder / f"{name}.npy", np.asarray(model(batches[0][0], training=False)))
-    endless = itertools.cycle(batches)
 
-    def work() -> None:
-        for _ in batches:
-            model.train_on_batch(*next(endless))
+    def train() -> None:
+        for batch in batches:
+            model.train_on_batch(*batch)
 
-    return work
+    return train
 
 
 def take_weights(model: Any, path: Path) -> None:
-    """Assigns our weights, under the original's names, to their classifier."""
+    """Loads our weights, stored under the original's names, into KerasHub's classifier."""
     values = np.load(path)
     for variable in model.trainable_variables:
         name = variable.path
@@ -101,7 +99,7 @@ def take_weights(model: Any, path: Path) -> None:
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both models; prints and writes the results."""
     parser = fine_tuning.arguments(__doc__.splitlines()[0])
     parser.set_defaults(rows=96)
     args = parser.parse_args()

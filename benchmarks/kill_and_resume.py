@@ -1,14 +1,14 @@
-"""Checks that a training that is killed again and again ends with the same weights.
+"""Checks that a training run that is killed repeatedly ends with the same weights.
 
 usage: python benchmarks/kill_and_resume.py --model_dir=DIR --data_dir=DIR --work_dir=DIR
 
-`run_classifier.py` trains on MRPC once without interruption. The same command, in another folder,
-is killed (SIGKILL) repeatedly: during startup, between two checkpoints, and while writing one. In
-the end all tensors of both last checkpoints must be equal bit for bit.
+`run_classifier.py` trains on MRPC once without interruption. The same command, in a different
+folder, is killed (SIGKILL) repeatedly: during startup, between two checkpoints, and while writing
+one. In the end, all tensors of both runs' last checkpoints must be bitwise equal.
 
-With --full_disk nothing is killed: the second training runs out of disk space, must stop with one
-ERROR line, and must resume once there is space. It needs a small file system with room for 7
-checkpoints (5 are kept, each three times the size of the weights), for instance in memory:
+With --full_disk nothing is killed: the second run runs out of disk space, must stop with one ERROR
+line, and must resume once there is space. It needs a small file system with room for 7 checkpoints
+(5 are kept, each three times the size of the weights), for instance in memory:
 
     mkdir /tmp/small && mount -t tmpfs -o size=2g tmpfs /tmp/small
     python benchmarks/kill_and_resume.py ... --full_disk --small_dir=/tmp/small
@@ -40,9 +40,9 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "run_classifier.py"
-# Shares of the kills during startup and during the writing of a checkpoint.
+# Shares of the kills that occur during startup, and while a checkpoint is being written.
 START_SHARE, WRITE_SHARE = 0.15, 0.35
-# Defaults of the training's flags.
+# Defaults of the training flags.
 FLAGS = {
     "max_seq_length": 64,
     "train_batch_size": 32,
@@ -53,7 +53,7 @@ COLUMNS = ("moment", "seconds", "before", "resumed", "killed at", "readable", "u
 
 
 class Training:
-    """A training in a folder that can be started repeatedly."""
+    """A training run in a folder, which can be started repeatedly."""
 
     def __init__(self, flags: list[str], folder: Path, logs: Path) -> None:
         self.command = [sys.executable, str(SCRIPT), *flags]
@@ -75,17 +75,17 @@ class Training:
             time.sleep(pause)
 
     def run(self) -> int:
-        """Starts the process and waits for its end; returns its exit code."""
+        """Starts the process, waits until it ends, and returns its exit code."""
         self.start()
         return self.process.wait()
 
     def step(self) -> int:
-        """Returns the step of the newest checkpoint, -1 without any."""
+        """Returns the step of the newest checkpoint, -1 if there is none."""
         names = checkpoints.names_in(str(self.folder))
         return int(names[-1].split("-")[1]) if names else -1
 
     def readable_step(self) -> int:
-        """Returns the step of the newest checkpoint that can be read completely, -1 without any."""
+        """Returns the step of the newest completely readable checkpoint, -1 if there is none."""
         try:
             newest, _ = checkpoints.newest_readable(str(self.folder))
         except UserError:
@@ -93,106 +93,107 @@ class Training:
         return checkpoints.step_of(newest) if newest else -1
 
     def resumed(self) -> int | None:
-        """Returns the step that the process logged to resume from."""
-        found = re.search(r"^Going on from \S*model\.ckpt-(\d+) ", self.log.read_text(), re.M)
-        return int(found[1]) if found else None
+        """Returns the step from which the process resumed, according to its log."""
+        match = re.search(r"^Resuming from \S*model\.ckpt-(\d+) ", self.log.read_text(), re.M)
+        return int(match[1]) if match else None
 
     def unfinished(self) -> set[tuple[str, float]]:
-        """Returns name and time of each file of an incomplete or unlisted checkpoint."""
+        """Returns the name and time of each file of an incomplete or unlisted checkpoint."""
         listed = checkpoints.names_in(str(self.folder))
         files = [*self.folder.glob("model.ckpt-*"), *self.folder.glob("checkpoint.tmp")]
         names = {file: re.sub(r"\.(index|data-\d+-of-\d+)$", "", file.name) for file in files}
         return {(f.name, f.stat().st_mtime) for f in files if names[f] not in listed}
 
-    def writes(self, size: float = 0) -> bool:
-        """Returns whether a checkpoint is being written and has at least so many bytes."""
+    def is_writing(self, min_bytes: float = 0) -> bool:
+        """Returns whether a checkpoint is being written and has at least `min_bytes`."""
         old = {name for name, _ in self.left_over}
         try:
             files = [file for file in self.folder.glob("*tempstate*") if file.name not in old]
-            return any(file.stat().st_size >= size for file in files)
+            return any(file.stat().st_size >= min_bytes for file in files)
         except FileNotFoundError:  # It was just renamed.
             return True
 
 
 def run_undisturbed(training: Training, save_steps: int) -> dict[str, float]:
-    """Trains to the end: seconds until the first step and per step, last step, size of the data.
+    """Trains to the end, or reuses an earlier run of the same command.
 
-    Reuses an earlier run of the same command.
+    Returns the seconds until the first step and per step, the last step, and a checkpoint's bytes.
     """
     record = training.folder.with_suffix(".json")
     if record.exists() and training.step() > 0:
-        command, known = json.loads(record.read_text())
+        command, stats = json.loads(record.read_text())
         if command == training.command:
-            return known
+            return stats
     shutil.rmtree(training.folder, ignore_errors=True)
     training.start()
     training.wait(lambda: training.step() >= save_steps)
-    first = time.time()
+    first_save = time.time()
     code, last = training.process.wait(), training.step()
     if code or last < 2 * save_steps:
-        sys.exit(f"The uninterrupted training failed or has too few checkpoints: {training.log}")
-    step = (time.time() - first) / (last - save_steps)
-    known = {"start": first - training.started - save_steps * step, "step": step, "last": last}
-    known["bytes"] = os.path.getsize(f"{training.folder}/model.ckpt-{last}.data-00000-of-00001")
-    record.write_text(json.dumps([training.command, known]))
-    return known
+        sys.exit(f"The uninterrupted run failed or has too few checkpoints: {training.log}")
+    step = (time.time() - first_save) / (last - save_steps)
+    start = first_save - training.started - save_steps * step
+    num_bytes = os.path.getsize(f"{training.folder}/model.ckpt-{last}.data-00000-of-00001")
+    stats = {"start": start, "step": step, "last": last, "bytes": num_bytes}
+    record.write_text(json.dumps([training.command, stats]))
+    return stats
 
 
 def wait_for_moment(
-    training: Training, kind: str, target: int, save_steps: int, known: dict[str, float]
+    training: Training, kind: str, target: int, save_steps: int, stats: dict[str, float]
 ) -> None:
-    """Waits for the moment to kill, after the checkpoint of step `target`, or for the end."""
+    """Waits until it is time to kill, after the checkpoint of step `target`, or for the end."""
     if kind == "start":
-        moment = training.started + random.uniform(0, known["start"])
+        moment = training.started + random.uniform(0, stats["start"])
         training.wait(lambda: time.time() >= moment)
         return
     is_new = training.step() < target
     training.wait(lambda: training.step() >= target and (is_new or training.resumed() is not None))
-    begin = time.time() if is_new else max(time.time(), training.started + known["start"])
-    moment = begin + random.uniform(0, save_steps * known["step"])
-    # Times are estimates, and a small file may be written between two looks at it: the next
-    # checkpoint ends the wait.
+    begin = time.time() if is_new else max(time.time(), training.started + stats["start"])
+    moment = begin + random.uniform(0, save_steps * stats["step"])
+    # Times are estimates, and polling may miss that a small file is being written: the next
+    # checkpoint also ends the wait.
     newest = training.step()
     if kind == "steps":
         training.wait(lambda: time.time() >= moment or training.step() > newest)
         return
-    # A third of the kills come after the file is full, when it is renamed and old ones are removed.
-    part = random.uniform(0, 1.5)
-    size = min(part, 0.95) * known["bytes"]
-    training.wait(lambda: training.writes(size) or training.step() > newest, 0.0005)
-    training.wait(lambda: part < 0.95 or not training.writes(), 0.0005)
+    # A third of the kills come later, when the file is renamed and old checkpoints are removed.
+    fraction = random.uniform(0, 1.5)
+    min_bytes = min(fraction, 0.95) * stats["bytes"]
+    training.wait(lambda: training.is_writing(min_bytes) or training.step() > newest, 0.0005)
+    training.wait(lambda: fraction < 0.95 or not training.is_writing(), 0.0005)
 
 
 def kill_and_resume(
-    training: Training, kills: int, save_steps: int, known: dict[str, float]
+    training: Training, kills: int, save_steps: int, stats: dict[str, float]
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Kills a training so many times, then lets it finish; returns numbers and checks."""
-    starting, writing = round(kills * START_SHARE), round(kills * WRITE_SHARE)
-    kinds = ["start"] * starting + ["write"] * writing + ["steps"] * (kills - starting - writing)
+    """Kills a run `kills` times, then lets it finish; returns statistics and checks."""
+    starts, writes = round(kills * START_SHARE), round(kills * WRITE_SHARE)
+    kinds = ["start"] * starts + ["write"] * writes + ["steps"] * (kills - starts - writes)
     random.shuffle(kinds)
     rows, damaged, code = [], 0, -9
     print("|", " | ".join(COLUMNS), "|\n", "|---" * len(COLUMNS), "|", sep="")
     while code == -9 and len(rows) <= kills:
         before = training.readable_step()
-        # Leaves at least one checkpoint for each kill to come.
-        to_come = kills + 1 - len(rows)
-        left = (known["last"] - max(before, 0)) // save_steps - 1 - to_come
-        skipped = max(int(max(left, 0) / to_come + random.random()), before < 1)
+        # Leave at least one checkpoint for each kill that follows.
+        remaining = kills + 1 - len(rows)
+        spare = (stats["last"] - max(before, 0)) // save_steps - 1 - remaining
+        skipped = max(int(max(spare, 0) / remaining + random.random()), before < 1)
         target = max(before, 0) + skipped * save_steps
         kind = [*kinds, "end"][len(rows)]
         training.start()
         if kind != "end":
-            wait_for_moment(training, kind, target, save_steps, known)
+            wait_for_moment(training, kind, target, save_steps, stats)
             training.process.kill()
         code = training.process.wait()
         seconds, step = time.time() - training.started, training.readable_step()
-        since = training.started + known["start"]
+        since = training.started + stats["start"]
         if step > before:
             since = (training.folder / f"model.ckpt-{step}.index").stat().st_mtime
-        about = max(step, 0) + max(0, training.started + seconds - since) / known["step"]
-        about = int(min(about, max(step, 0) + save_steps, known["last"]))
+        killed_at = max(step, 0) + max(0, training.started + seconds - since) / stats["step"]
+        killed_at = int(min(killed_at, max(step, 0) + save_steps, stats["last"]))
         files = sorted(name for name, _ in training.unfinished() - training.left_over)
-        row = (kind, round(seconds, 1), before, training.resumed(), about, step, files)
+        row = (kind, round(seconds, 1), before, training.resumed(), killed_at, step, files)
         rows.append(dict(zip(COLUMNS, row, strict=True)))
         damaged += step < before or step != training.step()
         print("|", " | ".join(map(str, row)), "|", flush=True)
@@ -213,15 +214,15 @@ def kill_and_resume(
 def run_out_of_space(
     training: Training, reference: Training, last: int
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Fills the disk at the third checkpoint; returns numbers and checks."""
+    """Fills the disk at the third checkpoint; returns statistics and checks."""
     disk = training.folder.parent
     ballast = disk / "ballast"
     ballast.unlink(missing_ok=True)
-    one, everything = _space(reference.folder, f"model.ckpt-{last}.*"), _space(reference.folder)
+    checkpoint, total = _space(reference.folder, f"model.ckpt-{last}.*"), _space(reference.folder)
     free = shutil.disk_usage(disk).free
-    if not disk.is_mount() or free < everything + 2 * one:
-        sys.exit(f"{disk} must be a file system with at least {everything + 2 * one} bytes free")
-    room = everything - _space(reference.folder, "model.ckpt-*") + 5 * one // 2
+    if not disk.is_mount() or free < total + 2 * checkpoint:
+        sys.exit(f"{disk} must be a file system with at least {total + 2 * checkpoint} bytes free")
+    room = total - _space(reference.folder, "model.ckpt-*") + 5 * checkpoint // 2
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free - room)
     code = training.run()
@@ -244,20 +245,20 @@ def _space(folder: Path, pattern: str = "*") -> int:
 
 
 def read_tensors(prefix: str) -> dict[str, tuple]:
-    """Returns type, shape and a digest of each tensor of a checkpoint."""
+    """Returns the dtype, shape and digest of each tensor in a checkpoint."""
     tensors = checkpoints.read(prefix, checkpoints.shapes(prefix))
     return {name: (t.dtype, t.shape, hashlib.sha256(t.tobytes()).digest()) for name, t in tensors}
 
 
 def main() -> None:
-    """Runs one of the two modes, prints the result and writes it to the work folder."""
+    """Runs one of the two modes; prints the result and writes it to --work_dir."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--model_dir", required=True, type=Path, help="vocabulary, config, weights")
     parser.add_argument("--data_dir", required=True, help="folder of MRPC")
-    parser.add_argument("--work_dir", required=True, type=Path, help="takes runs, logs and result")
+    parser.add_argument("--work_dir", required=True, type=Path, help="for runs, logs and result")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the moments to kill at")
-    parser.add_argument("--full_disk", action="store_true", help="fill the disk, do not kill")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the kill times")
+    parser.add_argument("--full_disk", action="store_true", help="fill the disk instead of killing")
     parser.add_argument("--small_dir", type=Path, help="small file system, for --full_disk")
     for name, default in FLAGS.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -271,25 +272,26 @@ def main() -> None:
     random.seed(args.seed)
     args.work_dir.mkdir(parents=True, exist_ok=True)
     reference = Training(flags, args.work_dir / "undisturbed", args.work_dir)
-    known = run_undisturbed(reference, args.save_checkpoints_steps)
+    stats = run_undisturbed(reference, args.save_checkpoints_steps)
     name, parent = ("full_disk", args.small_dir) if args.full_disk else ("killed", args.work_dir)
     training = Training(flags, parent / name, args.work_dir)
     shutil.rmtree(training.folder, ignore_errors=True)
     if args.full_disk:
-        results, checks = run_out_of_space(training, reference, known["last"])
+        results, checks = run_out_of_space(training, reference, stats["last"])
     else:
-        results, checks = kill_and_resume(training, args.kills, args.save_checkpoints_steps, known)
-    one, other = (
-        read_tensors(f"{run.folder}/model.ckpt-{known['last']}") for run in (reference, training)
+        results, checks = kill_and_resume(training, args.kills, args.save_checkpoints_steps, stats)
+    expected, actual = (
+        read_tensors(f"{run.folder}/model.ckpt-{stats['last']}") for run in (reference, training)
     )
-    different = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+    names = {**expected, **actual}
+    different = sorted(name for name in names if expected.get(name) != actual.get(name))
     checks["all tensors are the same"] = not different
-    result = {"command": training.command, "undisturbed": known, **results}
-    names, more = (
+    result = {"command": training.command, "undisturbed": stats, **results}
+    reference_files, files = (
         {f.name for f in run.folder.glob("model.ckpt-*")} for run in (reference, training)
     )
-    result |= {"left over": sorted(more - names), "tensors": len(one), "different": different}
-    result["checks"] = checks
+    result |= {"left over": sorted(files - reference_files), "tensors": len(expected)}
+    result |= {"different": different, "checks": checks}
     (args.work_dir / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: result[key] for key in result if key != "starts"}, indent=1))
     sys.exit(not all(checks.values()))

@@ -1,7 +1,7 @@
-"""Times the matrix products of BERT, whose sum is a lower bound for a forward pass.
+"""Times the matrix products of BERT-base; their sum is a lower bound of the time of a forward pass.
 
-forward.py has TensorFlow, XLA and PyTorch compute the products of one layer, one by one, and takes
-the fastest of the three for each shape.
+forward.py times one product of each shape with TensorFlow, XLA and PyTorch, and takes the fastest
+of the three for each shape.
 """
 
 import statistics
@@ -13,7 +13,7 @@ LAYERS, HIDDEN, INNER, HEADS = 12, 768, 3072, 12
 
 
 def products(batch: int, length: int) -> dict[tuple[tuple[int, ...], tuple[int, ...]], int]:
-    """Maps the shapes of the factors of BERT-base's matrix products to their numbers."""
+    """Returns the number of BERT-base's matrix products for each pair of operand shapes."""
     rows, size = batch * length, HIDDEN // HEADS
     heads = batch * HEADS
     return {
@@ -26,7 +26,7 @@ def products(batch: int, length: int) -> dict[tuple[tuple[int, ...], tuple[int, 
 
 
 def by_tensorflow(batch: int, length: int, precision: str, jit_compile: bool) -> Callable[[], Any]:
-    """Returns a function that times each product by TensorFlow or XLA."""
+    """Returns a function that times each product with TensorFlow or XLA."""
     from bert_tf.quiet import import_tensorflow
 
     import_tensorflow()
@@ -41,20 +41,20 @@ def by_tensorflow(batch: int, length: int, precision: str, jit_compile: bool) ->
 
 
 def by_torch(batch: int, length: int, precision: str) -> Callable[[], Any]:
-    """Returns a function that times each product by PyTorch, which stores weights transposed."""
+    """Returns a function that times each product with PyTorch, which stores weights transposed."""
     import torch
 
-    kind = getattr(torch, precision)
+    dtype = getattr(torch, precision)
     factors = []
     for first, second in products(batch, length):
-        weights = torch.randn(*second[:-2], second[-1], second[-2]).to(kind).transpose(-1, -2)
-        factors.append((torch.randn(first).to(kind), weights))
+        weights = torch.randn(*second[:-2], second[-1], second[-2]).to(dtype).transpose(-1, -2)
+        factors.append((torch.randn(first).to(dtype), weights))
 
-    def work() -> list[float]:
+    def measure() -> list[float]:
         with torch.inference_mode():
             return [_seconds(torch.matmul, *pair) for pair in factors]
 
-    return work
+    return measure
 
 
 def _seconds(product: Callable[..., Any], *factors: Any) -> float:

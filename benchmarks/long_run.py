@@ -2,8 +2,9 @@
 
 usage: python benchmarks/long_run.py [--steps=3000]
 
-A model of 2 layers of 128. Length and number of tokens change in each step, which reveals caches
-by shape (TensorFlow, oneDNN, malloc). A prediction of the same rows follows each step.
+The model has 2 layers of 128 units. Length and number of tokens change in each step, which reveals
+caches that grow with the number of shapes (TensorFlow, oneDNN, malloc). Each step is followed by a
+prediction for the same rows.
 """
 
 import argparse
@@ -36,7 +37,7 @@ CHECKPOINTS = (100, 500, 1000, 2000, 3000, 5000, 10_000, 20_000)
 
 
 def make_steps() -> tuple[Any, Any]:
-    """Returns the compiled training step and the compiled prediction."""
+    """Returns the compiled training step and prediction functions."""
     devices = training.open_devices(DeviceOptions())
     with devices.strategy.scope():
         model = BertClassifier(CONFIG, 2)
@@ -76,7 +77,7 @@ def random_batch(rng: np.random.Generator) -> dict[str, tf.Tensor]:
 
 
 def main() -> None:
-    """Trains and predicts, prints and writes the results."""
+    """Trains and predicts; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()

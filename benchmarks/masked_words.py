@@ -1,13 +1,14 @@
-"""Measures how often predict_masked.py finds the word that was masked in a text.
+"""Measures the accuracy with which predict_masked.py predicts masked words.
 
 usage: python benchmarks/masked_words.py --text=FILE [--count=1000] [--seed=1] [--model_dir=DIR]
 
 FILE is a plain text with a blank line between paragraphs. --count of its words, drawn uniformly,
-are replaced by [MASK], each in a copy of its paragraph; a word is a run of letters. A candidate is
-correct if it is the word as the tokenizer normalizes it (lower-case for an uncased model). Without
---whole_word, words of several word pieces are never found. The baseline always guesses the most
-frequent word pieces among these very words, so no constant guess is better. `model_dir` contains
-bert_model.ckpt, bert_config.json and vocab.txt; by default it is examples/small_bert.
+are replaced with [MASK], each in a copy of its paragraph; a word is a sequence of letters. A
+prediction is correct if it equals the word as the tokenizer normalizes it (lower-case for an
+uncased model). Without --whole_word, words of several word pieces are never predicted. The baseline
+always predicts the most frequent word pieces among the masked words, so no constant prediction is
+better. --model_dir contains bert_model.ckpt, bert_config.json and vocab.txt; the default is
+examples/small_bert.
 """
 
 import argparse
@@ -31,15 +32,15 @@ _WORD = re.compile(r"[^\W\d_]+")
 _TOP = 5
 
 
-def draw(text: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """Returns paragraphs with a mask, and the words that it replaced."""
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
-    words = [(part, match) for part in paragraphs for match in _WORD.finditer(part)]
-    chosen = random.Random(seed).sample(words, count)
-    return [(part[: m.start()] + MASK + part[m.end() :], m[0]) for part, m in chosen]
+def sample_words(text: str, count: int, seed: int) -> list[tuple[str, str]]:
+    """Returns paragraphs with one masked word each, and the words."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)]
+    words = [(paragraph, match) for paragraph in paragraphs for match in _WORD.finditer(paragraph)]
+    sample = random.Random(seed).sample(words, count)
+    return [(text[: m.start()] + MASK + text[m.end() :], m[0]) for text, m in sample]
 
 
-def shares(ranks: list[int | None]) -> dict[str, float]:
+def accuracy(ranks: list[int | None]) -> dict[str, float]:
     """Returns top-1 and top-5 accuracy."""
     return {
         "top-1": sum(rank == 0 for rank in ranks) / len(ranks),
@@ -48,7 +49,7 @@ def shares(ranks: list[int | None]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints and writes the results."""
+    """Predicts the masked words; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--count", type=int, default=1000)
@@ -64,30 +65,30 @@ def main() -> None:
     import_tensorflow()
     from bert_tf.tasks.fill_mask.fill_mask import FillMask
 
-    drawn = draw(args.text.read_text(encoding="utf-8"), args.count, args.seed)
+    sample = sample_words(args.text.read_text(encoding="utf-8"), args.count, args.seed)
     tokenizer = FullTokenizer(flags["vocab_file"])
-    pieces = [tokenizer.tokenize(word) for _, word in drawn]
-    words = ["".join(tokenizer.basic_tokenizer.tokenize(word)) for _, word in drawn]
-    whole = [word for word, cut in zip(words, pieces, strict=True) if cut == [word]]
-    commonest = [count for _, count in collections.Counter(whole).most_common(_TOP)]
+    pieces = [tokenizer.tokenize(word) for _, word in sample]
+    words = ["".join(tokenizer.basic_tokenizer.tokenize(word)) for _, word in sample]
+    single_pieces = [word for word, cut in zip(words, pieces, strict=True) if cut == [word]]
+    top_counts = [count for _, count in collections.Counter(single_pieces).most_common(_TOP)]
     results = {
         "words": len(words),
-        "of one piece": len(whole) / len(words),
+        "of one piece": len(single_pieces) / len(words),
         "the commonest": {
-            "top-1": commonest[0] / len(words),
-            f"top-{_TOP}": sum(commonest) / len(words),
+            "top-1": top_counts[0] / len(words),
+            f"top-{_TOP}": sum(top_counts) / len(words),
         },
     }
     for name, whole_word in (("pieces", False), ("--whole_word", True)):
         model = FillMask(MaskedWordsOptions(whole_word=whole_word, **flags))
-        predictions = model.fill([text for text, _ in drawn])
+        predictions = model.fill([text for text, _ in sample])
         ranks = []
         for word, (candidates,) in zip(words, predictions, strict=True):
             guesses = [candidate.word for candidate in candidates]
             ranks.append(guesses.index(word) if word in guesses else None)
-        results[name] = shares(ranks)
+        results[name] = accuracy(ranks)
         several = [rank for rank, cut in zip(ranks, pieces, strict=True) if len(cut) > 1]
-        results[name][f"top-{_TOP} of those of several pieces"] = shares(several)[f"top-{_TOP}"]
+        results[name][f"top-{_TOP} of those of several pieces"] = accuracy(several)[f"top-{_TOP}"]
     print(json.dumps(results, indent=1))
     timing.write_results("masked_words", results, "tensorflow", "numpy")
 

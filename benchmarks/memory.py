@@ -1,9 +1,9 @@
-"""Measures peak memory and time of training BERT-base, with and without flags that save memory.
+"""Measures peak memory and step time of training BERT-base, with and without memory-saving flags.
 
 usage: python benchmarks/memory.py [--num_layers=12] [--batch_size=32] [--length=128] [--steps=3]
 
-Random weights and random ids in the sizes of the 2018 uncased base model, on the CPU. Each cell of
-the table is measured in a process of its own. Prints the table, and writes all numbers to
+Trains a model of the size of the uncased 2018 base model on the CPU, with random weights and random
+ids. Each table cell is measured in a separate process. Prints the table, and writes all numbers to
 benchmarks/results/memory.json.
 """
 
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import timing
 
 RESULTS = Path(__file__).resolve().parent / "results" / "memory.json"
-# Name of a row -> micro-batches, whether layers are recomputed.
+# Name of a row -> number of micro-batches, whether layers are recomputed.
 ROWS = {
     "plain": (1, False),
     "--gradient_accumulation_steps=4": (4, False),
@@ -39,13 +39,13 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def memory(field: str) -> int:
-    """Returns the memory of this process in bytes: `VmRSS` current, `VmHWM` peak."""
+    """Returns the memory of this process in bytes: current (`VmRSS`) or peak (`VmHWM`)."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1]) * 1024
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Trains a few steps in this process; returns bytes and seconds of one cell."""
+    """Trains for a few steps in this process; returns the memory and step time of one cell."""
     import numpy as np
     import tensorflow as tf
 
@@ -123,7 +123,7 @@ def run_cell(row: str, precision: str) -> dict[str, Any]:
 
 
 def table(cells: list[dict[str, Any]]) -> str:
-    """Returns the results as a Markdown table, memory in GB of 10^9 bytes."""
+    """Returns the results as a Markdown table, with memory in GB (10^9 bytes)."""
     columns = ("peak", "before the first step", "estimated / measured", "s / step")
     names = [f"{precision}: {column}" for precision in PRECISIONS for column in columns]
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
@@ -143,7 +143,7 @@ def table(cells: list[dict[str, Any]]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Returns versions and processor."""
+    """Returns package versions, the processor and the number of cores."""
     return {
         "tensorflow": importlib.metadata.version("tensorflow"),
         "keras": importlib.metadata.version("keras"),
@@ -154,14 +154,14 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures all cells, each in a process of its own, or one cell in this process."""
+    """Measures all cells in separate processes, or one cell in this process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num_layers", type=int, default=12)
     parser.add_argument("--batch_size", type=int, default=32, help="a multiple of 4")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--results", type=Path, default=RESULTS, help="file to write")
-    parser.add_argument("--row", choices=ROWS, help="only this cell, as JSON, in this process")
+    parser.add_argument("--row", choices=ROWS, help="measure only this cell, and print it as JSON")
     parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     args = parser.parse_args()
     if args.row:

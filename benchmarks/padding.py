@@ -2,11 +2,11 @@
 
 usage: python benchmarks/padding.py --model_dir=DIR --data_dir=MRPC [--rounds=5]
 
-Uses the encoder of --model_dir on the rows of MRPC. Training: "padded" pads every batch to
---max_seq_length, as the original does; "cut" to its longest text; "tokens" computes nothing for the
-remaining padding, the default on CPUs; "grouped" adds --length_grouping. Prediction: "padded" is
---fixed_shapes, and "grouped" the default, batches of similar length. Losses of both are compared
-first.
+Uses the encoder in --model_dir. Training: "padded" pads every batch to --max_seq_length, as the
+original does; "cut" pads to the longest text of the batch; "tokens" also skips the computation for
+the remaining padding, which is the default on CPUs; "grouped" adds --length_grouping. Prediction:
+"padded" is --fixed_shapes; "grouped" is the default, batches of texts of similar length. The losses
+of both kinds of prediction are compared first.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-# Arguments of `read_dataset`, and whether to compute nothing for padding.
+# Arguments of `read_dataset`, and whether to skip the computation for padding.
 TRAINING = {
     "padded": ({}, False),
     "cut": ({"cut_padding": True}, False),
@@ -50,13 +50,13 @@ TRAINING = {
 }
 # Whether shapes are fixed.
 PREDICTION = {"padded": True, "grouped": False}
-# Batches, and rows, of a measurement.
+# Number of batches or rows in a measurement.
 TRAIN_BATCHES = 20
 PREDICT_ROWS = 512
 
 
 def main() -> None:
-    """Compares and times training and prediction, prints and writes the results."""
+    """Compares and times training and prediction; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -100,7 +100,7 @@ def main() -> None:
         )
         for skip_padding in (False, True)
     ]
-    some_rows = {name: values[:PREDICT_ROWS] for name, values in rows.items()}
+    sample = {name: values[:PREDICT_ROWS] for name, values in rows.items()}
     inference = {
         name: training.Inference(
             model,
@@ -111,10 +111,10 @@ def main() -> None:
         )
         for name, fixed_shapes in PREDICTION.items()
     }
-    predicted = [part.predict(some_rows)["losses"] for part in inference.values()]
+    predicted = [mode.predict(sample)["losses"] for mode in inference.values()]
     difference = float(np.abs(predicted[0] - predicted[1]).max())
-    same = args.precision != "float32" or difference < 1e-5
-    timing.require(same, f"the losses of the predictions differ by {difference}")
+    is_close = args.precision != "float32" or difference < 1e-5
+    timing.require(is_close, f"the losses of the predictions differ by {difference}")
 
     batches = {
         name: iter(read_dataset(path, features, size, shuffle_seed=1, repeat=True, **arguments))
@@ -134,20 +134,20 @@ def main() -> None:
         "precision": args.precision,
         "largest difference of losses": difference,
     }
-    for what, count, names, function in (
+    for phase, count, names, function in (
         ("training", size * TRAIN_BATCHES, TRAINING, train),
         (
             "prediction",
-            len(some_rows["input_mask"]),
+            len(sample["input_mask"]),
             PREDICTION,
-            lambda name: inference[name].predict(some_rows),
+            lambda name: inference[name].predict(sample),
         ),
     ):
-        if args.only not in (None, what):
+        if args.only not in (None, phase):
             continue
         functions = {name: functools.partial(function, name) for name in names}
         seconds = timing.interleaved(functions, args.rounds)
-        results[what] = {
+        results[phase] = {
             "rows/s": {name: round(count / statistics.median(s), 1) for name, s in seconds.items()},
             "times faster than padded": {
                 name: round(timing.ratio(seconds["padded"], seconds[name]), 2)
@@ -155,7 +155,7 @@ def main() -> None:
                 if name != "padded"
             },
         }
-        print(what, results[what], flush=True)
+        print(phase, results[phase], flush=True)
     timing.write_results(
         f"padding_{args.only}" if args.only else "padding", results, "tensorflow", "keras", "numpy"
     )

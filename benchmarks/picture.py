@@ -1,9 +1,10 @@
-"""Writes the results in benchmarks/results as tables, and those of one machine as a plot.
+"""Writes the results in benchmarks/results to tables, and those of one machine to a plot.
 
 usage: python benchmarks/picture.py
 
-Writes docs/speed.png, and the tables in docs/performance.md and README.md between their markers.
-Run it after the benchmarks. It omits results of other machines than that of fine_tuning_float32.
+Run it after the benchmarks. It writes docs/speed.png, and the tables between the markers in
+docs/performance.md and README.md. Results from machines other than that of fine_tuning_float32 are
+omitted.
 """
 
 import json
@@ -14,29 +15,29 @@ from matplotlib import pyplot
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "speed.png"
-# The folder with the results of an older processor.
+# Folder with the results of an older processor.
 OLDER = "avx2"
 TABLES = (("README.md", ""), ("docs/performance.md", ""), ("docs/performance.md", OLDER))
 END = "<!-- end of results -->\n"
 
-# What is compared, file of results, keys of the ratio in it, our flags, and the other side.
+# Task, results file, keys of the ratio in that file, our flags, and the alternative.
 ROWS = (
     (
-        "fine-tuning BERT-base, MRPC rows",
+        "fine-tuning BERT-base on MRPC",
         "fine_tuning_float32",
         ("bert_tf than transformers, padded", "times faster"),
         "default flags",
         "transformers, padded to 128",
     ),
     (
-        "fine-tuning BERT-base, MRPC rows",
+        "fine-tuning BERT-base on MRPC",
         "fine_tuning_float32",
         ("bert_tf, best flags than transformers, dynamic", "times faster"),
         "--length_grouping=true",
         "transformers, dynamic padding",
     ),
     (
-        "fine-tuning BERT-base, MRPC rows",
+        "fine-tuning BERT-base on MRPC",
         "fine_tuning_float32",
         ("bert_tf than transformers, dynamic", "times faster"),
         "default flags",
@@ -50,56 +51,56 @@ ROWS = (
         "transformers, autocast, dynamic padding",
     ),
     (
-        "fine-tuning BERT-base, MRPC rows in 128",
+        "fine-tuning BERT-base on MRPC, padded to 128",
         "keras_hub",
         ("times faster than", "keras_hub"),
         "default flags",
-        "KerasHub as it compiles itself",
+        "KerasHub, default compile()",
     ),
     (
-        "fine-tuning, full rows of 128",
+        "fine-tuning BERT-base, full rows of 128 tokens",
         "keras_hub_full_rows",
         ("times faster than", "keras_hub"),
         "default flags",
-        "KerasHub as it compiles itself",
+        "KerasHub, default compile()",
     ),
     (
-        "fine-tuning, full rows of 128",
+        "fine-tuning BERT-base, full rows of 128 tokens",
         "keras_hub_full_rows",
         ("times faster than", "keras_hub with oneDNN"),
         "default flags",
-        "KerasHub with oneDNN switched on",
+        "KerasHub with oneDNN enabled",
     ),
     (
-        "sentences to vectors",
+        "sentence vectors",
         "sentences",
         ("times faster",),
         "--pooling=mean --layers=-1",
         "transformers, sorted by length",
     ),
     (
-        "sentences to vectors in bfloat16",
+        "sentence vectors in bfloat16",
         "sentences_bfloat16",
         ("times faster",),
         "--pooling=mean --layers=-1",
         "transformers, sorted by length",
     ),
     (
-        "command to ten predictions",
+        "ten predictions, including startup",
         "startup",
         ("times faster",),
         "default flags",
-        "a pipeline of transformers",
+        "transformers pipeline",
     ),
     (
-        "memory of fine-tuning BERT-base",
+        "memory for fine-tuning BERT-base",
         "fine_tuning_float32",
         ("bert_tf than transformers, padded", "times less memory"),
         "default flags",
         "transformers, padded to 128",
     ),
     (
-        "memory of fine-tuning BERT-base",
+        "memory for fine-tuning BERT-base",
         "fine_tuning_float32",
         ("bert_tf, best flags than transformers, dynamic", "times less memory"),
         "--length_grouping=true",
@@ -109,26 +110,26 @@ ROWS = (
 
 
 def read_results(folder: str) -> list[tuple[str, str, str, float, dict[str, Any]]]:
-    """Returns work, our flags, the other side, the ratio, and all results of one machine."""
+    """Returns the task, our flags, the alternative, the ratio, and all results of each row."""
     rows = []
-    for work, name, keys, flags, other in ROWS:
+    for task, name, keys, flags, alternative in ROWS:
         path = ROOT / "benchmarks" / "results" / folder / f"{name}.json"
         if path.exists():
             results = json.loads(path.read_text())
             ratio: Any = results
             for key in keys:
                 ratio = ratio[key]
-            rows.append((work, flags, other, float(ratio), results))
+            rows.append((task, flags, alternative, float(ratio), results))
     machine = [rows[0][-1][key] for key in ("cpu", "cores")]
     return [row for row in rows if [row[-1][key] for key in ("cpu", "cores")] == machine]
 
 
 def table(folder: str) -> str:
-    """Returns the results as Markdown."""
-    lines = ["| work | our flags | beside it | times | command |", "|---|---|---|---|---|"]
+    """Returns the results as a Markdown table."""
+    lines = ["| task | our flags | alternative | ratio | command |", "|---|---|---|---|---|"]
     lines += [
-        f"| {work} | {flags} | {other} | {ratio:.2f} | `{results['command']}` |"
-        for work, flags, other, ratio, results in read_results(folder)
+        f"| {task} | {flags} | {alternative} | {ratio:.2f} | `{results['command']}` |"
+        for task, flags, alternative, ratio, results in read_results(folder)
     ]
     return "\n".join(lines) + "\n"
 
@@ -137,7 +138,7 @@ def draw() -> None:
     """Plots the ratios as bars; 1 means equal."""
     rows = read_results("")[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(rows) + 1.2), layout="constrained")
-    names = [f"{work}\n{flags} | {other}" for work, flags, other, _, _ in rows]
+    names = [f"{task}\n{flags} | {alternative}" for task, flags, alternative, _, _ in rows]
     bars = axes.barh(names, [ratio for *_, ratio, _ in rows], color="#4878a8", height=0.6)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
     axes.axvline(1.0, color="#404040", linewidth=1)
@@ -151,7 +152,7 @@ def draw() -> None:
 
 
 def main() -> None:
-    """Writes plot and tables."""
+    """Writes the tables and the plot."""
     for page, folder in TABLES:
         begin = f"<!-- results {folder} -->\n" if folder else "<!-- results -->\n"
         before, rest = (ROOT / page).read_text(encoding="utf-8").split(begin)

@@ -1,7 +1,7 @@
-"""The methods of the original release, written plainly: the baseline of other benchmarks.
+"""The original release's methods in plain Python: the baseline of other benchmarks.
 
-A tokenizer that iterates over characters, features as lists, a protocol buffer for each record.
-Results equal those of the package; the benchmarks check that first.
+The tokenizer iterates over characters, features are lists, and each record is a protocol buffer.
+The results equal those of the package; the benchmarks check that first.
 """
 
 import unicodedata
@@ -31,7 +31,7 @@ class PlainTokenizer:
         return [self.vocab[token] for token in tokens]
 
     def words(self, text: str) -> list[str]:
-        """Returns cleaned words and punctuation."""
+        """Returns the normalized words and punctuation characters of a text."""
         cleaned = []
         for char in text:
             if char in "\0\ufffd" or is_control(char):
@@ -49,22 +49,22 @@ class PlainTokenizer:
         return " ".join(words).split()
 
     def split_at_punctuation(self, word: str) -> list[str]:
-        """Splits off each punctuation character as a word."""
+        """Splits a word so that each punctuation character is a separate word."""
         parts: list[list[str]] = []
-        starts = True
+        starts_word = True
         for char in word:
             if is_punctuation(char):
                 parts.append([char])
-                starts = True
+                starts_word = True
             else:
-                if starts:
+                if starts_word:
                     parts.append([])
-                starts = False
+                starts_word = False
                 parts[-1].append(char)
         return ["".join(part) for part in parts]
 
     def pieces(self, word: str) -> list[str]:
-        """Returns the longest word pieces of the vocabulary, from left to right."""
+        """Splits a word greedily into the longest pieces in the vocabulary, from left to right."""
         if len(word) > 200:
             return ["[UNK]"]
         pieces = []
@@ -84,7 +84,7 @@ class PlainTokenizer:
 
 
 def pack(ids: Sequence[int], max_seq_length: int, vocab: dict[str, int]) -> dict[str, list[int]]:
-    """Returns one text as inputs of BERT."""
+    """Converts the ids of one text to a padded row of model inputs."""
     input_ids = [vocab["[CLS]"], *ids[: max_seq_length - 2], vocab["[SEP]"]]
     input_mask = [1] * len(input_ids)
     while len(input_ids) < max_seq_length:

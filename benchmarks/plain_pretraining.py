@@ -1,7 +1,7 @@
-"""Pre-training examples as in the original release, with tokens as strings, one at a time.
+"""The original release's pre-training data in plain Python: the baseline of pretraining_data.py.
 
-The baseline of `create_pretraining_data.py`. The same random draws in the same order give the
-examples of the package; the benchmark checks that first.
+Tokens are strings, and examples are made one at a time. It draws the same random numbers in the
+same order as the package, and returns the same examples; the benchmark checks that first.
 """
 
 import random
@@ -29,7 +29,7 @@ def make_records(
 
 
 def read(paths: Iterable[str], tokenizer: PlainTokenizer) -> list[Document]:
-    """Returns documents as lists of sentences, which are lists of tokens."""
+    """Returns the documents in text files as lists of sentences, which are lists of tokens."""
     documents: list[Document] = [[]]
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -71,11 +71,11 @@ def pairs(
     max_seq_length: int,
     short_seq_prob: float,
 ) -> Iterable[tuple[list[str], list[str], bool]]:
-    """Yields segments A and B of a document, and whether B is random."""
-    document, longest = documents[index], max_seq_length - 3
-    target = longest
+    """Yields the segments A and B of each example of a document, and whether B is random."""
+    document, max_tokens = documents[index], max_seq_length - 3
+    target = max_tokens
     if rng.random() < short_seq_prob:
-        target = rng.randint(2, longest)
+        target = rng.randint(2, max_tokens)
     chunk: Document = []
     length = i = 0
     while i < len(document):
@@ -99,12 +99,12 @@ def pairs(
                 i -= len(chunk) - end_a
             else:
                 b = [token for sentence in chunk[end_a:] for token in sentence]
-            while len(a) + len(b) > longest:
-                shortened = a if len(a) > len(b) else b
+            while len(a) + len(b) > max_tokens:
+                longer = a if len(a) > len(b) else b
                 if rng.random() < 0.5:
-                    del shortened[0]
+                    del longer[0]
                 else:
-                    shortened.pop()
+                    longer.pop()
             yield a, b, is_random
             chunk, length = [], 0
         i += 1
@@ -150,7 +150,7 @@ def rows(
     max_seq_length: int,
     max_predictions: int,
 ) -> Iterable[dict[str, list]]:
-    """Yields the features of records, padded."""
+    """Yields the padded features of each record."""
     for instance in instances:
         ids = [vocab[token] for token in instance["tokens"]]
         mask_row, segments = [1] * len(ids), list(instance["segment_ids"])

@@ -1,8 +1,8 @@
-"""Question answering as in the original release, written plainly: the baseline of squad.py.
+"""The original release's question answering in plain Python: the baseline of squad.py.
 
-Every question tokenizes its text again, word by word; windows, maps and context are lists and
-dictionaries; answers are found by loops over all pairs of start and end. Results equal those of the
-package; the benchmark checks that first.
+It tokenizes the text again for each question, word by word, keeps windows in lists and
+dictionaries, and finds answers by looping over pairs of start and end positions. The results equal
+those of the package; the benchmark checks that first.
 """
 
 import collections
@@ -18,7 +18,7 @@ from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 
 @dataclass
 class PlainFeatures:
-    """A window of a question's text."""
+    """A window of a question's text; `words` maps its positions to word indices."""
 
     example_index: int
     tokens: list[str]
@@ -39,16 +39,16 @@ def convert(
     """Yields the windows of all questions."""
     for index, example in enumerate(examples):
         query = tokenizer.tokenize(example.question_text)[:max_query_length]
-        tokens, origins = [], []
+        tokens, word_indices = [], []
         for number, word in enumerate(example.doc_tokens):
             for piece in tokenizer.tokenize(word):
                 tokens.append(piece)
-                origins.append(number)
-        room = max_seq_length - len(query) - 3
+                word_indices.append(number)
+        max_tokens = max_seq_length - len(query) - 3
         spans = []
         start = 0
         while start < len(tokens):
-            length = min(len(tokens) - start, room)
+            length = min(len(tokens) - start, max_tokens)
             spans.append((start, length))
             if start + length == len(tokens):
                 break
@@ -56,30 +56,28 @@ def convert(
         for number, (start, length) in enumerate(spans):
             row = ["[CLS]", *query, "[SEP]"]
             segments = [0] * len(row)
-            words, best = {}, {}
-            for place in range(start, start + length):
-                words[len(row)] = origins[place]
-                best[len(row)] = _best_span(spans, place) == number
-                row.append(tokens[place])
+            words, is_max_context = {}, {}
+            for position in range(start, start + length):
+                words[len(row)] = word_indices[position]
+                is_max_context[len(row)] = _best_span(spans, position) == number
+                row.append(tokens[position])
                 segments.append(1)
             row.append("[SEP]")
             segments.append(1)
-            missing = [0] * (max_seq_length - len(row))
-            ids = tokenizer.convert_tokens_to_ids(row)
-            mask = [1] * len(row)
-            yield PlainFeatures(
-                index, row, words, best, ids + missing, mask + missing, segments + missing
-            )
+            padding = [0] * (max_seq_length - len(row))
+            ids = tokenizer.convert_tokens_to_ids(row) + padding
+            mask = [1] * len(row) + padding
+            yield PlainFeatures(index, row, words, is_max_context, ids, mask, segments + padding)
 
 
-def _best_span(spans: list[tuple[int, int]], place: int) -> int:
-    best, found = -1.0, 0
+def _best_span(spans: list[tuple[int, int]], position: int) -> int:
+    best_score, best_span = -1.0, 0
     for number, (start, length) in enumerate(spans):
-        if start <= place < start + length:
-            score = min(place - start, start + length - 1 - place) + 0.01 * length
-            if score > best:
-                best, found = score, number
-    return found
+        if start <= position < start + length:
+            score = min(position - start, start + length - 1 - position) + 0.01 * length
+            if score > best_score:
+                best_score, best_span = score, number
+    return best_span
 
 
 def decode(
@@ -92,14 +90,14 @@ def decode(
     do_lower_case: bool,
 ) -> tuple[str, str]:
     """Returns `predictions.json` and `nbest_predictions.json` of SQuAD 1.1."""
-    of_example = collections.defaultdict(list)
+    windows = collections.defaultdict(list)
     for number, feature in enumerate(features):
-        of_example[feature.example_index].append(number)
+        windows[feature.example_index].append(number)
     texts: dict[str, str] = {}
     lists: dict[str, list[dict[str, Any]]] = {}
     for index, example in enumerate(examples):
         pairs = []
-        for number in of_example[index]:
+        for number in windows[index]:
             feature = features[number]
             starts, ends = start_logits[number], end_logits[number]
             for start in _highest(starts, n_best_size):
@@ -122,28 +120,30 @@ def decode(
             words = example.doc_tokens[feature.words[start] : feature.words[end] + 1]
             text = _project(predicted, " ".join(words), do_lower_case)
             entries.setdefault(text, (start_logit, end_logit))
-        found = list(entries.items()) or [("empty", (0.0, 0.0))]
-        scores = [start + end for _, (start, end) in found]
-        powers = [math.exp(score - max(scores)) for score in scores]
+        answers = list(entries.items()) or [("empty", (0.0, 0.0))]
+        scores = [start + end for _, (start, end) in answers]
+        exponentials = [math.exp(score - max(scores)) for score in scores]
         total = 0.0
-        for power in powers:
-            total += power
+        for exponential in exponentials:
+            total += exponential
         lists[example.qas_id] = [
             {
                 "text": text,
-                "probability": power / total,
+                "probability": exponential / total,
                 "start_logit": start_logit,
                 "end_logit": end_logit,
             }
-            for (text, (start_logit, end_logit)), power in zip(found, powers, strict=True)
+            for (text, (start_logit, end_logit)), exponential in zip(
+                answers, exponentials, strict=True
+            )
         ]
-        texts[example.qas_id] = found[0][0]
+        texts[example.qas_id] = answers[0][0]
     return json.dumps(texts, indent=4) + "\n", json.dumps(lists, indent=4) + "\n"
 
 
 def _highest(logits: list[float], count: int) -> list[int]:
     ordered = sorted(enumerate(logits), key=lambda pair: pair[1], reverse=True)
-    return [place for place, _ in ordered[:count]]
+    return [position for position, _ in ordered[:count]]
 
 
 def _project(predicted: str, text: str, do_lower_case: bool) -> str:
@@ -151,11 +151,11 @@ def _project(predicted: str, text: str, do_lower_case: bool) -> str:
     begin = normalized.find(predicted)
     if begin < 0:
         return text
-    solid = [place for place, char in enumerate(text) if char != " "]
-    places: dict[int, int] = {}
-    for place, char in enumerate(normalized):
+    positions = [position for position, char in enumerate(text) if char != " "]
+    ranks: dict[int, int] = {}
+    for position, char in enumerate(normalized):
         if char != " ":
-            places[place] = len(places)
-    if len(solid) != len(places):
+            ranks[position] = len(ranks)
+    if len(positions) != len(ranks):
         return text
-    return text[solid[places[begin]] : solid[places[begin + len(predicted) - 1]] + 1]
+    return text[positions[ranks[begin]] : positions[ranks[begin + len(predicted) - 1]] + 1]

@@ -1,11 +1,11 @@
-"""Times a `Predictor` on single texts, beside Hugging Face's BERT on PyTorch.
+"""Times a `Predictor` on single texts, against Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/predictor.py --model_dir=DIR --texts=FILE [--count=1000] [--rounds=5]
 
-FILE has a text on each line. Both load the same weights once, in a process of their own, and
-compute a vector for one text at a time, in float32 on all cores; their vectors are compared first.
+FILE has a text on each line. Each model runs in a separate process, loads the same weights once,
+and computes a vector for one text at a time, in float32 on all cores; the vectors are compared.
 Memory is that of the process after the first and the last round. Needs torch, transformers and the
-extra `benchmark`. `model_dir` contains bert_model.ckpt, bert_config.json and vocab.txt.
+extra `benchmark`. --model_dir contains bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks import sentences, timing
 
 
 def ours(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
-    """Returns a function that computes line by line with bert_tf."""
+    """Returns a function that computes the vectors one by one with bert_tf."""
     from bert_tf.predictor import Predictor
 
     flags = {"layers": "-1", "pooling": "mean", "max_seq_length": sentences.MAX_SEQ_LENGTH}
@@ -34,31 +34,31 @@ def ours(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
 
 
 def theirs(model_dir: Path, lines: list[str], folder: Path) -> Callable[[], Any]:
-    """Returns a function that computes line by line with the peer."""
-    vectors = sentences.peer(model_dir, folder, batch_size=1)
+    """Returns a function that computes the vectors one by one with Hugging Face's model."""
+    vectors = sentences.torch_encoder(model_dir, folder, batch_size=1)
     return functools.partial(one_by_one, lambda t: vectors([t])[0], lines, folder / "theirs")
 
 
 def one_by_one(vector: Callable[[str], np.ndarray], lines: list[str], path: Path) -> None:
     """Computes the vectors; saves them, the time of each, and the memory of the process."""
-    found, seconds = [], []
+    vectors, seconds = [], []
     for line in lines:
         start = time.perf_counter()
-        found.append(vector(line))
+        vectors.append(vector(line))
         seconds.append(time.perf_counter() - start)
     megabytes = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
     file = path.with_suffix(".npz")
-    before = dict(np.load(file)) if file.exists() else {"seconds": [], "megabytes": []}
+    previous = dict(np.load(file)) if file.exists() else {"seconds": [], "megabytes": []}
     np.savez(
         file,
-        vectors=np.array(found),
-        seconds=[*before["seconds"], seconds],
-        megabytes=[*before["megabytes"], megabytes],
+        vectors=np.array(vectors),
+        seconds=[*previous["seconds"], seconds],
+        megabytes=[*previous["megabytes"], megabytes],
     )
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both models; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
@@ -70,21 +70,21 @@ def main() -> None:
         folder = Path(name)
         sentences.write_weights(args.model_dir, folder)
         makers = {
-            way.__name__: functools.partial(way, args.model_dir, lines, folder)
-            for way in (ours, theirs)
+            maker.__name__: functools.partial(maker, args.model_dir, lines, folder)
+            for maker in (ours, theirs)
         }
         totals = timing.interleaved_processes(makers, args.rounds)
-        # The first round is the warm-up.
-        found = {way: dict(np.load(folder / f"{way}.npz")) for way in makers}
-    vectors = [found[way]["vectors"] for way in makers]
+        measured = {name: dict(np.load(folder / f"{name}.npz")) for name in makers}
+    vectors = [measured[name]["vectors"] for name in makers]
     vectors = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in vectors]
     cosine = float((vectors[0] * vectors[1]).sum(1).min())
     timing.require(cosine > 0.9999, f"the vectors differ (smallest cosine {cosine})")
     results: dict[str, Any] = {"texts": len(lines)}
-    for way, values in found.items():
+    for name, values in measured.items():
+        # The first round is the warm-up.
         p50, p99 = np.percentile(1000 * values["seconds"][1:], [50, 99]).round(2).tolist()
         first, last = values["megabytes"][[0, -1]].round().tolist()
-        results[way] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
+        results[name] = {"p50 ms": p50, "p99 ms": p99, "MB": [first, last]}
     results["times faster"] = round(timing.ratio(totals["theirs"], totals["ours"]), 2)
     print(results)
     timing.write_results(

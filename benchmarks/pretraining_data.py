@@ -1,13 +1,13 @@
-"""Times the creation of pre-training data from books, beside the original's method.
+"""Times the creation of pre-training data from books, against the original's method.
 
 usage: python benchmarks/pretraining_data.py --books=DIR --vocab_file=FILE [--rounds=5]
 
-A paragraph is a document; sentences are split as in `examples/small_bert/make.py`. dupe_factor 5,
-128 tokens, 20 predictions, all books. Each method has a process of its own, timed from the end of
-its imports. The plain method and the identical mode must write the same records, and one and two
-workers the same bytes. Peak memory is that of one worker, on the text and on eight times as much.
-The plain method also runs on the text that the original was timed on, 1,000,000 bytes of two novels
-without blank lines, with its imports. TMPDIR=/dev/shm avoids the disk.
+Each paragraph is a document; sentences are split as in `examples/small_bert/make.py`. All books are
+used, with dupe_factor 5, 128 tokens and 20 predictions. Each method runs in a separate process and
+is timed after its imports. The plain method and the identical mode must write the same records, and
+one and two workers the same bytes. Peak memory is that of one worker, for the text and for eight
+copies of it. The plain method is also timed on the text that the original was timed on: 1,000,000
+bytes of two novels without blank lines, with imports. TMPDIR=/dev/shm avoids the disk.
 """
 
 import argparse
@@ -29,12 +29,12 @@ SETTINGS = {"dupe_factor": 5, "max_seq_length": 128, "max_predictions_per_seq": 
 SHARD_MB = 0.1
 WORKERS = {"identical": 0, "one worker": 1, "two workers": 2}
 NOVELS = ("pg1342.txt", "pg98.txt")
-# Of the original's program, on another machine.
+# Time of the original's program, on a different machine.
 RECORDED_SECONDS = 6.2
 
 
 def work(method: str, text: str, output: str, vocab_file: str) -> None:
-    """Writes records in this process, and prints seconds and peak MB."""
+    """Writes records in this process; prints seconds and peak MB."""
     # As the script does.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import tensorflow_text  # noqa: F401
@@ -63,18 +63,18 @@ def work(method: str, text: str, output: str, vocab_file: str) -> None:
 
 
 class Methods:
-    """Runs methods in processes.
+    """Runs methods in separate processes.
 
     Args:
-        vocab_file: path.
-        folder: folder for the records, named after the methods.
+        vocab_file: path of the vocabulary.
+        folder: folder for the record files, which are named after the methods.
     """
 
     def __init__(self, vocab_file: str, folder: Path) -> None:
         self._vocab_file, self.folder = vocab_file, folder
 
     def run(self, method: str, text: Path) -> tuple[float, float]:
-        """Returns seconds and peak MB of a method."""
+        """Runs a method; returns seconds and peak MB."""
         output = self.folder / method
         command = [sys.executable, __file__, method, str(text), str(output), self._vocab_file]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -83,19 +83,19 @@ class Methods:
 
 
 def compare(methods: Methods, text: Path, rounds: int) -> dict:
-    """Times all methods in turn, and compares their records."""
+    """Times all methods in turn and compares their records."""
     seconds: dict[str, list[float]] = {method: [] for method in ("plain", *WORKERS)}
     for number in range(rounds + 1):
         for method, times in seconds.items():
             elapsed, _ = methods.run(method, text)
-            # The first round fills the system's cache.
+            # The first round only fills the file cache.
             if number:
                 times.append(elapsed)
     records = read(methods.folder / "plain")
-    same = records == read(methods.folder / "identical")
-    timing.require(same, "the records of the identical mode differ from the plain method's")
+    is_equal = records == read(methods.folder / "identical")
+    timing.require(is_equal, "the records of the identical mode differ from the plain method's")
     one, two = ((methods.folder / name).read_bytes() for name in ("one worker", "two workers"))
-    timing.require(one == two, "two workers write other records than one")
+    timing.require(one == two, "the records of two workers differ from those of one")
     times_faster = {m: round(timing.ratio(seconds["plain"], seconds[m]), 2) for m in WORKERS}
     return {
         "MB": round(text.stat().st_size / 1e6, 2),
@@ -109,7 +109,7 @@ def compare(methods: Methods, text: Path, rounds: int) -> dict:
 
 
 def read(path: Path) -> list:
-    """Returns parsed records."""
+    """Returns the parsed records of a file."""
     import tensorflow as tf
 
     records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
@@ -121,20 +121,20 @@ def compare_with_original(methods: Methods, books: Path) -> dict:
     lines = "\n".join((books / name).read_text(encoding="utf-8") for name in NOVELS).split("\n")
     text = methods.folder / "novels.txt"
     text.write_bytes("\n".join(line for line in lines if line.strip()).encode()[:1_000_000])
-    both = []
+    seconds, seconds_with_imports = [], []
     for _ in range(3):
         start = time.perf_counter()
-        seconds, _ = methods.run("plain", text)
-        both.append((time.perf_counter() - start, seconds))
+        seconds.append(methods.run("plain", text)[0])
+        seconds_with_imports.append(time.perf_counter() - start)
     return {
-        "the plain way on two novels, seconds": round(statistics.median(b for _, b in both), 2),
-        "with its imports": round(statistics.median(a for a, _ in both), 2),
+        "the plain way on two novels, seconds": round(statistics.median(seconds), 2),
+        "with its imports": round(statistics.median(seconds_with_imports), 2),
         "the original's program, on another machine": RECORDED_SECONDS,
     }
 
 
 def main() -> None:
-    """Compares and times all methods, prints and writes the results."""
+    """Compares and times all methods; prints and writes the results."""
     if len(sys.argv) == 5 and sys.argv[1] in ("plain", *WORKERS):
         work(*sys.argv[1:])
         return

@@ -1,13 +1,13 @@
-"""Times vectors of sentences, beside Hugging Face's BERT on PyTorch.
+"""Times sentence vectors, against Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/sentences.py --model_dir=DIR --texts=FILE [--rounds=5] [--batch_size=32]
            [--precision=bfloat16]
 
-FILE has a text on each line. Both have the same weights, cast to --precision; they tokenize, sort
-by length, form batches, and average the last layer over all tokens, on all cores. Their vectors are
-compared first. Each has a process of its own, which processes the same texts twice before it is
-timed, so loading, tracing and compiling are excluded. Needs torch, transformers and the extra
-`benchmark`. `model_dir` contains bert_model.ckpt, bert_config.json and vocab.txt.
+FILE has a text on each line. Both models have the same weights, cast to --precision; they tokenize,
+sort by length, form batches, and average the last layer over all tokens, on all cores. The vectors
+are compared first. Each model runs in a separate process, which processes the same texts twice
+before it is timed, so that loading, tracing and compiling are excluded. Needs torch, transformers
+and the extra `benchmark`. --model_dir contains bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -59,50 +59,50 @@ def ours(
     return functools.partial(extractor.features, texts)
 
 
-def peer(
+def torch_encoder(
     model_dir: Path, folder: Path, batch_size: int, precision: str = "float32"
 ) -> Callable[[list[str]], np.ndarray]:
-    """Returns a function from lines to vectors by the peer, whose weights are in `folder`."""
+    """Returns a function from lines to vectors, with Hugging Face's model and the given weights."""
     import torch
     from tokenizers import BertWordPieceTokenizer
 
-    from benchmarks.squad_torch import peer_of
+    from benchmarks.squad_torch import build_model
 
-    kind = getattr(torch, precision)
-    model = peer_of(folder).bert.eval().to(kind)
+    dtype = getattr(torch, precision)
+    model = build_model(folder).bert.eval().to(dtype)
     tokenizer = BertWordPieceTokenizer(str(model_dir / "vocab.txt"))
     tokenizer.enable_truncation(MAX_SEQ_LENGTH)
 
-    def vectors(lines: list[str]) -> np.ndarray:
+    def encode(lines: list[str]) -> np.ndarray:
         encoded = [encoding.ids for encoding in tokenizer.encode_batch(lines)]
         order = sorted(range(len(lines)), key=lambda row: -len(encoded[row]))
-        results = np.empty((len(lines), model.config.hidden_size), np.float32)
+        vectors = np.empty((len(lines), model.config.hidden_size), np.float32)
         with torch.inference_mode():
             for first in range(0, len(order), batch_size):
                 rows = order[first : first + batch_size]
-                size = len(encoded[rows[0]])
-                ids = torch.tensor([encoded[r] + [0] * (size - len(encoded[r])) for r in rows])
+                length = len(encoded[rows[0]])
+                ids = torch.tensor([encoded[r] + [0] * (length - len(encoded[r])) for r in rows])
                 lengths = torch.tensor([[len(encoded[row])] for row in rows])
-                mask = (torch.arange(size) < lengths).to(kind)
+                mask = (torch.arange(length) < lengths).to(dtype)
                 hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
-                total = (hidden.float() * mask.float()[:, :, None]).sum(1)
-                results[rows] = (total / lengths).numpy()
-        return results
+                sums = (hidden.float() * mask.float()[:, :, None]).sum(1)
+                vectors[rows] = (sums / lengths).numpy()
+        return vectors
 
-    return vectors
+    return encode
 
 
 def theirs(
     model_dir: Path, lines: list[str], batch_size: int, precision: str, folder: Path
 ) -> Callable[[], Any]:
-    """Returns a function that computes the vectors of all lines with the peer."""
-    work = functools.partial(peer(model_dir, folder, batch_size, precision), lines)
-    np.save(folder / "theirs.npy", work())
-    return work
+    """Returns a function that computes the vectors of all lines with Hugging Face's model."""
+    encode = functools.partial(torch_encoder(model_dir, folder, batch_size, precision), lines)
+    np.save(folder / "theirs.npy", encode())
+    return encode
 
 
 def write_weights(model_dir: Path, folder: Path) -> None:
-    """Writes weights and configuration for `peer_of`."""
+    """Writes the weights and the configuration for `torch_encoder`."""
     # Not at the top: PyTorch and TensorFlow can conflict in one process.
     from bert_tf import checkpoints
 
@@ -112,7 +112,7 @@ def write_weights(model_dir: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both models; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
@@ -125,25 +125,25 @@ def main() -> None:
         folder = Path(name)
         write_weights(args.model_dir, folder)
         makers = {
-            way.__name__: functools.partial(
-                way, args.model_dir, lines, args.batch_size, args.precision, folder
+            maker.__name__: functools.partial(
+                maker, args.model_dir, lines, args.batch_size, args.precision, folder
             )
-            for way in (ours, theirs)
+            for maker in (ours, theirs)
         }
         seconds = timing.interleaved_processes(makers, args.rounds)
-        vectors = [np.load(folder / f"{way}.npy") for way in makers]
+        vectors = [np.load(folder / f"{name}.npy") for name in makers]
     vectors = [values / np.linalg.norm(values, axis=1, keepdims=True) for values in vectors]
     cosine = float((vectors[0] * vectors[1]).sum(1).min())
-    # The original's gelu uses tanh, the peer's erf.
-    least = 0.9999 if args.precision == "float32" else 0.998
-    timing.require(cosine > least, f"the vectors differ (smallest cosine {cosine})")
+    # The original's gelu uses tanh, Hugging Face's erf.
+    min_cosine = 0.9999 if args.precision == "float32" else 0.998
+    timing.require(cosine > min_cosine, f"the vectors differ (smallest cosine {cosine})")
     results = {
         "texts": len(lines),
         "batch_size": args.batch_size,
         "precision": args.precision,
         "smallest cosine": round(cosine, 6),
         "sentences/s": {
-            way: round(len(lines) / statistics.median(times)) for way, times in seconds.items()
+            name: round(len(lines) / statistics.median(times)) for name, times in seconds.items()
         },
         "times faster": round(timing.ratio(seconds["theirs"], seconds["ours"]), 2),
     }

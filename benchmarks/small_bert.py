@@ -1,10 +1,11 @@
-"""Measures what the pre-training of examples/small_bert gains over random weights.
+"""Measures the gain of examples/small_bert over random weights.
 
 usage: python benchmarks/small_bert.py --data_dir=CONLL2003 [--rows=5000] [--epochs=3] [--seeds=5]
 
-`run_ner.py` trains on the first sentences of train.txt and evaluates on valid.txt. Compares entity
-F1 from the small BERT and from random weights with the same seeds; their standard deviation is that
-of the configuration, or that of the paper, 0.02. Needs the extra `ner`.
+`run_ner.py` trains on the first sentences of train.txt and evaluates on valid.txt. Compares the
+entity F1 of models that start from the small BERT and from random weights, with the same random
+seeds. The standard deviation of the random weights is that of the configuration, or 0.02 as in the
+paper. Needs the extra `ner`.
 """
 
 import argparse
@@ -27,15 +28,15 @@ SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"
 
 
 def write_data(data_dir: Path, rows: int, folder: Path) -> None:
-    """Writes the first sentences of the training set, and the whole dev set."""
-    sentences = (data_dir / "train.txt").read_text(encoding="utf-8").split("\n\n")
-    kept = [sentence for sentence in sentences if not sentence.startswith("-DOCSTART-")][:rows]
-    (folder / "train.txt").write_text("\n\n".join(kept) + "\n", encoding="utf-8")
+    """Writes the first sentences of the training set, and the full dev set."""
+    blocks = (data_dir / "train.txt").read_text(encoding="utf-8").split("\n\n")
+    sentences = [block for block in blocks if not block.startswith("-DOCSTART-")][:rows]
+    (folder / "train.txt").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
     shutil.copy(data_dir / "valid.txt", folder / "dev.txt")
 
 
 def f1(folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: object) -> float:
-    """Trains and returns entity F1."""
+    """Trains a model and returns its entity F1."""
     config_file = folder / "bert_config.json"
     config_file.write_text(config.to_json_string())
     with tempfile.TemporaryDirectory() as output_dir:
@@ -56,7 +57,7 @@ def f1(folder: Path, config: BertConfig, init_checkpoint: str | None, **flags: o
 
 
 def main() -> None:
-    """Trains, prints and writes the results."""
+    """Trains all models; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data_dir", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=5000)
@@ -64,26 +65,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     config = BertConfig.from_json_file(str(SMALL_BERT / "bert_config.json"))
-    paper = BertConfig.from_dict({**config.to_dict(), "initializer_range": 0.02})
-    starts = {
+    paper_config = BertConfig.from_dict({**config.to_dict(), "initializer_range": 0.02})
+    initializations = {
         "pre-trained": (config, str(SMALL_BERT / "bert_model.ckpt")),
         "random": (config, None),
-        "random, 0.02": (paper, None),
+        "random, 0.02": (paper_config, None),
     }
-    scores: dict[str, list[float]] = {name: [] for name in starts}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    scores: dict[str, list[float]] = {name: [] for name in initializations}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         write_data(args.data_dir, args.rows, folder)
         for seed in range(1, args.seeds + 1):
-            for start, (model, init_checkpoint) in starts.items():
+            for name, (model_config, init_checkpoint) in initializations.items():
                 flags = {"random_seed": seed, "num_train_epochs": args.epochs}
-                scores[start].append(f1(folder, model, init_checkpoint, **flags))
-                print(seed, start, scores[start][-1], flush=True)
+                scores[name].append(f1(folder, model_config, init_checkpoint, **flags))
+                print(seed, name, scores[name][-1], flush=True)
     results = {"rows": args.rows, "epochs": args.epochs, "entity F1 on the dev set": scores}
-    for start in list(starts)[1:]:
-        gains = [a - b for a, b in zip(scores["pre-trained"], scores[start], strict=True)]
+    for name in list(initializations)[1:]:
+        gains = [a - b for a, b in zip(scores["pre-trained"], scores[name], strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains))
-        results[f"gain over {start}"] = {
+        results[f"gain over {name}"] = {
             "mean": round(statistics.mean(gains), 4),
             "standard error": round(error, 4),
             "in standard errors": round(statistics.mean(gains) / error, 1) if error else None,

@@ -1,9 +1,9 @@
-"""Times SQuAD features and answers, beside the original's methods.
+"""Times the conversion of SQuAD questions and the decoding of answers, against the original's.
 
 usage: python benchmarks/squad.py --vocab_file=FILE --predict_file=dev-v1.1.json [--rounds=3]
 
-Converts all questions of the file to rows of 384 word pieces, stride 128, and decodes random
-logits, on all cores. The rows, and both JSON files byte by byte, are compared first.
+Converts all questions of the file to rows of 384 word pieces with stride 128, and decodes random
+logits, on all cores. The rows and the bytes of both JSON files are compared first.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CHUNK_ROWS = 1024
 
 
 class Package:
-    """The methods of the package."""
+    """The package's methods."""
 
     def __init__(self, vocab_file: str, predict_file: str) -> None:
         self.tokenizer = FullTokenizer(vocab_file)
@@ -50,7 +50,7 @@ class Package:
         return list(map_in_order(lambda part: self.task.featurize(part, "eval"), parts))
 
     def decode(self, start_logits: np.ndarray, end_logits: np.ndarray) -> tuple[str, str]:
-        """Converts logits to the contents of both files."""
+        """Converts logits to the contents of both prediction files."""
         logits = {"start_logits": start_logits, "end_logits": end_logits}
         outputs = {name: np.asarray(value) for name, value in self.task.fetch(logits, {}).items()}
         contents = self.task.decode(self.windows, outputs).contents()
@@ -58,7 +58,7 @@ class Package:
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both methods; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", required=True)
     parser.add_argument("--predict_file", required=True)
@@ -77,13 +77,13 @@ def main() -> None:
         ours = np.concatenate([part[name] for part in rows])
         theirs = np.array([getattr(feature, name) for feature in features])
         timing.require(np.array_equal(ours, theirs), f"{name} differ")
-    random = np.random.default_rng(1)
-    logits = random.normal(size=(2, len(features), LENGTHS["max_seq_length"])).astype(np.float32)
-    widened = logits.astype(np.float64).tolist()
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(2, len(features), LENGTHS["max_seq_length"])).astype(np.float32)
+    logit_lists = logits.astype(np.float64).tolist()
 
     def decode_plainly() -> tuple[str, str]:
         return plain_squad.decode(
-            examples, features, *widened, N_BEST_SIZE, MAX_ANSWER_LENGTH, do_lower_case=True
+            examples, features, *logit_lists, N_BEST_SIZE, MAX_ANSWER_LENGTH, do_lower_case=True
         )
 
     timing.require(package.decode(*logits) == decode_plainly(), "the files differ")

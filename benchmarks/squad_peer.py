@@ -1,13 +1,14 @@
-"""Compares fine-tuning on questions with Hugging Face's BERT on PyTorch.
+"""Compares the accuracy of fine-tuning on SQuAD with that of Hugging Face's BERT on PyTorch.
 
 usage: python benchmarks/squad_peer.py --model_dir=DIR --train_file=FILE --predict_file=FILE \
          --work_dir=DIR [--epochs=2] [--max_seq_length=192] [--doc_stride=96]
 
-`run_squad.py` trains and answers. The peer starts from the same checkpoint, and trains on the same
-rows (`train.tf_record`, shuffled by its own generator) with the same optimizer written in PyTorch.
-Its logits for the rows of `eval.tf_record` are decoded and scored by the same code, so that only
-model and training are compared. torchmetrics scores `predictions.json` of both again. If the peer's
-logits exist, its training is skipped. Needs torch, torchmetrics and transformers.
+`run_squad.py` trains our model and answers the questions. The peer, Hugging Face's model, starts
+from the same checkpoint and trains on the same rows (`train.tf_record`, in a different random
+order) with the same optimizer, written in PyTorch. Its logits for the rows of `eval.tf_record` are
+decoded and scored by the same code, so that only model and training differ. torchmetrics also
+scores the `predictions.json` of both. The peer is not trained again if its logits exist. Needs
+torch, torchmetrics and transformers.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def read(path: Path, task: QuestionAnswering, split: str) -> dict[str, np.ndarra
 
 
 def keep_first_answers(train_file: Path, target: Path) -> None:
-    """Writes a copy with only the first answer of each question, as training needs."""
+    """Writes a copy with only the first answer of each question, as training requires."""
     contents = json.loads(train_file.read_text(encoding="utf-8"))
     for entry in contents["data"]:
         for paragraph in entry["paragraphs"]:
@@ -56,7 +57,7 @@ def run_peer(*arguments: object) -> str:
 
 
 def main() -> None:
-    """Trains both, prints and writes the results."""
+    """Trains both models; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("model_dir", "train_file", "predict_file", "work_dir"):
         parser.add_argument(f"--{name}", type=Path, required=True)

@@ -1,11 +1,11 @@
-"""Hugging Face's BERT on PyTorch: the peer of squad_peer.py.
+"""Hugging Face's BERT on PyTorch, the model that squad_peer.py compares ours with.
 
 usage: python benchmarks/squad_torch.py train FOLDER NUM_TRAIN_STEPS
        python benchmarks/squad_torch.py score FILE PREDICTIONS
 
-A script of its own, because PyTorch and TensorFlow can conflict in one process. `train` reads
-`config.json`, `weights.npz` (an original checkpoint), `train.npz` and `eval.npz` (rows) of the
-folder, and writes `logits.npz`. `score` prints exact match and F1 by torchmetrics.
+It is a separate script because PyTorch and TensorFlow can conflict in one process. `train` reads
+`config.json`, `weights.npz` (an original checkpoint), `train.npz` and `eval.npz` (rows) from the
+folder, and writes `logits.npz`. `score` prints exact match and F1, computed by torchmetrics.
 """
 
 import json
@@ -25,8 +25,8 @@ from benchmarks.torch_weights import take_weights
 BATCH, RATE, WARM_UP = 12, 3e-5, 0.1
 
 
-def peer_of(folder: Path) -> Any:
-    """Builds the peer with the weights of an original checkpoint."""
+def build_model(folder: Path) -> Any:
+    """Builds the model with the weights of an original checkpoint."""
     settings = json.loads((folder / "config.json").read_text())
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(**settings))
     take_weights(model, folder / "weights.npz")
@@ -34,15 +34,15 @@ def peer_of(folder: Path) -> Any:
 
 
 class BertAdam(torch.optim.Optimizer):
-    """The optimizer of the paper: Adam without bias correction, with decoupled weight decay.
+    """The paper's optimizer: Adam without bias correction, with decoupled weight decay.
 
-    `torch.optim.AdamW` corrects the bias, which makes the first thousand steps up to three times
+    `torch.optim.AdamW` corrects the bias, which makes the first thousand updates up to three times
     smaller.
     """
 
     @torch.no_grad()
     def step(self) -> None:
-        """Updates all parameters that have gradients."""
+        """Updates the parameters that have gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -58,41 +58,41 @@ class BertAdam(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"])
 
 
-def inputs(rows: dict[str, np.ndarray], numbers: np.ndarray) -> dict[str, torch.Tensor]:
-    """Returns the peer's inputs."""
+def inputs(rows: dict[str, np.ndarray], indices: np.ndarray) -> dict[str, torch.Tensor]:
+    """Returns the model's inputs."""
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    batch = {peer: torch.tensor(rows[ours][numbers]).long() for peer, ours in names.items()}
+    batch = {theirs: torch.tensor(rows[ours][indices]).long() for theirs, ours in names.items()}
     if "start_positions" in rows:
-        batch["start_positions"] = torch.tensor(rows["start_positions"][numbers]).long()
-        batch["end_positions"] = torch.tensor(rows["end_positions"][numbers]).long()
+        batch["start_positions"] = torch.tensor(rows["start_positions"][indices]).long()
+        batch["end_positions"] = torch.tensor(rows["end_positions"][indices]).long()
     return batch
 
 
 def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None:
-    """Trains the peer as the original would."""
-    plain = ("bias", "LayerNorm.weight")
+    """Trains the model with the original's optimizer and schedule."""
+    no_decay = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
-        {"params": [p for n, p in named if not n.endswith(plain)], "weight_decay": 0.01},
-        {"params": [p for n, p in named if n.endswith(plain)], "weight_decay": 0.0},
+        {"params": [p for n, p in named if not n.endswith(no_decay)], "weight_decay": 0.01},
+        {"params": [p for n, p in named if n.endswith(no_decay)], "weight_decay": 0.0},
     ]
     optimizer = BertAdam(groups, {"lr": RATE})
     schedule = transformers.get_linear_schedule_with_warmup(
         optimizer, int(num_train_steps * WARM_UP), num_train_steps
     )
-    random = np.random.default_rng(12345)
+    rng = np.random.default_rng(12345)
     count = len(rows["input_ids"])
-    order = np.concatenate([random.permutation(count) for _ in range(num_train_steps)][:64])
+    order = np.concatenate([rng.permutation(count) for _ in range(num_train_steps)][:64])
     model.train()
     for step in range(num_train_steps):
-        numbers = order[step * BATCH : (step + 1) * BATCH]
-        # Half the time of float32; weights and the logits of the answers stay float32.
+        indices = order[step * BATCH : (step + 1) * BATCH]
+        # Takes half as long as float32; weights and evaluation stay in float32.
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(**inputs(rows, numbers)).loss
+            loss = model(**inputs(rows, indices)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -105,24 +105,24 @@ def train(model: Any, rows: dict[str, np.ndarray], num_train_steps: int) -> None
 
 
 def logits_of(model: Any, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Returns start and end logits of all rows."""
+    """Returns the start and end logits of all rows."""
     model.eval()
     logits: list[list[np.ndarray]] = [[], []]
     with torch.no_grad():
         for first in range(0, len(rows["input_ids"]), 32):
             last = min(first + 32, len(rows["input_ids"]))
-            out = model(**inputs(rows, np.arange(first, last)))
-            logits[0].append(out.start_logits.numpy())
-            logits[1].append(out.end_logits.numpy())
+            outputs = model(**inputs(rows, np.arange(first, last)))
+            logits[0].append(outputs.start_logits.numpy())
+            logits[1].append(outputs.end_logits.numpy())
     return [np.concatenate(parts) for parts in logits]
 
 
 def train_and_answer(folder: Path, num_train_steps: int) -> None:
-    """Trains, and writes the logits of all rows."""
+    """Trains, and writes the logits of all evaluation rows."""
     torch.manual_seed(12345)
-    # All cores; the default is one thread per two of them.
+    # Uses all cores; the default is one thread for two cores.
     torch.set_num_threads(os.cpu_count() or 1)
-    model = peer_of(folder)
+    model = build_model(folder)
     train(model, dict(np.load(folder / "train.npz")), num_train_steps)
     start_logits, end_logits = logits_of(model, dict(np.load(folder / "eval.npz")))
     np.savez(folder / "logits.npz", start=start_logits, end=end_logits)
@@ -137,16 +137,16 @@ def score(predict_file: Path, predictions: Path) -> None:
     answers, predicted = [], []
     for entry in contents["data"]:
         for question in (q for paragraph in entry["paragraphs"] for q in paragraph["qas"]):
-            given = question["answers"]
-            columns = {key: [answer[key] for answer in given] for key in ("text", "answer_start")}
+            keys = ("text", "answer_start")
+            columns = {key: [answer[key] for answer in question["answers"]] for key in keys}
             answers.append({"id": question["id"], "answers": columns})
             predicted.append({"id": question["id"], "prediction_text": texts[question["id"]]})
     print(json.dumps({name: float(value) for name, value in squad(predicted, answers).items()}))
 
 
 if __name__ == "__main__":
-    _, what, first, second = sys.argv
-    if what == "train":
-        train_and_answer(Path(first), int(second))
+    _, command, path, argument = sys.argv
+    if command == "train":
+        train_and_answer(Path(path), int(argument))
     else:
-        score(Path(first), Path(second))
+        score(Path(path), Path(argument))

@@ -1,12 +1,12 @@
-"""Times a command that predicts ten texts, beside a pipeline of Hugging Face.
+"""Times a command that predicts ten texts, against Hugging Face's pipeline.
 
 usage: python benchmarks/startup.py --vocab_file=FILE --data_dir=MRPC
            [--release=uncased_L-12_H-768_A-12] [--rounds=5]
 
-`run_classifier.py --do_predict` and a few lines around `transformers.pipeline` classify ten pairs
-of MRPC in turn, each in a new process that is timed from start to end. Both have the same random
-weights in the sizes of a published model, each in its own format (bert_model.ckpt, safetensors).
-The probabilities are compared. Needs torch and transformers.
+`run_classifier.py --do_predict` and a short script with `transformers.pipeline` take turns to
+classify ten pairs of MRPC, each in a new process that is timed from start to end. Both models have
+the same random weights, of the size of a published model, in their usual file formats
+(bert_model.ckpt, safetensors). The probabilities are compared. Needs torch and transformers.
 """
 
 import argparse
@@ -33,7 +33,7 @@ folder, table = sys.argv[1:]
 rows = list(csv.reader(open(table, encoding="utf-8-sig"), delimiter="\\t", quoting=csv.QUOTE_NONE))
 classify = pipeline("text-classification", model=folder, top_k=None)
 for row in rows[1:]:
-    scores = {found["label"]: found["score"] for found in classify(
+    scores = {entry["label"]: entry["score"] for entry in classify(
         {"text": row[3], "text_pair": row[4]}, truncation=True, max_length=128)}
     print(scores["0"], scores["1"], sep="\\t")
 """
@@ -41,7 +41,7 @@ for row in rows[1:]:
 
 def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     """Writes ten rows, and a model in both formats."""
-    # In a process of its own, to leave the memory to the commands that are timed.
+    # Runs in a separate process, so that the timed commands have all memory.
     import keras
 
     from bert_tf import checkpoints, registry, releases
@@ -85,7 +85,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
 
 
 def run(arguments: list[str], output: Path) -> None:
-    """Runs a command, after removing the output of an earlier one."""
+    """Runs a command after removing the output of the previous one."""
     shutil.rmtree(output.parent / "out", ignore_errors=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
@@ -96,7 +96,7 @@ def run(arguments: list[str], output: Path) -> None:
 
 
 def main() -> None:
-    """Compares and times both, prints and writes the results."""
+    """Compares and times both commands; prints and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocab_file", type=Path, required=True)
     parser.add_argument("--data_dir", required=True)
@@ -107,7 +107,7 @@ def main() -> None:
         folder = Path(temporary)
         timing.run_in_process(write_inputs, folder, args)
         functions = {
-            # Ours is last, so that its results are kept.
+            # Ours is last, so that its output is kept.
             name: lambda name=name, command=command: run(command, folder / f"{name}.tsv")
             for name, command in reversed(commands(folder).items())
         }

@@ -1,10 +1,10 @@
-"""Measures the similarity of sentence vectors on STS-B by Spearman's correlation.
+"""Evaluates sentence vectors on STS-B with Spearman's rank correlation.
 
 usage: python benchmarks/sts.py --model_dir=DIR --data_dir=STS-B [--pooling=mean] [--layers=-1]
 
-`extract_features.py` computes a vector for each sentence of both columns of dev.tsv; the cosines of
-the pairs are correlated with the human scores. `model_dir` contains bert_model.ckpt,
-bert_config.json and vocab.txt.
+`extract_features.py` computes a vector for each sentence in both columns of dev.tsv; the cosine
+similarities of the pairs are correlated with the human scores. --model_dir contains
+bert_model.ckpt, bert_config.json and vocab.txt.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
-    """Returns the vectors of a column, [N, H]."""
+    """Returns the vectors of the sentences in a column, [N, H]."""
     flags = {
         "input_file": args.data_dir / "dev.tsv",
         "text_column": column,
@@ -43,7 +43,7 @@ def vectors(args: argparse.Namespace, column: str, folder: str) -> np.ndarray:
 
 
 def main() -> None:
-    """Prints and writes the result."""
+    """Computes the correlation; prints and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--data_dir", type=Path, required=True)

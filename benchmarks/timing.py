@@ -1,4 +1,4 @@
-"""Interleaved timing, and result files with versions and machine, for all benchmarks."""
+"""Interleaved timing for all benchmarks, and result files with package versions and machine."""
 
 import contextlib
 import functools
@@ -22,11 +22,11 @@ def interleaved(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict
     """Times functions in turn, so that other load on the machine affects all of them.
 
     Args:
-        functions: by name; each is called once beforehand to warm up.
+        functions: functions by name; each is called once before the first round to warm up.
         rounds: number of measurements of each.
 
     Returns:
-        Seconds of each round, by name.
+        The seconds of each round, by name.
     """
     for function in functions.values():
         function()
@@ -42,10 +42,10 @@ def interleaved(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict
 def interleaved_processes(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[float]]:
-    """Times functions as `interleaved` does, each in a process of its own.
+    """Times functions as `interleaved` does, each in a separate process.
 
     Args:
-        makers: by name; each is pickled, and makes a function in its process.
+        makers: picklable functions by name; each returns, in its process, the function to time.
         rounds: number of measurements of each.
     """
     return interleaved_measurements(
@@ -56,22 +56,22 @@ def interleaved_processes(
 def interleaved_measurements(
     makers: Mapping[str, Callable[[], Callable[[], Any]]], rounds: int
 ) -> dict[str, list[Any]]:
-    """Calls functions that measure something in turn, each in a process of its own.
+    """Calls measuring functions in turn, each in a separate process.
 
     Args:
-        makers: by name; each is pickled, and makes a function in its process, which is called once
-            beforehand to warm up.
-        rounds: number of calls of each.
+        makers: picklable functions by name; each returns, in its process, a measuring function,
+            which is called once before the first round to warm up.
+        rounds: number of measurements by each.
 
     Returns:
-        What the functions returned in each round, by name.
+        The measurements of each round, by name.
     """
 
     def receive(name: str) -> Any:
         try:
             return connections[name].recv()
         except EOFError:
-            sys.exit(f"The process of {name} ended, see above")
+            sys.exit(f"The process of {name} failed, see above")
 
     context = multiprocessing.get_context("spawn")
     measured: dict[str, list[Any]] = {name: [] for name in makers}
@@ -79,7 +79,7 @@ def interleaved_measurements(
     with contextlib.ExitStack() as stack:
         for name, make in makers.items():
             connections[name], theirs = context.Pipe()
-            process = context.Process(target=_work, args=(make, theirs), daemon=True)
+            process = context.Process(target=_serve, args=(make, theirs), daemon=True)
             process.start()
             theirs.close()
             stack.callback(process.join)
@@ -93,7 +93,7 @@ def interleaved_measurements(
 
 
 def run_in_process(function: Callable[..., Any], *arguments: Any) -> None:
-    """Calls a function in a process of its own, whose memory is free afterwards."""
+    """Calls a function in a separate process, whose memory is freed afterwards."""
     process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
@@ -101,72 +101,72 @@ def run_in_process(function: Callable[..., Any], *arguments: Any) -> None:
         sys.exit(f"{function.__name__} failed, see above")
 
 
-def _work(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
-    work = make()
-    work()
+def _serve(make: Callable[[], Callable[[], Any]], connection: Any) -> None:
+    measure = make()
+    measure()
     connection.send(None)
     while True:
         try:
             connection.recv()
         except EOFError:
             return
-        connection.send(work())
+        connection.send(measure())
 
 
 def _timed(make: Callable[[], Callable[[], Any]]) -> Callable[[], float]:
-    work = make()
+    function = make()
 
-    def timed() -> float:
+    def measure() -> float:
         start = time.perf_counter()
-        work()
+        function()
         return time.perf_counter() - start
 
-    return timed
+    return measure
 
 
 def peak_bytes() -> int:
-    """Returns the peak memory of this process."""
+    """Returns the peak memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) * 1024  # type: ignore[index]
 
 
 def require(condition: bool, message: str) -> None:
-    """Ends the benchmark unless a condition holds: speeds are comparable only if results agree."""
+    """Ends the benchmark with a message if a check of the results fails."""
     if not condition:
         sys.exit(message)
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:
-    """Returns how many times faster one is: the median of the ratios of the rounds."""
+    """Returns how many times faster `fast` is: the median of the rounds' ratios."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
 def use_one_core() -> None:
-    """Binds this process and the threads it will start to one core; call it early."""
+    """Binds this process, and the threads it starts afterwards, to one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["RAYON_NUM_THREADS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def processor() -> str:
-    """Returns the name of the CPU, and the widest instructions for matrix products."""
+    """Returns the name of the CPU and its widest instruction set for matrix products."""
     text = Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
-    known = {
+    instruction_sets = {
         "amx_bf16": "AMX",
         "avx512_bf16": "AVX-512 with bfloat16",
         "avx512f": "AVX-512",
         "avx2": "AVX2",
     }
-    widest = [words for flag, words in known.items() if re.search(rf"\b{flag}\b", text)]
-    return ", ".join([name[1] if name else platform.processor(), *widest[:1]])
+    sets = [label for flag, label in instruction_sets.items() if re.search(rf"\b{flag}\b", text)]
+    return ", ".join([name[1] if name else platform.processor(), *sets[:1]])
 
 
 def write_results(name: str, results: Mapping[str, Any], *packages: str) -> None:
     """Writes `results/<name>.json`: command, versions, processor, cores and results."""
     script, arguments = f"benchmarks/{Path(sys.argv[0]).name}", sys.argv[1:]
     contents = {
-        # Without the folders of this machine.
+        # Folder names of this machine are removed.
         "command": " ".join(["python", script, *(re.sub("=.*/", "=", a) for a in arguments)]),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in packages},

@@ -1,4 +1,4 @@
-"""Loads the weights of an original checkpoint into a BERT of transformers."""
+"""Loads the weights of an original checkpoint into a BERT model of Hugging Face's transformers."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-_PARTS = {
+# Parts of transformers' parameter names -> parts of the original's names.
+_NAMES = {
     ".layer.": ".layer_",
     ".": "/",
     "LayerNorm/weight": "LayerNorm/gamma",
@@ -18,9 +19,9 @@ _PARTS = {
 
 
 def take_weights(model: Any, path: Path) -> None:
-    """Loads the arrays of a .npz, under the original's names, into a model.
+    """Loads the arrays of a .npz file, stored under the original's names, into a model.
 
-    Weights that the file lacks, of a new head for instance, are not changed.
+    Parameters that the file lacks, such as those of a new head, are not changed.
 
     Raises:
         KeyError: the file lacks a weight of the encoder.
@@ -31,7 +32,7 @@ def take_weights(model: Any, path: Path) -> None:
         if name.endswith("position_ids"):
             continue
         stored = name
-        for theirs, original in _PARTS.items():
+        for theirs, original in _NAMES.items():
             stored = stored.replace(theirs, original)
         is_kernel = stored.endswith("/weight")
         stored = stored.replace("/weight", "/kernel")

@@ -1,8 +1,8 @@
 """bert_tf: the 2018 BERT release as it would be written today.
 
-Importing this package loads nothing else; the parts are imported where they are used:
-`bert_tf.modeling` (the model), `bert_tf.tokenization` (text to word pieces),
-`bert_tf.optimization` (the optimizer), `bert_tf.tasks` (what the scripts run).
+Importing this package loads nothing else. Its main modules are `bert_tf.modeling` (the model),
+`bert_tf.tokenization` (text to word pieces), `bert_tf.optimization` (the optimizer) and
+`bert_tf.tasks` (the implementation of the scripts); public names are imported on first use.
 """
 
 from importlib import import_module
@@ -10,14 +10,14 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Public names, and the module that each is in.
+# Public names, and the module that defines each.
 _MODULES = {
     "BertConfig": "bert_tf.config",
     "BertModel": "bert_tf.modeling",
     "FullTokenizer": "bert_tf.tokenization",
     "Predictor": "bert_tf.predictor",
 }
-# Modules of the original, for programs that were written for it.
+# Modules of the original, for programs that import them.
 _COMPAT = ("extract_features", "run_classifier", "run_squad")
 
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "BertModel":
-        # A .keras file may contain the optimizer, whose class must be registered, too.
+        # A .keras file may contain the optimizer, whose class must also be registered.
         import_module("bert_tf.optimization")
     return getattr(import_module(_MODULES[name]), name)
 

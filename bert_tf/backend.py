@@ -1,6 +1,6 @@
-"""Checks that TensorFlow can compute in this program.
+"""Checks that TensorFlow can run models in this process.
 
-Importing this module makes TensorFlow the backend of Keras.
+Importing this module sets the Keras backend to TensorFlow.
 """
 
 import os
@@ -11,36 +11,36 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.quiet import import_tensorflow
 
-# The process in which TensorFlow has started its threads, which a fork does not copy.
-_started_in: int | None = None
+# ID of the process in which TensorFlow started its threads; a fork does not copy threads.
+_owner_pid: int | None = None
 
 import_tensorflow(for_script=False)
 tf: Any = sys.modules["tensorflow"]
 if (_backend := import_module("keras").config.backend()) != "tensorflow":
     raise UserError(
-        f"Keras runs on the backend {_backend}: set KERAS_BACKEND=tensorflow before it is imported"
+        f"Keras runs on the {_backend} backend: set KERAS_BACKEND=tensorflow before importing it"
     )
 
 
 def require_runtime(starts: bool = False) -> None:
-    """Raises a UserError where TensorFlow would hang or fail.
+    """Raises a UserError if TensorFlow would hang or fail.
 
-    That is in a process forked after a model was loaded, without eager execution, and, if a model
-    `starts` to be loaded or trained, inside `strategy.scope()`.
+    That happens in a process forked after a model was loaded, without eager execution, and inside
+    `strategy.scope()` if a model is about to be loaded or trained (`starts`).
     """
-    global _started_in
-    if _started_in not in (None, os.getpid()):
+    global _owner_pid
+    if _owner_pid not in (None, os.getpid()):
         raise UserError(
-            "This process was forked from one that had loaded a model, so TensorFlow hangs in it: "
-            'load models after the fork only, or use multiprocessing.get_context("spawn")'
+            "This process was forked from one that had loaded a model, so TensorFlow would hang: "
+            'load models only after the fork, or use multiprocessing.get_context("spawn")'
         )
     if not tf.executing_eagerly():
-        graph = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
-        where = "in a tf.function or Dataset.map" if tf.inside_function() else graph
-        raise UserError(f"A model is loaded or called {where}, but needs eager execution")
+        graph_mode = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
+        where = "in a tf.function or Dataset.map" if tf.inside_function() else graph_mode
+        raise UserError(f"A model cannot be loaded or called {where}: it needs eager execution")
     if starts and tf.distribute.has_strategy():
         raise UserError(
-            "A model is loaded inside strategy.scope(), but chooses its devices itself: load it "
-            "outside, with distribution_strategy= for other devices"
+            "A model cannot be loaded inside strategy.scope(): load it outside, and pass "
+            "distribution_strategy= to choose its devices"
         )
-    _started_in = os.getpid() if starts else _started_in
+    _owner_pid = os.getpid() if starts else _owner_pid

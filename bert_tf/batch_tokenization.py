@@ -1,3 +1,3 @@
-"""The documented name of `bert_tf.tokenization.fast`."""
+"""Public alias of `bert_tf.tokenization.fast`: tokenizes many texts at once."""
 
 from bert_tf.tokenization.fast import BatchTokenizer as BatchTokenizer

@@ -1,3 +1,3 @@
-"""The documented name of `bert_tf.checkpoints`: find, read, restore and write checkpoints."""
+"""Public alias of `bert_tf.checkpoints`: finds, reads, restores and writes checkpoints."""
 
 from bert_tf.checkpoints import *  # noqa: F403

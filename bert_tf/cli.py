@@ -1,6 +1,6 @@
-"""The command line: flags from options, errors on one line, and logging.
+"""Command-line interface: defines flags from options, prints errors on one line, sets up logging.
 
-The only module that imports `absl.flags`. `bert_tf.scripts` calls it for every script.
+This is the only module that imports `absl.flags`. `bert_tf.scripts` calls it for every script.
 """
 
 import contextlib
@@ -25,22 +25,22 @@ _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-he
 
 @contextlib.contextmanager
 def explained_exit() -> Iterator[None]:
-    """Exits after the block, with one line instead of a traceback for a user's mistake.
+    """Exits after the block, printing one line instead of a traceback if the user made a mistake.
 
-    Exit codes: 0 for success; 1 for a user's mistake; 75 if another worker of a distributed run is
-    gone; 130 after Ctrl-C and 143 after SIGTERM. After the last three, the same command resumes a
-    training from its checkpoint.
+    Exit codes: 0 for success, 1 for a user's mistake, 75 if another worker of a distributed run was
+    lost, 130 after Ctrl-C, 143 after SIGTERM. After the last three, the same command resumes
+    training from the last checkpoint.
     """
     try:
         yield
     except UserError as error:
-        # A file name may contain a line break; an error is one line anyway.
+        # A file name in the message may contain a line break.
         print(f"ERROR: {error}".replace("\n", " "), file=sys.stderr)
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, Terminated) as end:
-        kind = "Terminated" if isinstance(end, Terminated) else "Interrupted"
-        print(f"{kind}. {end}".strip(), file=sys.stderr)
-        sys.exit(getattr(end, "exit_code", 130))
+    except (KeyboardInterrupt, Terminated) as error:
+        kind = "Terminated" if isinstance(error, Terminated) else "Interrupted"
+        print(f"{kind}. {error}".strip(), file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 130))
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason(error)):
             raise
@@ -50,14 +50,14 @@ def explained_exit() -> Iterator[None]:
 
 
 def read_options(script: str, argv: Sequence[str]) -> Any:
-    """Reads and checks the options of a script, and imports TensorFlow; `--help` exits."""
+    """Parses and checks the options of a script, then imports TensorFlow; exits for `--help`."""
     entry = registry.SCRIPTS[script]
     if any(argument in _HELP_FLAGS for argument in argv[1:]):
         program = os.path.basename(argv[0])
         try:
             print(help_text(entry.options_class, program, entry.description), flush=True)
         except BrokenPipeError:
-            # `| head` has read enough. Python would write the rest again at exit.
+            # The reader, such as `head`, is done. Keep Python from writing the rest at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
     options = parse(entry.options_class, argv)
@@ -68,10 +68,10 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     return options
 
 
-# Messages of Python, the dynamic linker and TensorFlow.
+# Error messages of Python, the dynamic linker and TensorFlow.
 _OUT_OF_MEMORY = re.compile("failed to map segment|(?i:cannot allocate memory)|can't start new thr")
-# TensorFlow needs this to start and to compile a small model.
-_LEAST_ADDRESS_SPACE = 3e9
+# Bytes that TensorFlow needs to start and to compile a small model.
+_MIN_ADDRESS_SPACE = 3e9
 
 
 def _check_address_space() -> None:
@@ -79,7 +79,7 @@ def _check_address_space() -> None:
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if 0 <= limit < _LEAST_ADDRESS_SPACE:  # -1 stands for none.
+        if 0 <= limit < _MIN_ADDRESS_SPACE:  # -1 means unlimited.
             warning = "The address space (ulimit -v) is %.1f GB. TensorFlow may crash below 3 GB"
             logging.getLogger("bert_tf").warning(warning, limit / 1e9)
 
@@ -90,17 +90,17 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
     _define_flags(options_class, values)
     values.set_gnu_getopt()
     try:
-        rest = values(list(argv))[1:]
+        positional = values(list(argv))[1:]
     except (flags.Error, OSError, ValueError) as error:
-        raise UserError(_reworded(str(error).removeprefix("ERROR:: "))) from error
-    if rest:
-        raise UserError(f"Unexpected argument {rest[0]!r}: flags are written --name=value")
+        raise UserError(_reword(str(error).removeprefix("ERROR:: "))) from error
+    if positional:
+        raise UserError(f"Unexpected argument {positional[0]!r}: write flags as --name=value")
     names = [field.name for field in dataclasses.fields(options_class)]
-    return options_class(**{name: _checked(name, values[name].value) for name in names})
+    return options_class(**{name: _check_value(name, values[name].value) for name in names})
 
 
-# Patterns of absl's messages, and our wording.
-_MESSAGES_OF_ABSL = (
+# Patterns of absl's messages, and their replacements.
+_ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): \('Non-boolean.*", r"--\1 must be true or false. Received: \2"),
     (r"flag --(\w+)=(.*): invalid literal for int.*", r"--\1 must be a whole number. Received: \2"),
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
@@ -114,19 +114,19 @@ _MESSAGES_OF_ABSL = (
 )
 
 
-def _reworded(message: str) -> str:
-    guesses = re.search(r"Did you mean: (.+) \?$", message)
-    if guesses:
-        dashed = " or --".join(guesses[1].split(", "))
-        message = message.replace(guesses[0], f"Did you mean: {dashed} ?")
-    for pattern, words in _MESSAGES_OF_ABSL:
+def _reword(message: str) -> str:
+    suggestions = re.search(r"Did you mean: (.+) \?$", message)
+    if suggestions:
+        joined = " or --".join(suggestions[1].split(", "))
+        message = message.replace(suggestions[0], f"Did you mean: {joined} ?")
+    for pattern, replacement in _ABSL_MESSAGES:
         if re.fullmatch(pattern, message, re.S):
-            return re.sub(pattern, words, message, flags=re.S)
+            return re.sub(pattern, replacement, message, flags=re.S)
     return message
 
 
 def help_text(options_class: type, script: str, description: str) -> str:
-    """Returns the text of `--help`: each flag with its default; `new` if the original lacks it."""
+    """Returns the text of `--help`, which marks flags that the original lacks as `new`."""
     lines = [description, "", f"usage: {script} --flag=value ...", ""]
     for field in ordered_options(options_class):
         if field.metadata["required"]:
@@ -136,12 +136,12 @@ def help_text(options_class: type, script: str, description: str) -> str:
         choices = field.metadata["choices"]
         value = f"={'|'.join(choices)}" if choices else ""
         lines += [f"  --{field.name}{value} ({default})", f"      {field.metadata['help']}"]
-    lines += ["", "  --flagfile=FILE", "      Read flags from a file, one a line."]
+    lines += ["", "  --flagfile=FILE", "      Read flags from a file, one per line."]
     return "\n".join(lines)
 
 
 def ordered_options(options_class: type) -> list[dataclasses.Field]:
-    """Returns the options of a script as `--help` lists them: required ones first, devices last."""
+    """Returns the options of a script in the order of `--help`: required first, devices last."""
     devices = {field.name for field in dataclasses.fields(DeviceOptions)}
     return sorted(
         dataclasses.fields(options_class),
@@ -149,14 +149,14 @@ def ordered_options(options_class: type) -> list[dataclasses.Field]:
     )
 
 
-def _checked(name: str, value: Any) -> Any:
+def _check_value(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith("--"):
         raise UserError(f"--{name} has no value: {value} follows it. Write --{name}=value")
-    # TensorFlow and JSON files require UTF-8 names; a text comes back as it was.
+    # TensorFlow and JSON files require names in UTF-8; --text is written back byte for byte.
     if name != "text" and re.search("[\ud800-\udfff]", value):
-        raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename that file")
+        raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")
     # Shells do not expand the ~ in --output_dir=~/run.
     return os.path.expanduser(value) if value.startswith("~/") else value
 
@@ -175,13 +175,14 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
             parser = _NumberOrWord(field.metadata["words"])
             flags.DEFINE(parser, *arguments, flag_values=values)
             continue
-        kind = types_by_name[field.name]
-        # The first of `str | None`.
-        define[next(iter(typing.get_args(kind)), kind)](*arguments, flag_values=values)
+        annotation = types_by_name[field.name]
+        # `str | None` defines a string flag.
+        flag_type = next(iter(typing.get_args(annotation)), annotation)
+        define[flag_type](*arguments, flag_values=values)
 
 
 class _NumberOrWord(flags.FloatParser):
-    """A number, or one of some words."""
+    """Parses a number, or one of the given words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The model configuration: `bert_config.json` of the original release."""
+"""Model configuration, read from the original's `bert_config.json`."""
 
 import copy
 import dataclasses
@@ -11,10 +11,10 @@ from typing import Any
 from bert_tf import files
 from bert_tf.errors import UserError
 
-# The original's activations (None and "" also mean none), and `gelu_erf` of other libraries.
+# The original's activations (None and "" mean `linear`), and `gelu_erf` from other libraries.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
-# Keys on which names and shapes of variables depend; positive integers.
+# Keys that determine variable names and shapes; positive integers.
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -24,13 +24,13 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# A key that resembles a missing one so closely, and has its first letter, is a typo of it.
+# Minimum similarity to a missing key, with the same first letter, to be taken for a typo.
 _SIMILARITY = 0.9
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class BertConfig:
-    """Sizes and rates of a BERT model, with the original's names and defaults.
+    """Configuration of a BERT model, with the original's names and defaults.
 
     Keys that the model does not use (`directionality`, `pooler_*` in the Chinese and
     multilingual files) are kept as attributes and written back.
@@ -38,16 +38,16 @@ class BertConfig:
     Args:
         vocab_size: rows of the word embedding table.
         hidden_size: H, width of every layer.
-        num_hidden_layers: encoder layers.
-        num_attention_heads: N, must divide `hidden_size`.
+        num_hidden_layers: number of encoder layers.
+        num_attention_heads: N, a divisor of `hidden_size`.
         intermediate_size: I, width of the feed-forward layer.
-        hidden_act: one of `linear`, `relu`, `gelu`, `tanh` (any case; None or "" is `linear`),
-            `gelu_erf`, which the original does not know, or a callable.
-        hidden_dropout_prob: dropout after embeddings and dense layers, in [0, 1); None is 0.
-        attention_probs_dropout_prob: dropout of attention probabilities, in [0, 1); None is 0.
-        max_position_embeddings: rows of the position table, the longest sequence.
+        hidden_act: `linear` (or None or ""), `relu`, `gelu`, `tanh`, or `gelu_erf`, which the
+            original lacks, all case-insensitive; or a callable.
+        hidden_dropout_prob: dropout rate after embeddings and dense layers, in [0, 1); None: 0.
+        attention_probs_dropout_prob: dropout rate of attention probabilities, likewise.
+        max_position_embeddings: rows of the position table; the maximum sequence length.
         type_vocab_size: number of segments.
-        initializer_range: deviation of the truncated normal that weights start from.
+        initializer_range: standard deviation of the truncated normal initializer.
 
     Raises:
         UserError: a value is invalid; the message names the key.
@@ -70,22 +70,22 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
-        """Creates a configuration from a dictionary; missing keys have their defaults.
+        """Creates a configuration from a dictionary; missing keys get their defaults.
 
         Raises:
             UserError: `vocab_size` is missing, or a value is invalid.
         """
         if "vocab_size" not in json_object:
             keys = ", ".join(sorted(json_object)) or "no keys"
-            raise UserError(f"The model configuration lacks the key vocab_size. It has: {keys}")
+            raise UserError(f"The model configuration lacks the key vocab_size. Received: {keys}")
         config = cls(vocab_size=json_object["vocab_size"])
         known = {field.name for field in dataclasses.fields(cls)}
         for key, value in json_object.items():
             if key not in known and hasattr(cls, key):
-                raise UserError(f"The model configuration may not have a key {key!r}")
+                raise UserError(f"The model configuration must not contain the key {key!r}")
             similar = difflib.get_close_matches(key, vars(config), 1, _SIMILARITY)
             if similar and similar[0] not in json_object and key[:1] == similar[0][:1]:
-                raise UserError(f"Correct the key {key!r}: {similar[0]!r} is missing")
+                raise UserError(f"Unknown key {key!r}; did you mean {similar[0]!r}?")
             setattr(config, key, copy.deepcopy(value))
         config._check()
         return config
@@ -104,23 +104,23 @@ class BertConfig:
         except json.JSONDecodeError as error:
             where = f"{json_file}:{error.lineno}"
             raise UserError(
-                f"{where}: not valid JSON: {error.msg}, position {error.colno}"
+                f"{where}: invalid JSON: {error.msg} at position {error.colno}"
             ) from error
-        except (ValueError, RecursionError) as error:  # numbers or nesting without end
+        except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
             raise UserError(f"{json_file}: not a model configuration: {error}") from error
         if not isinstance(json_object, dict):
-            raise UserError(f"{json_file}: a JSON object with the model's sizes was expected")
+            raise UserError(f"{json_file}: expected a JSON object with the model configuration")
         try:
             return cls.from_dict(json_object)
         except UserError as error:
             raise UserError(f"{json_file}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all keys, including unknown ones, as a deep copy."""
+        """Returns all keys, including unknown ones, with deep copies of their values."""
         return copy.deepcopy(self.__dict__)
 
     def to_json_string(self) -> str:
-        """Returns JSON as the original writes it: sorted keys, indent 2, a final newline."""
+        """Returns JSON as the original does: sorted keys, indent 2, trailing newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     def __eq__(self, other: object) -> bool:
@@ -135,7 +135,7 @@ class BertConfig:
         for key in SIZES:
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-                raise UserError(f"{key} must be a whole number above 0. Received: {value!r}")
+                raise UserError(f"{key} must be a positive integer. Received: {value!r}")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 "hidden_size must be a multiple of num_attention_heads. Received: "
@@ -143,20 +143,18 @@ class BertConfig:
             )
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, key)
-            if value is not None and not (_is_positive(value) and value < 1):
-                raise UserError(f"{key} must be a number from 0 to below 1. Received: {value!r}")
+            if value is not None and not (_is_non_negative(value) and value < 1):
+                raise UserError(f"{key} must be a number in [0, 1). Received: {value!r}")
         value = self.initializer_range
-        if not _is_positive(value):
-            raise UserError(
-                f"initializer_range must be finite and not below 0. Received: {value!r}"
-            )
+        if not _is_non_negative(value):
+            raise UserError(f"initializer_range must be a finite number >= 0. Received: {value!r}")
         act = self.hidden_act
-        named = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
-        if not (named or callable(act)):
+        is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
+        if not (is_known or callable(act)):
             names = ", ".join(ACTIVATIONS)
             raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
 
 
-def _is_positive(value: Any) -> bool:
+def _is_non_negative(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 <= value < math.inf

@@ -1,3 +1,3 @@
-"""The documented name of `bert_tf.checkpoints.formats`: models in other formats."""
+"""Public alias of `bert_tf.checkpoints.formats`: converts models between formats."""
 
 from bert_tf.checkpoints.formats import *  # noqa: F403

@@ -1,42 +1,41 @@
-"""The exceptions that end a script without a traceback, and parts of their messages."""
+"""Exceptions that end a script without a traceback, and helpers for error messages."""
 
 from collections.abc import Sequence
 
 
 class UserError(ValueError):
-    """Something the user can put right: a flag, a file, a checkpoint that does not fit.
+    """A mistake that the user can correct, such as a wrong flag, file or checkpoint.
 
-    Its message says what is wrong, where, and what to do. The scripts print it on one line
-    and exit with `exit_code`, without a traceback; a program that calls the library catches it as
-    the `ValueError` that it is.
+    The message says what is wrong, where, and what to do. Scripts print it on one line, without a
+    traceback, and exit with `exit_code`; programs that call the library can catch a `ValueError`.
     """
 
     exit_code = 1
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of another library's error on one line, shortened; else its type."""
+    """Returns the message of another library's error, shortened to one line, or else its type."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def shortened(items: Sequence[str], limit: int) -> str:
-    """Joins items for a message: at most `limit`, and the number of others."""
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
+    """Joins at most `limit` items for a message, and appends the number of the others."""
+    suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + suffix
 
 
 class WorkerLost(UserError):
-    """Another process of a distributed run is gone; the same command goes on, in all of them."""
+    """A process of a distributed run was lost; restarting all with the same command resumes it."""
 
-    # EX_TEMPFAIL of sysexits.h, "try again": a launcher can tell it from a mistake.
+    # EX_TEMPFAIL in sysexits.h ("try again"), so that a launcher can tell it from a mistake.
     exit_code = 75
 
 
 class Terminated(BaseException):
-    """SIGTERM ended a script; a training run has saved a checkpoint first.
+    """SIGTERM ended a script; a training run has saved a checkpoint before.
 
-    Like `KeyboardInterrupt`, it passes every `except Exception`.
+    Like `KeyboardInterrupt`, it is not caught by `except Exception`.
     """
 
-    # What a shell reports for a program that SIGTERM has ended.
+    # The exit code that a shell reports for a program that was ended by SIGTERM.
     exit_code = 143

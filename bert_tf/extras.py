@@ -1,4 +1,4 @@
-"""Optional packages, installed as extras of this one."""
+"""Imports optional packages, which are installed as extras of this package."""
 
 from importlib import import_module
 from typing import Any
@@ -17,4 +17,4 @@ def import_extra(module: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         advice = f'pip install "bert_tf[{extra}]"'
-        raise UserError(f"This needs the package {package} ({error}): {advice}") from error
+        raise UserError(f"Cannot import the package {package} ({error}): {advice}") from error

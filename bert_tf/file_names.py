@@ -8,17 +8,17 @@ from bert_tf.errors import UserError
 
 
 def split(names: str) -> list[str]:
-    """Splits a comma-separated list."""
+    """Splits a comma-separated list; drops empty entries and whitespace around entries."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def expand(patterns: str) -> list[str]:
-    """Expands a comma-separated list of files, patterns such as `books/*.txt`, and folders.
+    """Expands a comma-separated list of files, folders, and patterns such as `books/*.txt`.
 
-    Patterns and folders give sorted files; folders are searched recursively. Names that begin with
-    `.` or `_`, `.json` files, which describe other files, and unfinished outputs of this package
-    are skipped, unless they are named exactly or a pattern matches nothing else. A file that is
-    listed twice is returned twice, as in the original.
+    Folders are searched recursively; the files of a folder or pattern are sorted. Names that begin
+    with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of this
+    package are skipped, unless they are named exactly or a pattern matches nothing else. A file
+    that is listed twice is returned twice, as in the original.
 
     Raises:
         UserError: an entry matches nothing, or the file system cannot be read.
@@ -31,13 +31,13 @@ def expand(patterns: str) -> list[str]:
         for path in matches:
             expanded = _files_below(path) if files.is_dir(path) else [path]
             if not expanded:
-                raise UserError(f"There is no file in the folder {path}")
+                raise UserError(f"There is no file in the folder {path} or below it")
             paths += expanded
     return paths
 
 
 def _matching(pattern: str) -> list[str]:
-    # An existing file may have brackets in its name.
+    # An existing file is not a pattern: its name may contain brackets.
     matches = [pattern] if files.exists(pattern) else files.glob(pattern)
     return [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
 
@@ -65,7 +65,7 @@ def require_writable(path: str) -> None:
             raise UserError(f"Cannot write {path}: Permission denied")
         return
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Replacing the file would lose its content and later output of the shell.
+        # Replacing the file would lose its content and the shell's later output.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolved(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
@@ -74,14 +74,14 @@ def require_writable(path: str) -> None:
     try:
         files.write_text(probe, "")
     except UserError as error:
-        raise UserError(f"Cannot write a file beside {path}: {error}") from error
+        raise UserError(f"Cannot write to the folder of {path}: {error}") from error
     files.remove(probe)
 
 
 def require_distinct(outputs: Sequence[str], inputs: Sequence[str]) -> None:
     """Raises a UserError if an output is also an input, or is listed twice."""
-    known = {os.path.realpath(path) for path in inputs}
+    seen = {os.path.realpath(path) for path in inputs}
     for output in outputs:
-        if os.path.realpath(output) in known:
-            raise UserError(f"{output} is among the input files too, or named twice")
-        known.add(os.path.realpath(output))
+        if os.path.realpath(output) in seen:
+            raise UserError(f"{output} is also an input file, or is listed twice as output")
+        seen.add(os.path.realpath(output))

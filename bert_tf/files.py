@@ -1,4 +1,4 @@
-"""Reads and writes files: local ones, and those of TensorFlow's file systems (gs://).
+"""Reads and writes local files, and remote ones through TensorFlow's file systems (gs://).
 
 Every function raises a `UserError` with the path if the file system reports an error. TensorFlow is
 imported only for remote paths, so that tokenization and data preparation work without it.
@@ -19,12 +19,12 @@ from typing import IO, Any
 from bert_tf import text_lines
 from bert_tf.errors import UserError, reason, shortened
 
-# Limit of small files, such as configurations and vocabularies.
+# Size limit of small files, such as configurations and vocabularies.
 _MAX_BYTES = 1 << 27
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` is on a remote file system (`gs://...`)."""
+    """Returns whether `path` is on a remote file system (`gs://...`)."""
     return "://" in os.fspath(path)
 
 
@@ -36,26 +36,26 @@ def _gfile() -> Any:
 
 @contextlib.contextmanager
 def explained(action: str, path: str) -> Iterator[None]:
-    """Turns errors of any file system into a `UserError`: cannot `action` `path`."""
+    """Converts errors of any file system to a `UserError`: "Cannot <action> <path>"."""
     try:
         yield
     except OSError as error:
         raise UserError(f"Cannot {action} {path}: {error.strerror or error}") from error
     except Exception as error:
-        # By module name, because TensorFlow is not imported for local paths.
+        # Checked by module name, because TensorFlow is not imported for local paths.
         if type(error).__module__.startswith("tensorflow"):
             raise UserError(f"Cannot {action} {path}: {reason(error)}") from error
         raise
 
 
 def exists(path: str) -> bool:
-    """Whether a file or folder exists."""
+    """Returns whether a file or folder exists."""
     with explained("look for", path):
         return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_dir(path: str) -> bool:
-    """Whether `path` is a folder."""
+    """Returns whether `path` is a folder."""
     with explained("look for", path):
         return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
@@ -78,7 +78,7 @@ def glob(pattern: str) -> list[str]:
 def make_dirs(path: str) -> None:
     """Creates a folder and its parents."""
     if not is_remote(path) and os.path.isfile(path):
-        raise UserError(f"{path} is a file, and has to be a folder")
+        raise UserError(f"{path} must be a folder, but is a file")
     with explained("create the folder", path):
         _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
 
@@ -91,7 +91,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a folder with its content, if it exists."""
+    """Removes a folder and its content, if it exists."""
     with explained("remove", path):
         if is_dir(path):
             (_gfile().rmtree if is_remote(path) else shutil.rmtree)(path)
@@ -99,13 +99,13 @@ def remove_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder_at(path: str) -> Iterator[str]:
-    """Creates an empty folder, replacing an old one; removes what is left of it at the end."""
+    """Creates an empty folder, replacing an old one; removes it at the end if it still exists."""
     remove_tree(path)
     make_dirs(path)
     try:
         yield path
     finally:
-        # Must not hide the error that ended the work.
+        # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
             remove_tree(path)
 
@@ -125,14 +125,14 @@ def size_and_mtime(path: str) -> tuple[int, int]:
     """Returns the size of a file in bytes, and its modification time in nanoseconds."""
     with explained("read", path):
         if is_remote(path):
-            remote = _gfile().stat(path)
-            return remote.length, remote.mtime_nsec
-        local = os.stat(path)
-        return local.st_size, local.st_mtime_ns
+            remote_stat = _gfile().stat(path)
+            return remote_stat.length, remote_stat.mtime_nsec
+        stat = os.stat(path)
+        return stat.st_size, stat.st_mtime_ns
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
-    """Writes the content of several files to one, see `atomic_write`."""
+    """Concatenates files into a new file `path`, written as by `atomic_write`."""
     with atomic_write(path) as temporary, _create(temporary) as target:
         for source in paths:
             with open_binary(source) as part:
@@ -144,7 +144,7 @@ def _create(path: str) -> IO[bytes]:
 
 
 def sync(path: str) -> None:
-    """Flushes a local file or folder, so that a power cut neither empties nor renames files."""
+    """Flushes a local file or folder to disk, so that its content survives a power cut."""
     if is_remote(path):
         return
     with explained("write", path):
@@ -154,22 +154,22 @@ def sync(path: str) -> None:
 
 
 def describe_absence(path: str) -> str:
-    """Explains why `path` is missing: its deepest existing folder, and what that contains."""
+    """Describes where `path` is missing: lists the content of its deepest existing folder."""
     parent = folder = os.path.dirname(path) or "."
     while not is_dir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder) or "."
     names = [name for name in list_dir(folder) if not name.startswith(".")]
-    absent = "" if folder == parent else f"there is no folder {parent}; "
-    return f"{absent}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
+    prefix = "" if folder == parent else f"there is no folder {parent}; "
+    return f"{prefix}the folder {folder} has: {shortened(names, 12) or 'nothing'}"
 
 
 def open_binary(path: str, regular: bool = True) -> IO[bytes]:
-    """Opens a file for reading bytes; `regular` refuses pipes and devices, which may be endless."""
+    """Opens a file to read bytes; `regular` rejects pipes and devices, which may be endless."""
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_absence(path)})")
     if is_dir(path):
         content = describe_absence(os.path.join(path, "*"))
-        raise UserError(f"{path} is a folder, a file was expected ({content})")
+        raise UserError(f"{path} must be a file, but is a folder ({content})")
     if regular and not is_remote(path) and not os.path.isfile(path):
         raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
     with explained("read", path):
@@ -178,26 +178,26 @@ def open_binary(path: str, regular: bool = True) -> IO[bytes]:
 
 @contextlib.contextmanager
 def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
-    """Opens a file for reading bytes, decompressing `.gz` files."""
+    """Opens a file to read bytes; decompresses `.gz` files."""
     with open_binary(path, regular) as file, explained("read", path):
-        compressed = os.fspath(path).endswith(".gz")
+        is_gzip = os.fspath(path).endswith(".gz")
         try:
-            with gzip.open(file) if compressed else contextlib.nullcontext(file) as lines:
-                yield lines
+            with gzip.open(file) if is_gzip else contextlib.nullcontext(file) as decompressed:
+                yield decompressed
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
 
 def read_text(path: str, max_bytes: int = _MAX_BYTES) -> str:
-    """Reads a small UTF-8 file, see `read_small_lines`."""
-    return "\n".join(read_small_lines(path, max_bytes))
+    """Reads a small UTF-8 file, as `read_small_file_lines` does."""
+    return "\n".join(read_small_file_lines(path, max_bytes))
 
 
-def read_small_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
+def read_small_file_lines(path: str, max_bytes: int = _MAX_BYTES) -> list[str]:
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular=True) as file:
         if size(path) > max_bytes:
-            raise UserError(f"{path} has more than {max_bytes >> 20} MB: pass another file")
+            raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
         return list(text_lines.decode(path, text_lines.split(path, file, max_bytes)))
 
 
@@ -205,37 +205,37 @@ def read_lines(path: str) -> Iterator[str]:
     r"""Yields the lines of a UTF-8 text file, without line breaks; decompresses `.gz` files.
 
     Only LF ends a line, and every CR is deleted, even inside a line, as in TensorFlow's file API,
-    which the original uses. U+2028 and similar characters do not end a line. A UserError names the
-    line that is not UTF-8 (`train.tsv:12: ...`) or longer than 128 MB.
+    which the original uses. U+2028 and similar characters do not end a line. A UserError names a
+    line (`train.tsv:12: ...`) that is not UTF-8 or longer than 128 MB.
     """
     with open_decompressed(path) as file:
         yield from text_lines.decode(path, text_lines.split(path, file))
 
 
 def resolved(path: str) -> str:
-    """Resolves a local path: absolute, without symbolic links."""
+    """Returns a local path as an absolute path without symbolic links."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def is_stream(path: str) -> bool:
-    """Whether `path` is a pipe or a device."""
-    # Resolved, because /dev/stdout links to a pipe or a removed file, which is no file.
+    """Returns whether `path` is a pipe or a device."""
+    # /dev/stdout may link to a pipe or a removed file, which `isfile` does not recognize.
     target = resolved(path)
     is_local = not is_remote(path) and os.path.exists(path)
     return is_local and not (os.path.isfile(target) or os.path.isdir(target))
 
 
 def temporary_name(path: str) -> str:
-    """Returns a unique name in the folder of the file that `path` is or links to."""
+    """Returns a unique temporary name in the folder of `path`, or of the file it links to."""
     return f"{resolved(path)}.{uuid.uuid4().hex[:12]}.tmp"
 
 
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[str]:
-    """Yields a temporary name to write to; at the end, the file is renamed to `path`.
+    """Yields a temporary name to write to, and renames the file to `path` at the end.
 
-    There is never a half-written file under the final name, and if writing fails, the old file
-    remains. Symbolic links are followed. Pipes and devices are written to directly.
+    No partially written file ever has the final name; if writing fails, the old file remains.
+    Follows symbolic links. For pipes and devices it yields `path` itself.
     """
     if is_stream(path):
         with explained("write", path):
@@ -248,19 +248,19 @@ def atomic_write(path: str) -> Iterator[str]:
             replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
             replace(temporary, resolved(path))
     finally:
-        # Must not hide the error of writing.
+        # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
             remove(temporary)
 
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[bytes]]:
-    """Yields the standard output, for bytes. A closed pipe silently ends the work."""
+    """Yields the standard output for bytes. If its pipe is closed, the block ends silently."""
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except OSError as error:
-        # Keeps Python from writing the rest again at exit.
+        # Keep Python from writing the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             with explained("write to", "the standard output"):
@@ -268,15 +268,15 @@ def standard_output() -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file, see `atomic_write`."""
+    """Writes a UTF-8 file, as by `atomic_write`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Writes a file, see `atomic_write`."""
+    """Writes a file, as by `atomic_write`."""
     with atomic_write(path) as temporary, _create(temporary) as file:
         file.write(content)
         file.flush()
-        # Otherwise a power cut after the renaming may leave an empty file.
+        # Otherwise, a power cut after the file is renamed may leave it empty.
         if not (is_remote(path) or is_stream(path)):
             os.fsync(file.fileno())

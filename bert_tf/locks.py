@@ -1,7 +1,7 @@
-"""File locks, which keep two runs from writing to the same folder or file.
+"""File locks that keep two runs from writing to the same folder or file.
 
-The operating system releases a lock when its process ends, even by a kill. The lock file that is
-left then locks nothing and need not be removed.
+The operating system releases a lock when its process ends, even if it is killed. A lock file that
+is left over then locks nothing and need not be removed.
 """
 
 import contextlib
@@ -17,32 +17,32 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
-# Process and path, because the system does not tell the threads of a process apart. A forked child
-# inherits the set, but no lock.
+# Held locks, as (process id, path). The system's locks belong to a process, so only this set keeps
+# its threads apart. A forked child inherits this set, but not the locks.
 _held: set[tuple[int, str]] = set()
-# To open and close a file releases the lock of the process on it.
+# Guards lock files: if any thread opens and closes one, the process loses its lock on it.
 _guard = threading.Lock()
-# A lock that is being taken or released may not have a name of its holder yet.
-_ATTEMPTS = 20
+# Attempts before giving up on reading the holder from a lock file, which is empty for a moment.
+_HOLDER_READ_ATTEMPTS = 20
 
 
-def beside(path: str) -> str:
-    """Returns the lock file of a file or folder: hidden, in the same folder."""
+def lock_path(path: str) -> str:
+    """Returns the path of the hidden lock file next to a file or folder."""
     folder, name = os.path.split(files.resolved(path))
     return os.path.join(folder, f".{name}.lock")
 
 
 @contextlib.contextmanager
 def exclusive(path: str, flag: str = "") -> Iterator[None]:
-    """Holds the lock of a file, exclusively over all processes and threads.
+    """Holds an exclusive lock on the lock file `path`, among all processes and threads.
 
-    The lock file and missing folders are created, and removed afterwards unless folders are no
-    longer empty. If the lock is held, the call waits; with `flag`, which is what is locked as the
-    user passed it (`--output_dir=out`), it raises a UserError.
+    Creates the lock file and missing folders, and removes them afterwards, except folders that are
+    not empty. If the lock is taken, waits, or raises a UserError if `flag` is given: the flag that
+    named the locked path, such as `--output_dir=out`.
     """
     if files.is_remote(path):
         if flag:
-            _logger.info("%s: nothing is locked there, so start no second run", flag)
+            _logger.info("%s: remote folders are not locked. Do not start a second run", flag)
         yield
         return
     path = files.resolved(path)
@@ -51,59 +51,61 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         created.append(folder)
         folder = os.path.dirname(folder)
     attempts = 0
-    while not isinstance(found := _try(path), int):
+    while not isinstance(lock := _try_lock(path), int):
         attempts += 1
-        holder = found or "another process"
-        if flag and (found or attempts > _ATTEMPTS):
+        holder = lock or "another process"
+        if flag and (lock or attempts > _HOLDER_READ_ATTEMPTS):
             raise UserError(
-                f"{flag} is in use, {holder} writes to it: wait until that has ended, or pass "
-                f"another {flag.partition('=')[0]}"
+                f"{flag} is in use by {holder}: wait until that ends, or pass a different "
+                f"{flag.partition('=')[0]}"
             )
-        if attempts == _ATTEMPTS:
-            _logger.info("Waiting for %s, which holds %s", holder, path)
+        if attempts == _HOLDER_READ_ATTEMPTS:
+            _logger.info("Waiting for %s to release %s", holder, path)
         time.sleep(0.05)
     try:
         yield
     finally:
         with _guard:
-            # Still locked, so that it cannot be another's. Windows removes no open file.
+            # Removed before it is unlocked: afterwards, it may be another process's lock file.
+            # Windows cannot remove open files.
             with contextlib.suppress(OSError):
                 os.remove(path)
-            os.close(found)
+            os.close(lock)
             _held.discard((os.getpid(), path))
         with contextlib.suppress(OSError):
             for folder in created:
                 os.rmdir(folder)
 
 
-def _try(path: str) -> int | str:
-    """Takes a lock and returns its descriptor, or else its holder, "" if that is unknown yet."""
-    this = f"process {os.getpid()} on {socket.gethostname()}"
+def _try_lock(path: str) -> int | str:
+    """Takes a lock and returns its file descriptor, or else its holder ("" if not known yet)."""
+    this_process = f"process {os.getpid()} on {socket.gethostname()}"
     with _guard, files.explained("write", path):
         if (os.getpid(), path) in _held:
-            return this
+            return this_process
         try:
             files.make_dirs(os.path.dirname(path))
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:  # Whoever holds it just removes its folder.
+        except FileNotFoundError:  # The holder is removing the folder right now.
             return ""
         try:
             _lock(descriptor)
-            is_mine = os.path.samestat(os.fstat(descriptor), os.stat(path))
+            is_locked = os.path.samestat(os.fstat(descriptor), os.stat(path))
         except (BlockingIOError, PermissionError, FileNotFoundError):
-            is_mine = False
+            is_locked = False
         except OSError as error:
-            _logger.warning("%s: cannot be locked (%s). Let nobody else write there", path, error)
-            is_mine = True
+            _logger.warning("Cannot lock %s (%s). Do not let another run write there", path, error)
+            is_locked = True
         os.lseek(descriptor, 0, os.SEEK_SET)
-        if not is_mine:
+        if not is_locked:
             holder = os.read(descriptor, 1000).decode(errors="replace").strip()
             os.close(descriptor)
             return holder
         with contextlib.suppress(OSError):
-            os.chmod(path, 0o666)  # After a kill others who share the folder need it.
+            # Other users of the folder need access if this process is killed.
+            os.chmod(path, 0o666)
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{this}\n".encode())
+        os.write(descriptor, f"{this_process}\n".encode())
         _held.add((os.getpid(), path))
         return descriptor
 
@@ -112,11 +114,11 @@ def _lock(descriptor: int) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        # Far behind the text, which must stay readable.
+        # Locks a byte far past the end of the text, which must stay readable.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:
         import fcntl
 
-        # Not `flock`, which forked children would hold longer than their parent.
+        # Not `flock`: forked children would hold the lock after their parent has ended.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The optimizer of the original: Adam with decoupled weight decay, warm-up and linear decay.
+"""The original's optimizer: Adam with decoupled weight decay, warm-up and linear decay.
 
-Written for Keras, on any backend: `model.compile(optimizer=create_optimizer(...))` works as well
-as the training loop of this package.
+A Keras optimizer for any backend: use it with this package's training loop or with
+`model.compile(optimizer=create_optimizer(...))`.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
-globals().update(replaced("optimization"))
+globals().update(error_stubs("optimization"))
 
 # Constants of the original.
 WEIGHT_DECAY_RATE = 0.01
@@ -23,17 +23,17 @@ NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Learning rate that rises over the warm-up and then falls linearly to 0.
+    """Learning rate schedule with linear warm-up, then linear decay to 0.
 
     With t steps done, N = `num_train_steps` and W = `num_warmup_steps`, the rate is
-    `init_lr * t / W` while t < W and `init_lr * (1 - min(t, N) / N)` after. The decay counts from
-    step 0 and not from the end of the warm-up, so the rate steps down at t = W; and the very
-    first update of a run with a warm-up has rate 0. Both are the original's.
+    `init_lr * t / W` while t < W and `init_lr * (1 - min(t, N) / N)` afterwards. As in the
+    original, the decay starts at step 0, not at the end of the warm-up, so that the rate drops at
+    t = W; and with a warm-up, the first update has rate 0.
 
     Args:
-        init_lr: the peak.
+        init_lr: peak learning rate.
         num_train_steps: N, at least 1.
-        num_warmup_steps: W; 0 or None is no warm-up.
+        num_warmup_steps: W; 0 or None for no warm-up.
 
     Raises:
         ValueError: `num_train_steps` is below 1.
@@ -49,10 +49,10 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_warmup_steps = num_warmup_steps or 0
 
     def __call__(self, step: Any) -> Any:
-        """Returns the learning rate of the update that follows `step` updates."""
+        """Returns the learning rate of the update after `step` updates."""
         step = ops.cast(step, "float32")
-        done = ops.minimum(step, self.num_train_steps) / self.num_train_steps
-        rate = self.init_lr * (1.0 - done)
+        progress = ops.minimum(step, self.num_train_steps) / self.num_train_steps
+        rate = self.init_lr * (1.0 - progress)
         if not self.num_warmup_steps:
             return rate
         warming_up = self.init_lr * (step / self.num_warmup_steps)
@@ -67,23 +67,23 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam (Kingma and Ba 2014) without bias correction, with decoupled weight decay.
 
-    The update is `p <- p - rate (m / (sqrt(v) + epsilon) + weight_decay_rate p)`; the decay is
-    scaled by the rate and has no part in m, v and the clipping.
+    The update is `p <- p - rate (m / (sqrt(v) + epsilon) + weight_decay_rate p)`: the decay is
+    scaled by the rate and does not affect m, v or clipping.
 
     Args:
-        learning_rate: a number or a schedule; a schedule is asked with the number of updates
-            before this one.
-        weight_decay_rate: 0.0, as in the original class, is no decay.
-        beta_1: decay of the first moment.
-        beta_2: decay of the second moment.
-        epsilon: added outside of the root.
-        exclude_from_weight_decay: regular expressions; a variable is not decayed when one is
-            found anywhere in its path (`bert/embeddings/LayerNorm/gamma`), in this casing.
-        bias_correction: divide m and v by 1 - beta^t, as Adam is published and the original does
-            not.
-        global_clipnorm: gradients are scaled down to this global norm, before Adam. Gradients of
-            embedding look-ups are made dense first: the norm of their un-summed slices is another.
-        name: name of the optimizer.
+        learning_rate: a number or a schedule, which is called with the number of previous
+            updates.
+        weight_decay_rate: 0.0 disables decay; the default of the original class.
+        beta_1: decay rate of the first moment, m.
+        beta_2: decay rate of the second moment, v.
+        epsilon: added outside of the square root.
+        exclude_from_weight_decay: regular expressions, case-sensitive; a variable is not decayed
+            if one matches anywhere in its path (`bert/embeddings/LayerNorm/gamma`).
+        bias_correction: divide m and v by 1 - beta^t, as in the Adam paper but not in the
+            original.
+        global_clipnorm: maximum global norm of the gradients. Gradients of embedding look-ups are
+            made dense first, because the norm of their unsummed slices differs.
+        name: optimizer name.
         **kwargs: other arguments of `keras.optimizers.Optimizer`.
     """
 
@@ -109,7 +109,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Creates the slots `adam_m` and `adam_v` of every variable."""
+        """Creates the slots `adam_m` and `adam_v` for every variable."""
         if self.built:
             return
         super().build(variables)
@@ -120,9 +120,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         ]
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
-        """Returns the trained variables, each with its slots by their names in checkpoints."""
-        both = zip(self.adam_m, self.adam_v, strict=True)
-        slots = [{"adam_m": m, "adam_v": v} for m, v in both]
+        """Returns the trainable variables, each with its slots by checkpoint name."""
+        pairs = zip(self.adam_m, self.adam_v, strict=True)
+        slots = [{"adam_m": m, "adam_v": v} for m, v in pairs]
         return list(zip(self._trainable_variables, slots, strict=True))
 
     def plain_adam_slots(self, variable: Any) -> tuple[keras.Variable, keras.Variable] | None:
@@ -146,32 +146,32 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.assign(self.adam_m[index], m)
         self.assign(self.adam_v[index], v)
         if self.bias_correction:
-            updates = ops.cast(self.iterations + 1, variable.dtype)
-            m = m / (1.0 - ops.power(self.beta_1, updates))
-            v = v / (1.0 - ops.power(self.beta_2, updates))
+            num_updates = ops.cast(self.iterations + 1, variable.dtype)
+            m = m / (1.0 - ops.power(self.beta_1, num_updates))
+            v = v / (1.0 - ops.power(self.beta_2, num_updates))
         update = m / (ops.sqrt(v) + self.epsilon)
         if decay := self.decay_rate(variable):
             update = update + decay * variable
-        update = self._adapted(update, variable)
+        update = self._scale_update(update, variable)
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * update)
 
-    def _adapted(self, update: Any, variable: Any) -> Any:
+    def _scale_update(self, update: Any, variable: Any) -> Any:
         return update
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
         config = super().get_config()
-        # Keras' own decay would be applied in addition.
+        # Keras would apply its weight decay in addition.
         config.pop("weight_decay")
         names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
         patterns = list(self.exclude_from_weight_decay_patterns)
-        own = {name: getattr(self, name) for name in names}
-        return {**config, **own, "exclude_from_weight_decay": patterns}
+        arguments = {name: getattr(self, name) for name in names}
+        return {**config, **arguments, "exclude_from_weight_decay": patterns}
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Returns dense gradients, scaled down to `global_clipnorm`, and their norm before."""
+        """Returns dense gradients, clipped to `global_clipnorm`, and their norm before clipping."""
         dense = [_dense(gradient) for gradient in gradients]
-        # One sum, because TensorFlow's graph optimizer may reorder a chain of additions, and
+        # A single sum, because TensorFlow's graph optimizer may reorder a chain of additions
         # differently in each process.
         norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in dense])))
         if self.global_clipnorm is None:
@@ -187,26 +187,26 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 class Lamb(AdamWeightDecay):
     """LAMB, for large batches (You et al. 2019, "Large Batch Optimization for Deep Learning").
 
-    The update of each variable, including its decay, is scaled to the norm of the variable, unless
-    one of the norms is 0. Variables that are excluded from decay are updated as by Adam. Keras'
-    `Lamb`, unlike the paper, adds the decay after the scaling. Takes the arguments of
-    `AdamWeightDecay`.
+    Each variable's update, including its decay, is scaled to the variable's norm, unless one of the
+    norms is 0. Variables excluded from decay are updated as in Adam. Keras' `Lamb`, unlike the
+    paper, adds the decay after scaling. Takes the arguments of `AdamWeightDecay`.
     """
 
     def __init__(self, learning_rate: Any, *, name: str = "lamb", **kwargs: Any) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
 
-    def _adapted(self, update: Any, variable: Any) -> Any:
+    def _scale_update(self, update: Any, variable: Any) -> Any:
         if self._excluded[self._get_variable_index(variable)]:
             return update
-        size, length = ops.norm(ops.convert_to_tensor(variable)), ops.norm(update)
-        known = ops.logical_and(size > 0, length > 0)
-        return update * ops.where(known, size / ops.where(known, length, 1.0), 1.0)
+        norm, update_norm = ops.norm(ops.convert_to_tensor(variable)), ops.norm(update)
+        is_scaled = ops.logical_and(norm > 0, update_norm > 0)
+        ratio = norm / ops.where(is_scaled, update_norm, 1.0)
+        return update * ops.where(is_scaled, ratio, 1.0)
 
 
 def _dense(gradient: Any) -> Any:
-    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. They are recognized
-    # by name, because this module runs on every backend.
+    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare the name, as
+    # this module must run on every backend.
     return ops.add(gradient, 0) if type(gradient).__name__ == "IndexedSlices" else gradient
 
 
@@ -218,18 +218,18 @@ def create_optimizer(
     optimizer: str = "adamw",
     **original: Any,
 ) -> AdamWeightDecay:
-    """The optimizer that every training script of the original uses, or LAMB in its place.
+    """Creates the optimizer of the original's training scripts, or LAMB.
 
     Args:
-        init_lr: peak of the learning rate.
-        num_train_steps: length of the whole training, where the rate reaches 0.
-        num_warmup_steps: length of the warm-up; 0 for none.
-        adam_bias_correction: see `AdamWeightDecay`; off in the original. LAMB always has it.
+        init_lr: peak learning rate.
+        num_train_steps: total number of steps, after which the rate is 0.
+        num_warmup_steps: number of warm-up steps; 0 for no warm-up.
+        adam_bias_correction: see `AdamWeightDecay`; off in the original, always on with LAMB.
         optimizer: `adamw` or `lamb`.
-        **original: `loss` and the like, which the original had, raise a UserError.
+        **original: arguments of the original, such as `loss`; they raise a UserError.
     """
     if original or 0 < num_train_steps < 1:
-        replaced("optimization")["create_optimizer(loss, ...)"]()
+        error_stubs("optimization")["create_optimizer(loss, ...)"]()
     create = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return create(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

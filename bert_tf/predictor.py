@@ -1,4 +1,4 @@
-"""Trained models for programs: loaded once, called as often as needed.
+"""The Python API for prediction: load a trained model once, then call it.
 
 from bert_tf.predictor import Predictor
 
@@ -16,43 +16,43 @@ from bert_tf.finetuning.prediction import TaskPredictor
 
 
 class Predictor:
-    """A trained model, loaded once; several threads may call it.
+    """A trained model that predicts for one input or a list of them. Calls are thread-safe.
 
-    It works in the process that loaded it, not in processes forked from that one. Inputs and
-    predictions depend on the script whose work it does:
+    It works only in the process that loaded it, not in forks. The types of inputs and predictions
+    are those of the script that the options belong to:
 
-    | script | an input | a prediction |
+    | script | input | prediction |
     |---|---|---|
-    | `run_classifier` | a text, or two as a tuple | `ClassPrediction`, `LabelsPrediction`, float |
+    | `run_classifier` | a text, or a tuple of two | `ClassPrediction`, `LabelsPrediction`, float |
     | `run_squad` | a tuple: question, text | `AnswerPrediction` |
     | `run_ner` | a text, or a tuple of words | `LabeledWords` |
     | `run_multiple_choice` | a tuple: context, endings | `ChoicePrediction` |
-    | `predict_masked` | a text with `[MASK]` | for each mask a list of `Candidate` |
+    | `predict_masked` | a text with `[MASK]` | a list of `Candidate` per mask |
     | `extract_features` | a text, or a tuple of two | `TextFeatures` |
 
-    They are computed as in the script: a text longer than `max_seq_length` is truncated, or read
-    in windows if the task does so.
+    Predictions are the same as the script's: a text longer than `max_seq_length` is truncated, or
+    split into windows if the task does so.
 
     Args:
-        options: options of the script.
+        options: the script's options, such as `ClassifierOptions`.
 
     Raises:
-        UserError: files are missing or do not fit together, or TensorFlow cannot compute here (a
-            forked process, `strategy.scope()`, `tf.Graph`, `tf.function`).
+        UserError: files are missing or inconsistent, or TensorFlow cannot run here (in a forked
+            process, `strategy.scope()`, `tf.Graph` or `tf.function`).
     """
 
     def __init__(self, options: Any) -> None:
-        known = {s.options_class: s for s in registry.SCRIPTS.values() if s.has_predictor}
-        script = known.get(type(options))
+        scripts = {s.options_class: s for s in registry.SCRIPTS.values() if s.has_predictor}
+        script = scripts.get(type(options))
         if script is None:
-            names = ", ".join(kind.__name__ for kind in known)
+            names = ", ".join(options_class.__name__ for options_class in scripts)
             raise UserError(f"A Predictor takes one of {names}. Received: {options!r:.100}")
         options.check_model()
         backend.require_runtime(starts=True)
         if script.make_answer:
-            self._answer = registry.load(script.make_answer)(options)
+            self._predict = registry.load(script.make_answer)(options)
         else:
-            self._answer = TaskPredictor(registry.load(script.make_task or ""), options)
+            self._predict = TaskPredictor(registry.load(script.make_task or ""), options)
 
     @classmethod
     def from_output_dir(
@@ -61,35 +61,35 @@ class Predictor:
         """Loads the newest checkpoint of a training run, or a published model.
 
         Args:
-            output_dir: folder with checkpoints. A training of this package leaves there all files
-                that are needed. For another folder pass the script, and if it lacks
-                `bert_config.json` or `vocab.txt`, pass `bert_config_file` or `vocab_file`.
-            script: the script whose work to do; by default the one that trained the model, and
-                `predict_masked` after `run_pretraining`.
-            flags: flags of the script that differ from the training's. Those of devices have the
-                script's defaults.
+            output_dir: folder with checkpoints. Training with this package writes all required
+                files there. For any other folder, pass `script`, and if `bert_config.json` or
+                `vocab.txt` is missing, `bert_config_file` or `vocab_file`.
+            script: the script to predict as; by default the one that trained the model, or
+                `predict_masked` for a model from `run_pretraining`.
+            flags: flags of the script that override those of the training run. Device flags are
+                not taken from the training run: they have the script's defaults.
 
         Raises:
-            UserError: files are missing or do not fit together, or there is no such script or flag.
+            UserError: files are missing or inconsistent, or the script or a flag does not exist.
         """
         return cls(run_metadata.read_options(os.fspath(output_dir), script, **flags))
 
     def __call__(self, inputs: Any) -> Any:
-        """Predicts.
+        """Returns predictions for an input or a list of inputs.
 
         Args:
-            inputs: an input, or a list of any length, which is computed in batches.
+            inputs: an input, or a list of any length, which is processed in batches.
 
         Returns:
-            A prediction for the input, or a list of them in the order of the inputs.
+            A prediction for an input; for a list, a list of predictions in the same order.
 
         Raises:
-            UserError: an input has the wrong type for the task, or the process was forked.
+            UserError: an input has the wrong type for the task, or TensorFlow cannot run here.
         """
         backend.require_runtime()
         if isinstance(inputs, list):
-            return self._answer(inputs)
-        return self._answer([inputs])[0]
+            return self._predict(inputs)
+        return self._predict([inputs])[0]
 
     def __reduce__(self) -> Any:
         raise UserError("A Predictor cannot be pickled: load it in each process, from its folder")

@@ -1,4 +1,4 @@
-"""Messages, progress bars and TensorBoard scalars."""
+"""Logging, progress bars and TensorBoard scalars."""
 
 import contextlib
 import io
@@ -17,37 +17,37 @@ log = logging.getLogger("bert_tf")
 
 
 def warnings_only() -> None:
-    """Hides progress bars and messages below warnings, for workers other than the chief."""
+    """Hides progress bars and log messages below WARNING, for workers other than the chief."""
     log.setLevel(logging.WARNING)
 
 
-# Seconds between two lines: on a terminal the line is overwritten, in a log file each stays.
+# Seconds between updates. A terminal overwrites the line; a log file keeps each one.
 _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
 _BAR = "{desc}: {n_fmt}@/{total_fmt}@ |{bar}| {elapsed}<{remaining}{postfix}"
 
-# Marks values as scalars for TensorBoard.
+# Tells TensorBoard to show a value as a scalar.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
 )
 
-# tqdm's escape sequence after a bar below another one.
+# The escape sequence that tqdm writes after a nested bar.
 _CURSOR_UP = "\x1b[A"
 
 
 class _LogFile:
-    """Writes every state of a bar to stderr as a line of its own, for log files."""
+    """Writes each update of a progress bar to stderr as a separate line, for log files."""
 
     def __init__(self) -> None:
-        self._last = ""
+        self._last_line = ""
 
     def write(self, text: str) -> None:
-        """Writes a changed line without cursor movements."""
+        """Writes the line without cursor movements, unless it repeats the last one."""
         line = text.replace(_CURSOR_UP, "").strip()
-        if line not in ("", self._last):
+        if line not in ("", self._last_line):
             sys.stderr.write(line + "\n")
-            self._last = line
+            self._last_line = line
 
     def flush(self) -> None:
         """Flushes stderr."""
@@ -55,7 +55,7 @@ class _LogFile:
 
 
 def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
-    """Creates a progress bar on stderr, with the speed if there is a `unit` such as "B"."""
+    """Creates a progress bar on stderr; shows the speed if `unit` is set, such as "B"."""
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     return tqdm(
@@ -64,7 +64,7 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
         desc=what,
         file=io.StringIO() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
-        # Otherwise a monitor thread of tqdm repeats lines.
+        # Otherwise tqdm's monitor thread repeats lines.
         miniters=1,
         delay=refresh,
         ncols=None if terminal else 110,
@@ -76,33 +76,33 @@ def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
 
 
 class TrainingProgress:
-    """The bar of a training run: step, loss, learning rate, throughput, time left."""
+    """The training progress bar: step, loss, learning rate, throughput, remaining time."""
 
     def __init__(self, first_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._refresh = self._bar.mininterval
-        # Only `update` draws the bar, so that loss and step belong together.
+        # Only `update` draws the bar, so that the loss shown is that of the step shown.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
-        self._created = self._shown = time.monotonic()
+        self._created = self._last_refresh = time.monotonic()
         self._step = first_step
-        # Throughput counts from the end of the first step, which compiles, and leaves out the
-        # second, which has begun by then.
+        # Throughput excludes the first step, which compiles, and the second, which starts before
+        # the first is recorded.
         self._first_step = first_step + 1
-        self._first_done = self._last_done = math.inf
-        self._done = {"sequences": 0.0, "tokens": 0.0}
+        self._first_end = self._last_end = math.inf
+        self._processed = {"sequences": 0.0, "tokens": 0.0}
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Counts a step; `metrics` has `loss`, `learning_rate`, `sequences` and `tokens`."""
+        """Records a step; `metrics` has `loss`, `learning_rate`, `sequences` and `tokens`."""
         self._step = step
-        self._last_done = now = time.monotonic()
+        self._last_end = now = time.monotonic()
         if step <= self._first_step:
-            self._first_done = now
+            self._first_end = now
             return
         if step > self._first_step + 1:
-            for name in self._done:
-                self._done[name] += metrics[name]
-        if now - self._shown >= self._refresh or step == self._bar.total:
-            self._shown = now
+            for name in self._processed:
+                self._processed[name] += metrics[name]
+        if now - self._last_refresh >= self._refresh or step == self._bar.total:
+            self._last_refresh = now
             self._bar.set_postfix_str(
                 f"loss {metrics['loss']:.4f}, lr {metrics['learning_rate']:.2e}, {self.describe()}",
                 refresh=False,
@@ -110,57 +110,57 @@ class TrainingProgress:
             self._bar.update(step - self._bar.n)
 
     def rates(self) -> dict[str, float]:
-        """Returns the mean throughput so far, as curves by name."""
-        seconds = self._last_done - self._first_done
-        if not seconds > 0 or not self._done["sequences"]:
+        """Returns `sequences_per_second` and `tokens_per_second` so far; empty if unknown."""
+        seconds = self._last_end - self._first_end
+        if not seconds > 0 or not self._processed["sequences"]:
             return {}
-        return {f"{name}_per_second": done / seconds for name, done in self._done.items()}
+        return {f"{name}_per_second": count / seconds for name, count in self._processed.items()}
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Excludes the time of the block from the throughput."""
-        begun = time.monotonic()
+        """Excludes the time spent in the `with` block from the throughput."""
+        start = time.monotonic()
         yield
-        seconds = time.monotonic() - begun
-        self._first_done += seconds
-        self._last_done += seconds
+        seconds = time.monotonic() - start
+        self._first_end += seconds
+        self._last_end += seconds
 
     def describe(self) -> str:
-        """Returns the throughput as text."""
+        """Returns the throughput as text, such as "8.0 seq/s, 1,024 tok/s"."""
         rates = self.rates()
         if not rates:
             return "too short for a rate"
         return f"{rates['sequences_per_second']:.1f} seq/s, {rates['tokens_per_second']:,.0f} tok/s"
 
     def close(self) -> None:
-        """Leaves the bar at the step where the training stopped."""
+        """Closes the bar, at the step where training stopped."""
         if self._step != self._bar.n:
-            # The loss shown is that of an earlier step.
+            # Remove the loss, which is that of an earlier step.
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(self._step - self._bar.n)
         self._bar.close()
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """Seconds since training started."""
         return time.monotonic() - self._created
 
 
 class Scalars:
-    """Writes scalars for TensorBoard to a folder; the file is created with the first of them."""
+    """Writes scalars for TensorBoard to a folder; the first `write` creates the file."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._writer: Any = None
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to each curve, except for values that are not finite."""
+        """Adds a point to the curve of each value; skips non-finite values."""
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(self._folder)
         with self._writer.as_default(step=step):
             for name, value in values.items():
                 if math.isfinite(value):
-                    # As tf.summary.scalar, which needs TensorBoard.
+                    # Like tf.summary.scalar, but without requiring TensorBoard.
                     tf.summary.write(name, np.float32(value), metadata=_SCALAR)
 
     def close(self) -> None:

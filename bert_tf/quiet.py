@@ -1,4 +1,4 @@
-"""Imports TensorFlow quietly, quickly, and with the settings of the scripts."""
+"""Imports TensorFlow quickly, without its log messages, and with the scripts' settings."""
 
 import contextlib
 import gc
@@ -7,42 +7,44 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 
-# Optional imports of Keras and TensorFlow that no script needs; they nearly double the time that
-# TensorFlow takes to start.
-_NOT_NEEDED = ("jax", "matplotlib", "scipy", "sklearn")
+# Optional dependencies of Keras and TensorFlow that no script needs at startup. Importing them
+# would nearly double TensorFlow's startup time.
+_UNUSED_PACKAGES = ("jax", "matplotlib", "scipy", "sklearn")
 
 
 def import_tensorflow(for_script: bool = True) -> None:
     """Imports TensorFlow as the backend of Keras, unless they have been imported already.
 
-    Silences TensorFlow's own log and turns on oneDNN for matrix products, unless the user has set
-    them. By default TensorFlow uses oneDNN on newer processors only; with AVX2, a training step of
-    BERT-base takes half as long again without it. For scripts it also hides packages that they do
-    not need, and ignores `keras.json`.
+    Silences TensorFlow's log and enables oneDNN for matrix products, unless the user's environment
+    variables say otherwise. By default, TensorFlow uses oneDNN only on newer processors; with AVX2,
+    a training step of BERT-base takes 50% longer without it.
+
+    Args:
+        for_script: whether to also hide packages that no script needs, and to ignore `keras.json`.
     """
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = "tensorflow"
-        # Left over from an import that failed, with the old setting.
+        # Remove modules of a failed import, which used the old setting.
         for name in [name for name in sys.modules if name.startswith("keras.")]:
             del sys.modules[name]
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if for_script:
-        # A folder that cannot exist. A keras.json can change number types, and a damaged one keeps
-        # TensorFlow from starting.
+        # A folder that cannot exist: a keras.json could change dtypes, and an invalid one would
+        # keep TensorFlow from starting.
         os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
-    hidden = _NOT_NEEDED if for_script else ()
-    wanted = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
-    # TensorFlow writes some lines before it reads its level.
-    held_back = contextlib.nullcontext() if wanted else _stderr_held_back()
-    with _without_garbage_collection(), _hidden(hidden), held_back:
+    hidden = _UNUSED_PACKAGES if for_script else ()
+    wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
+    # TensorFlow writes some lines before it reads its log level.
+    stderr = contextlib.nullcontext() if wants_log else _stderr_on_error()
+    with _garbage_collection_off(), _hide(hidden), stderr:
         import tensorflow  # noqa: F401
 
 
 @contextlib.contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Keeps the objects of an import out of garbage collection, also at exit; saves a second."""
+def _garbage_collection_off() -> Iterator[None]:
+    """Excludes imported objects from garbage collection, which saves a second, also at exit."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -54,10 +56,10 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hidden(packages: Iterable[str]) -> Iterator[None]:
+def _hide(packages: Iterable[str]) -> Iterator[None]:
     """Makes packages that are not imported yet look as if they were not installed."""
     hidden = [package for package in packages if package not in sys.modules]
-    # A module that is None there cannot be imported.
+    # An entry of None makes `import` fail.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield
@@ -67,17 +69,17 @@ def _hidden(packages: Iterable[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stderr_held_back() -> Iterator[None]:
-    """Shows what is written to stderr, also by C++, only after an exception."""
+def _stderr_on_error() -> Iterator[None]:
+    """Buffers stderr, including C++ output, and shows it only if there is an exception."""
     sys.stderr.flush()
     original = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         except Exception:
-            held.seek(0)
-            os.write(original, held.read())
+            buffer.seek(0)
+            os.write(original, buffer.read())
             raise
         finally:
             sys.stderr.flush()

@@ -1,11 +1,11 @@
-"""A table of the 33 checkpoints that google-research/bert published.
+"""The 33 checkpoints released by google-research/bert, with sizes, casing and URLs.
 
 Nine are from 2018 and 2019, and 24 smaller ones from March 2020 (Turc et al. 2019, "Well-Read
-Students Learn Better"), the largest of which is a newly trained BERT-Base with the name of 2018's.
-The table has sizes, casing and URLs; nothing is downloaded.
+Students Learn Better"). The largest of these is a retrained BERT-Base, with the same name as that
+of 2018. Nothing is downloaded.
 
-Sources: README and multilingual.md of google-research/bert; the sizes of the vocabularies from
-the `bert_config.json` files and the vocabularies themselves.
+Sources: README and multilingual.md of google-research/bert; vocabulary sizes are from the
+`bert_config.json` and `vocab.txt` files.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any
 from bert_tf.config import SIZES, BertConfig
 
 BUCKET = "https://storage.googleapis.com/bert_models"
-# One file with the zips of all 24 smaller models.
+# An archive of the zips of all 24 smaller models.
 SMALL_MODELS_URL = f"{BUCKET}/2020_02_20/all_bert_models.zip"
 
 
@@ -25,18 +25,18 @@ class Release:
     """A published checkpoint.
 
     Attributes:
-        name: of the zip, and of the folder in it.
-        title: the authors' name; empty for small models without one.
-        date: folder of the bucket; distinguishes the two models `uncased_L-12_H-768_A-12`.
+        name: name of the zip, and of the folder in it.
+        title: title in the README; empty if there is none.
+        date: folder in the bucket; distinguishes the two models `uncased_L-12_H-768_A-12`.
         layers: number of transformer layers.
-        hidden_size: H.
-        vocab_size: lines of `vocab.txt`.
-        vocab_sha256: digest of `vocab.txt`, if known.
+        hidden_size: size of the hidden states, H.
+        vocab_size: number of lines in `vocab.txt`.
+        vocab_sha256: SHA-256 of `vocab.txt`; None if unknown.
         cased: if False, texts must be lower-cased (`--do_lower_case=true`).
-        language: of the training data.
-        parameters: number of parameters as published ("110M"), if so. It includes the pre-training
-            heads, and assumes the English uncased vocabulary; see `encoder_parameters` for exact
-            numbers.
+        language: language of the training data.
+        parameters: published number of parameters ("110M"); None if there is none. It includes the
+            pre-training heads, and assumes the English uncased vocabulary; see
+            `encoder_parameters` for exact numbers.
         heads: attention heads per layer.
         whole_word_masking: whether all pieces of a word were masked together.
     """
@@ -56,13 +56,13 @@ class Release:
 
     @property
     def url(self) -> str:
-        """The URL of the zip."""
+        """URL of the zip."""
         return f"{BUCKET}/{self.date}/{self.name}.zip"
 
     def config(self) -> BertConfig:
         """Returns the configuration.
 
-        The Chinese and multilingual ones also have unused keys (`directionality`, `pooler_*`).
+        Published Chinese and multilingual ones also have unused keys: `directionality`, `pooler_*`.
         """
         return BertConfig(
             vocab_size=self.vocab_size,
@@ -75,35 +75,35 @@ class Release:
 
 
 def encoder_parameters(config: BertConfig) -> int:
-    """Counts the parameters of embeddings, encoder and pooler."""
+    """Returns the number of parameters of embeddings, encoder and pooler."""
     hidden, inner = config.hidden_size, config.intermediate_size
     norm = 2 * hidden
-    rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    embeddings = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
     attention = 4 * (hidden * hidden + hidden) + norm
     feed_forward = (hidden * inner + inner) + (inner * hidden + hidden) + norm
     pooler = hidden * hidden + hidden
     layers = config.num_hidden_layers * (attention + feed_forward)
-    return rows * hidden + norm + layers + pooler
+    return embeddings * hidden + norm + layers + pooler
 
 
 def checkpoint_parameters(config: BertConfig) -> int:
-    """Counts the parameters of a published checkpoint, with the pre-training heads."""
+    """Returns the number of parameters of a released checkpoint, with the pre-training heads."""
     hidden = config.hidden_size
-    masked_words = hidden * hidden + hidden + 2 * hidden + config.vocab_size
+    masked_lm = hidden * hidden + hidden + 2 * hidden + config.vocab_size
     next_sentence = 2 * hidden + 2
-    return encoder_parameters(config) + masked_words + next_sentence
+    return encoder_parameters(config) + masked_lm + next_sentence
 
 
 def named(name_or_path: str) -> Release | None:
     """Returns the release with a name, or with the name of a folder or zip in a path.
 
-    Only whole names count: neither `wwm_uncased_...` nor `my_uncased_...` is `uncased_...`. The
-    innermost match decides. `uncased_L-12_H-768_A-12` is the model of 2018, unless its parent
+    Names must match completely: `wwm_uncased_...` and `my_uncased_...` are not `uncased_...`. The
+    innermost match is used. `uncased_L-12_H-768_A-12` is the model from 2018, unless its parent
     folder is `2020_02_20`.
 
     Args:
-        name_or_path: such as `/models/uncased_L-12_H-768_A-12/bert_model.ckpt`, the name alone,
-            or the URL of a zip.
+        name_or_path: a path such as `/models/uncased_L-12_H-768_A-12/bert_model.ckpt`, a release
+            name, or the URL of a zip.
     """
     parts = re.split(r"[/\\]", name_or_path)
     for folder, part in reversed([*pairwise(["", *parts])]):
@@ -114,10 +114,10 @@ def named(name_or_path: str) -> Release | None:
 
 
 def matching(config: BertConfig) -> list[Release]:
-    """Returns the releases whose checkpoints a model of this configuration can load.
+    """Returns the releases whose checkpoints a model with this configuration can load.
 
-    All variables have the same names and shapes. Several releases may match, as a configuration
-    does not tell casing and training.
+    Their variables have the same names and shapes. Several releases may match, because a
+    configuration determines neither casing nor training data.
     """
     sizes = _sizes(config)
     return [release for release in RELEASES if _sizes(release.config()) == sizes]
@@ -131,7 +131,7 @@ _UNCASED_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c99203
 _CASED_SHA256 = "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02"
 _MULTI_CASED_SHA256 = "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c"
 _CHINESE_SHA256 = "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c"
-# By the prefix of the release's name: size, casing, language and digest of the vocabulary.
+# Release name prefix -> size, casing, language and SHA-256 of the vocabulary.
 _VOCABULARIES = {
     "uncased": (30522, False, "English", _UNCASED_SHA256),
     "cased": (28996, True, "English", _CASED_SHA256),
@@ -142,8 +142,8 @@ _VOCABULARIES = {
 
 
 def _release(prefix: str, layers: int, hidden_size: int, *published: Any) -> Release:
-    """Returns a release with the `published` date and, if known, title and parameters."""
-    # Attention heads have size 64.
+    """Returns a release; `published` contains the date and, if known, title and parameters."""
+    # In all releases, attention heads have size 64.
     heads = hidden_size // 64
     vocabulary = _VOCABULARIES[prefix.removeprefix("wwm_")]
     is_wwm = prefix.startswith("wwm_")
@@ -157,7 +157,7 @@ _SMALL_TITLES = {
     (4, 256): ("BERT-Mini", "11.3M"),
     (4, 512): ("BERT-Small", "29.1M"),
     (8, 512): ("BERT-Medium", "41.7M"),
-    (12, 768): ("BERT-Base, Uncased (trained anew)",),
+    (12, 768): ("BERT-Base, Uncased (retrained)",),
 }
 
 _MULTILINGUAL_TITLE = "BERT-Base, Multilingual Uncased (not recommended)"

@@ -1,7 +1,7 @@
-"""The main functions of the scripts, by name: `from bert_tf.scripts import run_classifier`.
+"""Main functions of the scripts, by name: `from bert_tf.scripts import run_classifier`.
 
-Imports next to nothing, so that Ctrl-C and SIGTERM end a script with one line even while it imports
-the rest.
+This module imports next to nothing, so that Ctrl-C and SIGTERM end a script with one line even
+while it is importing TensorFlow.
 """
 
 import os
@@ -25,30 +25,30 @@ def _main(name: str) -> None:
     # Importing TensorFlow redirects file descriptor 2.
     stderr = os.dup(2)
 
-    def end(number: int, frame: FrameType | None) -> None:
-        # An exception could be swallowed by whatever is being imported.
+    def exit_now(number: int, frame: FrameType | None) -> None:
+        # The module that is being imported might swallow an exception.
         os.write(stderr, b"Interrupted.\n" if number == signal.SIGINT else b"Terminated.\n")
         os._exit(128 + number)
 
-    _handle_signals(end)
+    _handle_signals(exit_now)
     for variable, value in registry.SCRIPTS[name].environment.items():
         os.environ[variable] = value
     from bert_tf import cli
 
     with cli.explained_exit():
         options = cli.read_options(name, sys.argv)
-        # From here on there are temporary files to remove.
-        _handle_signals(_stop)
+        # From here on, exceptions let the script remove its temporary files.
+        _handle_signals(_raise)
         run = registry.runner(name)
         run(options)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A shell has programs in the background ignore Ctrl-C.
+        # Shells make background programs ignore Ctrl-C; keep that.
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)

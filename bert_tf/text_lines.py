@@ -1,4 +1,4 @@
-"""Splits the bytes of text files into lines and decodes them, with errors that name the line."""
+"""Splits text files into lines and decodes them, with error messages that name the line."""
 
 import functools
 import io
@@ -8,15 +8,15 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# Limit of a line. text8, a corpus of one line, has 95 MB.
+# Size limit of a line. The corpus text8 has a single line of 95 MB.
 _MAX_BYTES = 1 << 27
 
 
 def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
-    """Yields the lines of an open file, with line breaks; `max_bytes` limits a line."""
+    """Yields a file's lines, with line breaks; raises a UserError if one exceeds `max_bytes`."""
+    read_line = functools.partial(file.readline, max_bytes + 1)
     # TensorFlow's remote files cannot read part of a line.
-    limited = (functools.partial(file.readline, max_bytes + 1), b"")
-    lines = iter(*limited) if isinstance(file, io.IOBase) else iter(file)
+    lines = iter(read_line, b"") if isinstance(file, io.IOBase) else iter(file)
     for number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
             limit = f"{max_bytes >> 20} MB"
@@ -25,28 +25,28 @@ def split(name: str, file: Any, max_bytes: int = _MAX_BYTES) -> Iterator[bytes]:
 
 
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
-    """Decodes UTF-8 lines as `files.read_lines` does; `name` is for messages."""
+    """Decodes UTF-8 lines as `files.read_lines` does; errors call the file `name`."""
     for number, raw in enumerate(lines, start=1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(explain_encoding(name, number, raw, error)) from error
         text = line.rstrip("\n").replace("\r", "")
-        # CRs alone after the last LF are not a line.
+        # CRs after the last LF are not a line.
         if text or line.endswith("\n"):
             yield text
 
 
 def explain_encoding(path: str, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    """Explains to a user that a line (`raw`, counted from 1) is not UTF-8."""
+    """Returns a message that line `number` (counted from 1) with the bytes `raw` is not UTF-8."""
     if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        sign, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
+        evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
     elif b"\0" in raw or raw.startswith(b"%PDF"):
         return f"{path}:{number}: this is not a text file: {raw[:20]!r}"
     else:
-        sign = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
+        evidence = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
         encoding = "latin-1"
     return (
-        f"{path}:{number}: the file is not UTF-8 ({sign}). Convert it first, for instance with: "
+        f"{path}:{number}: the file is not UTF-8 ({evidence}). Convert it, for instance with: "
         f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
     )

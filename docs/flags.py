@@ -1,8 +1,8 @@
-"""Writes the tables of flags in docs/scripts/, from the options of the scripts.
+"""Generates the flag tables in docs/scripts/ from the scripts' options.
 
 usage: python docs/flags.py
 
-A test checks that the pages are up to date.
+A test checks that the tables are up to date.
 """
 
 import dataclasses
@@ -17,57 +17,58 @@ from bert_tf.cli import ordered_options
 from bert_tf.registry import SCRIPTS
 
 PAGES = Path(__file__).parent / "scripts"
-# Whole scripts that the original has not, so that no flag of theirs is marked.
+# Scripts that the original lacks; all their flags are marked as new.
 NEW_SCRIPTS = ("run_ner", "run_multiple_choice", "predict_masked", "create_vocab")
 NEW_SCRIPTS += ("convert_checkpoint", "export_model")
 _TABLE = re.compile(r"<!-- flags -->\n.*<!-- end of flags -->", re.S)
 
 
 def page(script: str) -> str:
-    """Returns the page of a script with an updated table."""
+    """Returns the Markdown page of a script, with an updated flag table."""
     text = (PAGES / f"{script}.md").read_text(encoding="utf-8")
     updated, count = _TABLE.subn(lambda _: table(script), text)
     if count != 1:
-        raise ValueError(f"docs/scripts/{script}.md must have one place for its flags")
+        raise ValueError(f"docs/scripts/{script}.md must contain the flag markers exactly once")
     return updated
 
 
 def table(script: str) -> str:
-    """Returns the table of all flags of a script in Markdown."""
-    rows = ["| flag | default | of | what it does |", "|---|---|---|---|"]
+    """Returns a Markdown table of all flags of a script."""
+    rows = ["| flag | default | since | description |", "|---|---|---|---|"]
     rows += [
         _row(field, script in NEW_SCRIPTS)
         for field in ordered_options(SCRIPTS[script].options_class)
     ]
-    rows += ["| `--flagfile` | | 2018 | Reads flags from a file, one on a line. |"]
+    rows += ["| `--flagfile` | | 2018 | Reads flags from a file, one per line. |"]
     return "\n".join(["<!-- flags -->", *rows, "<!-- end of flags -->"])
 
 
 def _row(field: dataclasses.Field, is_new: bool) -> str:
-    known = field.metadata
-    values = [f"`{choice}`" for choice in known["choices"] or known["words"]]
-    if known["limits"]:
-        least, most = known["limits"]
-        values.append(f"from {least} to {most}" if most < 2**31 - 1 else f"{least} or more")
-    default = "required" if known["required"] else _shown(field.default)
-    if known["required"] and "by default" in known["help"]:
-        default = "required, or found"
-    what = known["help"] + (f" Values: {', '.join(values)}." if known["choices"] else "")
-    if values and not known["choices"]:
-        what += f" {'Here also' if known['words'] else 'Range:'} {', '.join(values)}."
-    since = "new" if is_new or known["new"] else "2018"
-    cells = (f"`--{field.name}`", default, since, what)
+    metadata = field.metadata
+    values = [f"`{choice}`" for choice in metadata["choices"] or metadata["words"]]
+    if metadata["limits"]:
+        lower, upper = metadata["limits"]
+        values.append(f"from {lower} to {upper}" if upper < 2**31 - 1 else f"{lower} or more")
+    default = "required" if metadata["required"] else _format_default(field.default)
+    if metadata["required"] and "by default" in metadata["help"]:
+        default = "required, or detected"
+    description = metadata["help"]
+    if values:
+        label = "Values:" if metadata["choices"] else "Also" if metadata["words"] else "Range:"
+        description += f" {label} {', '.join(values)}."
+    since = "new" if is_new or metadata["new"] else "2018"
+    cells = (f"`--{field.name}`", default, since, description)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _shown(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is None or default == "":
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def main() -> None:
-    """Writes all pages."""
+    """Updates the flag tables of all pages."""
     for script in SCRIPTS:
         text = page(script)
         (PAGES / f"{script}.md").write_text(text, encoding="utf-8")

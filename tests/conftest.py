@@ -1,4 +1,4 @@
-"""For all tests: a tiny model, its vocabulary, a tiny MRPC and CoLA, for runs of a few seconds."""
+"""Shared fixtures: a tiny model with its vocabulary, and tiny MRPC and CoLA data sets."""
 
 import gc
 import logging
@@ -14,18 +14,18 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
 from tests import oracle
 
-# What has been imported stays; to look through it again and again took a sixth of the time.
+# Keep imported modules out of garbage collection, which took a sixth of the time.
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
 
-# A busy machine is no failure.
+# Do not fail on a slow or busy machine.
 hypothesis.settings.register_profile("bert_tf", deadline=None)
 hypothesis.settings.load_profile("bert_tf")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Let only tests marked `shared` read public data; their fixtures may, too."""
+    """Lets only tests marked `shared`, and their fixtures, read public data."""
     oracle.marked_shared = item.get_closest_marker("shared") is not None
 
 
@@ -43,13 +43,13 @@ SIZES = {
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A model of one layer, which is traced fastest, with its data."""
+    """A one-layer model, the fastest to trace, with its data."""
     return _write_model(tmp_path_factory.mktemp("tiny"), SIZES)
 
 
 @pytest.fixture(scope="session")
 def tiny_of_two_layers(tmp_path_factory):
-    """For what depends on layers; modules that need it throughout call it `tiny`."""
+    """For tests that need several layers; some modules override `tiny` with it."""
     return _write_model(tmp_path_factory.mktemp("tiny"), {**SIZES, "num_hidden_layers": 2})
 
 
@@ -58,7 +58,7 @@ def _write_model(folder, sizes):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
     config = BertConfig(len(vocab), **sizes)
     (folder / "bert_config.json").write_text(config.to_json_string())
-    # The same model in every process of the tests, whatever they did before.
+    # Give every test process the same model, independent of earlier random draws.
     keras.utils.set_random_seed(2)
     variables = checkpoint.named_variables(BertModel(config))
     prefix = str(folder / "bert_model.ckpt")
@@ -93,13 +93,13 @@ def _write_cola(folder, sentence):
     for split, rows in (("train", 18), ("dev", 11)):
         lines = [f"{row}\t{row % 2}\ta\t{sentence()}" for row in range(rows)]
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    lines = ["id\ttext", *(f"{row}\t{sentence()}" for row in range(7))]
+    lines = ["index\tsentence", *(f"{row}\t{sentence()}" for row in range(7))]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
-def said(caplog, monkeypatch):
-    """What a run says, as text."""
+def run_log(caplog, monkeypatch):
+    """Captures the log output of a run."""
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     caplog.set_level(logging.INFO, "bert_tf")
     return caplog

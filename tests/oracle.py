@@ -1,8 +1,8 @@
-"""Where tests find the original's results (goldens) and public data.
+"""Paths of the original's results (goldens) and of public data.
 
-The goldens are part of the repository. Public data sets and models are not: they may lie in
-`../shared/data`, beside the checkout. Only tests marked `shared` may read them, and these skip
-where the data is absent.
+The goldens are part of the repository. Public data sets and models are not: they are expected in
+`../shared/data`, next to the checkout. Only tests marked `shared` may read them; these tests are
+skipped if the data is missing.
 """
 
 from pathlib import Path
@@ -18,15 +18,15 @@ marked_shared = False
 
 
 def golden(relative: str) -> Path:
-    """The path of a file or folder that the original computed or read."""
+    """Returns the path of an input or output of the original."""
     return _GOLDENS / relative
 
 
 def data(relative: str) -> Path:
-    """The path of a public data set or model; skips the running test where it is absent.
+    """Returns the path of a public data set or model; skips the running test if it is missing.
 
     Raises:
-        RuntimeError: if the running test is not marked `shared`, or none is running.
+        RuntimeError: if the running test is not marked `shared`, or no test is running.
     """
     if not marked_shared:
         raise RuntimeError(f"tests that read {relative} need the marker `shared`")
@@ -37,7 +37,7 @@ def data(relative: str) -> Path:
 
 
 def vocabulary(name: str) -> Path:
-    """A vocabulary of the release; the multilingual one is public data, the others are goldens."""
+    """Returns a release's vocabulary; the multilingual one is public data, others are goldens."""
     if name == "multilingual":
         return data("vocab/multi_cased_vocab.txt")
     return golden(f"vocab/{name}.txt")

@@ -1,4 +1,4 @@
-"""Small data sets in the formats of the published ones, made of the repository's reviews."""
+"""Generates small data sets in the published formats from the repository's reviews."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from tests.oracle import ROOT
 
 
 def write_all(folder: Path) -> dict[str, str]:
-    """Writes them, and gives the variables by which README and docs call their folders."""
+    """Writes all data sets; returns the variables that README and docs use for their folders."""
     reviews = _reviews("train")
     _write_glue(folder / "glue", reviews)
     _write_squad(folder / "squad", [text for text, _ in reviews])
@@ -36,7 +36,7 @@ def _write_glue(folder: Path, reviews: list[tuple[str, str]]) -> None:
     parts = {"train": reviews[:96], "dev": reviews[96:128], "test": reviews[128:144]}
     for part, rows in parts.items():
         texts = [text for text, _ in rows]
-        # Every second pair says the same twice.
+        # Every second pair repeats the same text.
         pairs = [(text, texts[n - n % 2]) for n, text in enumerate(texts)]
         mrpc = [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]]
         mrpc += [[str(1 - n % 2), str(n), str(n), *pair] for n, pair in enumerate(pairs)]
@@ -66,8 +66,8 @@ def _write_squad(folder: Path, texts: list[str]) -> None:
                 for start in range(first, last, 3)
             ]
             data = [{"title": "Reviews", "paragraphs": paragraphs}]
-            found = {"version": version, "data": data}
-            (folder / f"{part}-v{version}.json").write_text(json.dumps(found))
+            dataset = {"version": version, "data": data}
+            (folder / f"{part}-v{version}.json").write_text(json.dumps(dataset))
 
 
 def _paragraph(context: str, name: str, with_impossible: bool) -> dict:
@@ -88,9 +88,9 @@ def _write_conll(folder: Path, texts: list[str]) -> None:
     for part, first, last in (("train", 0, 60), ("dev", 60, 90), ("test", 90, 110)):
         lines = ["-DOCSTART- -X- -X- O", ""]
         for number, text in enumerate(texts[first:last]):
-            place = ("Paris", "Oslo", "Lima")[number % 3]
+            city = ("Paris", "Oslo", "Lima")[number % 3]
             lines += [f"{word} NN B-NP O" for word in text.split()]
-            lines += [f"{place} NNP B-NP B-LOC", ""]
+            lines += [f"{city} NNP B-NP B-LOC", ""]
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The import table: a row may import only what stands in the rows below it."""
+"""The import table: modules of a row may only import modules of lower rows."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from tests.oracle import ROOT
 PACKAGE = ROOT / "bert_tf"
 
 ROWS = [
-    # Documented names of modules that have another one inside.
+    # Documented aliases of internal modules.
     ["batch_tokenization", "checkpoint", "conversion"],
     ["scripts"],
     ["cli", "compat", "predictor"],
@@ -20,6 +20,7 @@ ROWS = [
     ["finetuning"],
     ["saved_models"],
     ["training"],
+    ["inference"],
     ["options"],
     ["checkpoints"],
     ["progress"],
@@ -30,23 +31,23 @@ ROWS = [
     ["releases"],
     ["config"],
     ["file_names", "locks"],
-    ["files", "replaced"],
+    ["files", "removed_api"],
     ["backend", "extras", "text_lines"],
-    # The registry names functions of all rows as texts, and imports them when they are used.
+    # The registry refers to functions of all rows by name and imports them lazily.
     ["errors", "quiet", "registry"],
 ]
 LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
 
-# What may be imported from outside of the standard library, where it is not everything.
+# Allowed third-party imports, for rows that are restricted.
 ALLOWED = {
     "__init__": set(),
     "backend": {"keras"},
     "checkpoints": {"keras", "numpy", "tensorflow"},
     "checkpoints/formats/keras_files": {"h5py", "keras", "numpy"},
     "checkpoints/formats/names": set(),
-    # Inside of functions.
+    # Inside functions only.
     "checkpoints/formats/safetensors_files": {"numpy", "safetensors"},
-    # Flags here, and nowhere else.
+    # absl flags are only used here.
     "cli": {"absl"},
     "compat": {"numpy"},
     "config": set(),
@@ -55,8 +56,9 @@ ALLOWED = {
     "data/records": {"numpy", "tensorflow"},
     "errors": set(),
     "file_names": set(),
-    # Inside of functions, for paths that name another file system.
+    # Inside functions only, for paths on remote file systems.
     "files": {"tensorflow"},
+    "inference": {"numpy"},
     "locks": set(),
     "modeling": {"keras"},
     "optimization": {"keras"},
@@ -64,14 +66,14 @@ ALLOWED = {
     "quiet": {"tensorflow"},
     "registry": set(),
     "releases": set(),
-    "replaced": set(),
+    "removed_api": set(),
     "scripts": set(),
     "tasks/classification": {"keras", "numpy", "tensorflow"},
-    # Inside of functions.
+    # Inside functions only.
     "tasks/classification/custom_dataset": {"sklearn"},
     "tasks/classification/metrics": {"numpy", "scipy", "sklearn"},
     "tasks/classification/plots": {"matplotlib", "numpy", "sklearn"},
-    # Inside of functions: extras.
+    # Inside functions only: extras.
     "tasks/pretraining/beam_units": {"apache_beam"},
     "tasks/token_classification/ner_metrics": {"seqeval"},
     "tasks/pretraining/create_vocab": {"tensorflow_text"},
@@ -79,13 +81,13 @@ ALLOWED = {
     "tokenization": set(),
     "tokenization/character_table": {"numpy"},
     "tokenization/fast": {"numpy"},
-    # Inside of functions, where possible.
+    # Inside functions where possible.
     "tokenization/fast_wordpiece": {"tensorflow", "tensorflow_text"},
     "tokenization/graph": {"numpy", "tensorflow"},
     "tokenization/ragged_ids": {"numpy"},
     "training/curve": {"matplotlib", "numpy"},
 }
-# Without a row of their own; options can be read without TensorFlow.
+# Modules without a separate row; options can be read without TensorFlow.
 OPTIONS = re.compile(r"tasks/\w+/(\w*options|__init__)")
 ANYWHERE_ELSE = {"keras", "numpy", "tensorflow", "tqdm"}
 

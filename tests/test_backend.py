@@ -1,4 +1,4 @@
-"""What a program must be like where TensorFlow computes: processes, graphs, scopes, backends."""
+"""Restrictions of the TensorFlow backend: processes, graphs, scopes and backend selection."""
 
 import copy
 import multiprocessing
@@ -37,18 +37,18 @@ def predictor(tiny):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("use", [_ask, _load])
-def test_a_forked_process_is_told_so(use):
-    """Without that it waits for ever."""
+def test_forked_process_raises(use):
+    """Without the check it would hang."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         answer = pool.apply_async(use)
-        with pytest.raises(UserError, match=r"forked from .*after the fork only.*spawn"):
+        with pytest.raises(UserError, match=r"forked from .*only after the fork.*spawn"):
             answer.get(timeout=60)
-    # This process is none the worse for it.
+    # The parent process still works.
     assert _ask().tokens == ["[CLS]", "good", "film", "[SEP]"]
 
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
-def test_a_predictor_is_not_sent_to_another_process(send, predictor):
+def test_predictor_cannot_be_pickled(send, predictor):
     with pytest.raises(UserError, match=r"cannot be pickled.*load it in each process, from its fo"):
         send(predictor)
 
@@ -68,10 +68,10 @@ def _in_scope(use):
 
 
 @pytest.mark.parametrize(
-    ("place", "use", "message"),
+    ("context", "use", "message"),
     [
-        (_in_function, _ask, r"in a tf\.function or Dataset\.map, but needs eager"),
-        (_in_function, _load, r"in a tf\.function or Dataset\.map, but needs eager"),
+        (_in_function, _ask, r"in a tf\.function or Dataset\.map: it needs eager"),
+        (_in_function, _load, r"in a tf\.function or Dataset\.map: it needs eager"),
         (_in_graph, _ask, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (_in_graph, _load, r"in a tf\.Graph, or after tf\.compat\.v1\.disable_eager_execution"),
         (
@@ -81,12 +81,12 @@ def _in_scope(use):
         ),
     ],
 )
-def test_the_place_is_named(place, use, message):
+def test_error_names_the_enclosing_context(context, use, message):
     with pytest.raises(UserError, match=message):
-        place(use)
+        context(use)
 
 
-def test_a_loaded_model_answers_inside_a_scope():
+def test_loaded_model_works_inside_a_strategy_scope():
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
         assert _ask().tokens[1] == "good"
 
@@ -103,7 +103,7 @@ def _run(program, **environment):
     return done.stdout.split()
 
 
-# As where JAX is not installed.
+# Simulates an environment without JAX.
 _NO_JAX = "import sys; sys.modules['jax'] = None\n"
 _SAY = "\nimport keras; print(keras.config.backend())"
 
@@ -118,11 +118,11 @@ _SAY = "\nimport keras; print(keras.config.backend())"
         "import bert_tf.data.input_pipeline",
     ],
 )
-def test_tensorflow_is_chosen_where_keras_is_not_imported_yet(program, tmp_path):
+def test_tensorflow_backend_is_selected_before_keras_is_imported(program, tmp_path):
     (tmp_path / "keras.json").write_text('{"backend": "torch"}')
     setting = {} if program.endswith("checkpoint") else {"KERAS_BACKEND": "jax"}
-    found = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
-    assert found == ["tensorflow"]
+    actual = _run(_NO_JAX + program + _SAY, **{"KERAS_HOME": str(tmp_path), **setting})
+    assert actual == ["tensorflow"]
 
 
 _ON_ANOTHER = """
@@ -133,16 +133,16 @@ for name in ("predictor", "checkpoint", "training", "data.records", "finetuning.
     try:
         importlib.import_module(f"bert_tf.{name}")
     except ValueError as error:
-        print(type(error).__name__, "on the backend jax" in str(error), "KERAS_B" in str(error))
+        print(type(error).__name__, "on the jax backend" in str(error), "KERAS_B" in str(error))
 """
 
 
-def test_another_backend_that_runs_already_is_named():
-    """The model itself runs on it."""
+def test_already_active_backend_is_named():
+    """The model itself runs on other backends."""
     assert _run(_ON_ANOTHER) == ["UserError", "True", "True"] * 5
 
 
-def test_names_of_the_package_are_imported_when_they_are_used():
+def test_package_names_are_imported_lazily():
     program = (
         "import sys, bert_tf\n"
         "print({'keras', 'tensorflow', 'numpy'} & set(sys.modules))\n"

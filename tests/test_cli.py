@@ -1,4 +1,4 @@
-"""The command line: flags as the original's, errors on one line, quiet, its own mind on Keras."""
+"""The command line: original flags, one-line errors, quiet output, independence of keras.json."""
 
 import json
 import os
@@ -40,14 +40,14 @@ def tiny(tiny_of_two_layers):
 
 def _script(*arguments, cwd=ROOT, **environment):
     command = [sys.executable, str(ROOT / "run_classifier.py"), *map(str, arguments)]
-    # As a user has it: nothing said about logs.
+    # Use the default log settings, as a user would.
     env = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     env |= environment
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_flags_of_the_original_have_their_names_types_and_defaults(script):
+def test_flag_names_types_and_defaults_match_the_original(script):
     rows = json.loads(golden("flags.json").read_text())[script]
     options = SCRIPTS[script]
     fields = {field.name: field for field in options.__dataclass_fields__.values()}
@@ -57,7 +57,7 @@ def test_flags_of_the_original_have_their_names_types_and_defaults(script):
         assert field.default == row["default"], row
         assert field.metadata["required"] == row["required"], row
     new = {name for name, field in fields.items() if field.metadata["new"]}
-    # The original's extract_features.py has only some of the flags of devices.
+    # The original's extract_features.py has only some of the device flags.
     shared = DeviceOptions.__dataclass_fields__ if script == "extract_features.py" else {}
     assert new - set(shared) == fields.keys() - {row["name"] for row in rows} - set(shared)
 
@@ -78,17 +78,17 @@ def test_flags_of_the_original_have_their_names_types_and_defaults(script):
         ("--data_dir=", "data_dir", ""),
     ],
 )
-def test_values(argument, name, value):
+def test_flag_values_are_parsed(argument, name, value):
     assert getattr(cli.parse(ClassifierOptions, ["script", argument]), name) == value
 
 
-def test_value_after_a_blank():
+def test_space_separated_value():
     options = cli.parse(ClassifierOptions, ["script", "--task_name", "MRPC", "--do_eval"])
     assert (options.task_name, options.do_eval) == ("MRPC", True)
 
 
 @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1))
-def test_any_text_is_a_value(text):
+def test_any_text_is_accepted_as_a_value(text):
     text = f"x{text}"
     assert cli.parse(ClassifierOptions, ["script", f"--data_dir={text}"]).data_dir == text
 
@@ -110,28 +110,28 @@ def test_any_text_is_a_value(text):
         (["--output_dir", "--do_eval"], "--output_dir has no value: --do_eval follows it"),
     ],
 )
-def test_bad_flags(arguments, message):
+def test_invalid_flags_are_rejected(arguments, message):
     with pytest.raises(UserError, match=message):
         cli.parse(ClassifierOptions, ["script", *arguments])
 
 
-def test_a_number_or_a_word():
+def test_number_or_keyword_flag():
     with pytest.raises(UserError, match=r"^--null_score_diff_threshold must be a number or auto"):
         cli.parse(SquadOptions, ["script", "--null_score_diff_threshold=abc"])
 
 
-def test_home_is_found():
+def test_home_directory_is_expanded():
     options = cli.parse(ClassifierOptions, ["script", "--output_dir=~/run"])
     assert options.output_dir == os.path.expanduser("~/run")
 
 
-def test_flagfile_that_is_not_utf8(tmp_path):
+def test_non_utf8_flagfile_is_rejected(tmp_path):
     (tmp_path / "flags.txt").write_bytes(b"--data_dir=caf\xe9\n")
     with pytest.raises(UserError, match="codec can't decode"):
         cli.parse(ClassifierOptions, ["script", f"--flagfile={tmp_path / 'flags.txt'}"])
 
 
-def test_names_that_are_not_utf8_are_refused():
+def test_non_utf8_paths_are_rejected():
     with pytest.raises(UserError, match=r"--output_dir='a\\udcff' has bytes that are not UTF-8"):
         cli.parse(ClassifierOptions, ["script", "--output_dir=a\udcff"])
     options = cli.parse(MaskedWordsOptions, ["script", "--text=caf\udce9 [MASK]"])
@@ -145,7 +145,7 @@ def test_flagfile(tmp_path):
     assert (options.do_train, options.do_eval, options.learning_rate) == (True, True, 3e-5)
 
 
-def test_help_names_every_flag():
+def test_help_lists_every_flag():
     done = _script("--help")
     assert done.returncode == 0
     for name, field in ClassifierOptions.__dataclass_fields__.items():
@@ -157,31 +157,31 @@ def test_help_names_every_flag():
     assert "--resume=auto|never|must (default 'auto', new)" in done.stdout
 
 
-def test_mistakes_end_with_one_line_and_code_1():
+def test_user_errors_print_one_line_and_exit_1():
     done = _script("--do_train=true")
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("ERROR: Required, but not given: ")
+    assert line.startswith("ERROR: Required, but missing: ")
 
 
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory):
-    """The script on the tiny MRPC, in the environment that a test asks for."""
+    """Runs the script on the tiny MRPC with a test's environment variables."""
     flags = [f"--{name}={value}" for name, value in tiny.flags.items()]
     flags += ["--task_name=mrpc", f"--data_dir={tiny.folder / 'mrpc'}"]
     flags += [f"--init_checkpoint={tiny.checkpoint}"]
 
     def start(*arguments, **environment):
         out = tmp_path_factory.mktemp("out")
-        # A relative path counts from where the user is.
+        # Relative paths are relative to the user's working directory.
         done = _script(*flags, "--output_dir=.", *arguments, cwd=out, **environment)
         return done, out
 
     return start
 
 
-def test_whole_command(run):
+def test_train_eval_and_predict(run):
     done, out = run(
         "--do_train=true", "--do_eval=true", "--do_predict=true", "--num_train_epochs=1"
     )
@@ -205,39 +205,41 @@ def plain_prediction(run):
         '["not", "settings"]',
     ],
 )
-def test_keras_json_and_environment_change_nothing(run, plain_prediction, tmp_path, settings):
+def test_keras_json_and_environment_do_not_change_predictions(
+    run, plain_prediction, tmp_path, settings
+):
     (tmp_path / "keras.json").write_text(settings)
     plain, expected = plain_prediction
     changed, out = run("--do_predict", KERAS_BACKEND="jax", KERAS_HOME=str(tmp_path))
     assert plain.returncode == changed.returncode == 0, changed.stderr
     assert "\n".join(changed.stderr.splitlines()) == "\n".join(plain.stderr.splitlines())
     name = "test_results.tsv"
-    # The head is random, but by the seed.
+    # The head is random, but determined by the seed.
     assert (out / name).read_text() == (expected / name).read_text()
 
 
 @pytest.mark.parametrize("environment", [{}, {"TF_CPP_MIN_LOG_LEVEL": "3"}])
-def test_quiet(run, environment):
+def test_output_is_quiet_by_default(run, environment):
     done, _ = run("--do_predict", "--do_eval", **environment)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 9, done.stderr
     assert lines[0].startswith("BertClassifier with ")
     assert "39 variables restored" in lines[1]
-    assert lines[2].startswith("WARNING: Random, because not in ")
+    assert lines[2].startswith("WARNING: Not in ")
     assert lines[3].split() == ["label", "precision", "recall", "f1", "support"]
     assert [line.split()[0] for line in lines[4:6]] == ["0", "1"]
     assert lines[6] == "eval_f1, eval_precision and eval_recall are those of 1"
     assert "Evaluation of 11 examples: eval_accuracy = " in lines[7]
-    assert "Prediction of 13 examples: " in lines[8]
+    assert "Predictions for 13 examples: " in lines[8]
 
 
-def test_verbose_logging_shows_examples(run):
+def test_verbose_logging_prints_examples(run):
     done, _ = run("--do_predict", "--verbose_logging")
     assert done.stderr.count("\n  tokens: [CLS] ") == 5
 
 
-def test_a_mistake_in_a_file_is_one_line(run, tiny):
+def test_input_file_error_is_one_line(run, tiny):
     done, out = run("--do_predict", "--data_dir=a\nb")
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -245,7 +247,7 @@ def test_a_mistake_in_a_file_is_one_line(run, tiny):
     assert list(out.iterdir()) == []
 
 
-def test_console_command_points_into_the_package():
+def test_console_scripts_point_into_the_package():
     setup = (ROOT / "setup.py").read_text()
     assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
     assert callable(scripts.run_classifier)

@@ -1,7 +1,7 @@
-"""README and docs: every command and program in them runs, in the order in which one reads them.
+"""README and docs: every command and program in them runs, in reading order.
 
-What is fenced as `bash` or `python` is run; `text`, `py` and `json` are not. Pages take minutes, so
-all but README's are slow.
+Blocks fenced as `bash` or `python` run; `text`, `py` and `json` do not. Pages take minutes, so all
+tests but the README's are marked slow.
 """
 
 import ast
@@ -31,20 +31,20 @@ _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.S | re.M)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """Language and text of what is fenced."""
+    """Returns the language and text of each fenced block."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [(language, body) for _, language, body in _BLOCK.findall(text)]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_is_fenced_says_whether_it_runs(page):
+def test_fenced_blocks_declare_a_known_language(page):
     languages = {language for language, _ in blocks(page)}
     assert languages <= {"bash", "python", "text", "py", "json"}
 
 
 @pytest.fixture
-def workplace(tmp_path):
-    """A copy of the repository, and the environment that its commands run in."""
+def sandbox(tmp_path):
+    """A copy of the repository, and the environment for its commands."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "output", "*.egg-info")
     shutil.copytree(ROOT, tmp_path / "bert_tf", ignore=ignored)
     variables = sample_data.write_all(tmp_path / "data")
@@ -61,8 +61,8 @@ def workplace(tmp_path):
         if any(language in ("bash", "python") for language, _ in blocks(page))
     ],
 )
-def test_commands_run_in_the_order_of_the_page(page, workplace):
-    folder, environment = workplace
+def test_commands_run_in_page_order(page, sandbox):
+    folder, environment = sandbox
     commands = "\n".join(body for language, body in blocks(page) if language == "bash")
     program = "\n".join(body for language, body in blocks(page) if language == "python")
     for command in (["bash", "-ec", commands], [sys.executable, "-c", program]):
@@ -74,7 +74,7 @@ def test_commands_run_in_the_order_of_the_page(page, workplace):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_tables_of_flags_are_those_of_the_options(script):
+def test_flag_tables_match_the_options(script):
     text = (flags.PAGES / f"{script}.md").read_text(encoding="utf-8")
     assert flags.page(script) == text, "python docs/flags.py writes them"
     assert all(
@@ -82,7 +82,7 @@ def test_tables_of_flags_are_those_of_the_options(script):
     )
 
 
-def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
+def test_site_builds_without_warnings(tmp_path, caplog, monkeypatch):
     monkeypatch.chdir(ROOT)
     with caplog.at_level(logging.WARNING):
         build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"), strict=True))
@@ -92,7 +92,7 @@ def test_the_site_is_built_without_a_warning(tmp_path, caplog, monkeypatch):
     assert "Raises:" in api
 
 
-def test_links_of_the_readme_lead_somewhere():
+def test_readme_links_resolve():
     text = (ROOT / README).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert len(links) > 20
@@ -100,7 +100,7 @@ def test_links_of_the_readme_lead_somewhere():
         assert (ROOT / link.split("#")[0]).exists(), link
 
 
-def test_figures_of_the_readme_are_those_of_the_benchmarks():
+def test_readme_numbers_match_the_benchmarks():
     marked = [
         re.findall(r"<!-- results -->\n(.*?)<!-- end of results -->", text, re.S)
         for text in ((ROOT / README).read_text(), (ROOT / "docs/performance.md").read_text())
@@ -109,19 +109,19 @@ def test_figures_of_the_readme_are_those_of_the_benchmarks():
     assert marked[0][0].count("\n") > 6
 
 
-def test_every_flag_that_is_named_exists():
+def test_documented_flags_exist():
     known = {"help", "flagfile"}.union(
         *(script.options_class.__dataclass_fields__ for script in SCRIPTS.values())
     )
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
-        # Programs of others, and our benchmarks and launcher, have flags of their own.
+        # Third-party programs, our benchmarks and the launcher have other flags.
         ours = [line for line in text.splitlines() if not _OF_OTHERS.search(line)]
         named = set(re.findall(r"(?<![\w-])--(\w+)", "\n".join(ours)))
         assert named - known == set(), page
 
 
-def test_a_script_is_called_with_flags_of_its_own():
+def test_scripts_are_called_with_their_own_flags():
     seen = 0
     for page in PAGES:
         for _, text in blocks(page):
@@ -136,50 +136,51 @@ def test_a_script_is_called_with_flags_of_its_own():
     assert seen > 50
 
 
-def test_messages_that_are_quoted_are_those_of_the_package():
-    said = _messages()
+def test_quoted_messages_exist_in_the_package():
+    patterns = _messages()
     seen = 0
     for page in PAGES:
         for _, text in blocks(page):
-            # A message may go on in the next line.
+            # A message may continue on the next line.
             quoted = r"^(?:ERROR|WARNING): (.*(?:\n(?!ERROR|WARNING|INFO|\$).+)*)"
             for message in re.findall(quoted, text, re.M):
                 flat = " ".join(message.split())
-                if not flat.startswith(_SAID_BY_OTHERS):
+                if not flat.startswith(_THIRD_PARTY_MESSAGES):
                     seen += 1
-                    assert _share_said(flat, said) > 0.5, f"{page}: {flat}"
+                    assert _quoted_fraction(flat, patterns) > 0.5, f"{page}: {flat}"
     assert seen > 30
 
 
-def _share_said(message: str, said: Iterable[re.Pattern]) -> float:
-    """How much of a message are words of the package; the rest is what was filled in."""
-    found = set()
-    for match in filter(None, (pattern.search(message) for pattern in said)):
+def _quoted_fraction(message: str, patterns: Iterable[re.Pattern]) -> float:
+    """Fraction of a message that is literal text of the package, without the values filled in."""
+    matched = set()
+    for match in filter(None, (pattern.search(message) for pattern in patterns)):
         filled = (range(*match.span(group)) for group in range(1, match.re.groups + 1))
-        found |= set(range(*match.span())).difference(*filled)
-    return len(found) / len(message)
+        matched |= set(range(*match.span())).difference(*filled)
+    return len(matched) / len(message)
 
 
 def _messages() -> list[re.Pattern]:
-    """Sentences of the package, with a group for anything in place of what is filled in."""
-    found = []
+    """Message templates of the package, with a group for each placeholder."""
+    templates = []
     for path in ROOT.glob("bert_tf/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", None) for part in node.values]
                 fixed = [part if isinstance(part, str) else None for part in parts]
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                # By %s, or in the replacement of a regular expression.
+                # Placeholders like %s, or group references in a regex replacement.
                 texts = re.split(r"%[-.\d]*[a-z]|\\\d", node.value)
                 fixed = [part for text in texts for part in (text, None)][:-1]
             else:
                 continue
             if sum(map(len, filter(None, fixed))) >= 15:
-                found.append("".join("(.*)" if part is None else re.escape(part) for part in fixed))
-    return list(map(re.compile, found))
+                pattern = ("(.*)" if part is None else re.escape(part) for part in fixed)
+                templates.append("".join(pattern))
+    return list(map(re.compile, templates))
 
 
-_SAID_BY_OTHERS = (
+_THIRD_PARTY_MESSAGES = (
     "Could not find a version that satisfies",
     "No matching distribution found",
     "All log messages before absl",
@@ -191,7 +192,7 @@ _OF_OTHERS = re.compile(
 )
 
 
-def test_a_task_of_ones_own(tmp_path):
+def test_custom_task_example(tmp_path):
     (block,) = (body for _, body in blocks("docs/scripts/run_classifier.md") if "class " in body)
     (tmp_path / "my_task.py").write_text(block)
     (tmp_path / "films.txt").write_text("A slow plot|bad\nA fine story|good\n")
@@ -203,7 +204,7 @@ def test_a_task_of_ones_own(tmp_path):
     ]
 
 
-def test_demo():
+def test_demo_script():
     command = [sys.executable, "examples/reviews/demo.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -214,8 +215,8 @@ def test_demo():
     assert all((float(percent) > 50) == (sign == "+") for percent, sign in rows)
 
 
-def test_words_for_masks():
-    """The table is what the small BERT of the repository says."""
+def test_fill_mask_table():
+    """The table shows the predictions of the small BERT in the repository."""
     page = "docs/scripts/predict_masked.md"
     (command,) = (body for language, body in blocks(page) if language == "bash")
     command = command.replace("$BERT_BASE_DIR", "examples/small_bert").replace("\\\n", " ")
@@ -229,10 +230,10 @@ def test_words_for_masks():
     for (sentence, words), block in zip(table, done.stdout.split("\n\n"), strict=False):
         first, *rows = block.splitlines()
         assert first == sentence
-        # A column for each mask. Of two that are as probable, either may be the first.
-        found = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
+        # One column per mask. Words with equal probabilities may come in either order.
+        predictions = [dict(zip(*[iter(row.split())] * 2)) for row in rows]  # noqa: B905
         columns = [re.findall(r"(\w+) ([\d.]+) %", column) for column in words.split(" / ")]
         expected = {word: float(percent) for column in columns for word, percent in column}
         assert len(expected) == 3 * len(columns)
-        values = {word: float(p[:-1]) for row in found for word, p in row.items()}
+        values = {word: float(p[:-1]) for row in predictions for word, p in row.items()}
         assert values == pytest.approx(expected, abs=0.11)

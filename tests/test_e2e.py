@@ -1,4 +1,4 @@
-"""The command lines of golden/e2e, repeated: same arguments, same numbers, same files."""
+"""Reruns the command lines of golden/e2e: same arguments, same numbers, same files."""
 
 import gzip
 import json
@@ -16,11 +16,11 @@ from tests.oracle import ROOT, golden
 pytestmark = pytest.mark.slow
 
 SCRIPTS = ("run_classifier.py", "run_pretraining.py", "run_squad.py", "extract_features.py")
-# Of TensorFlow 1 only; see docs/differences.md.
+# Only in TensorFlow 1; see docs/differences.md.
 NOT_WRITTEN = re.compile(r"\.meta$|^graph\.pbtxt$")
-# Differences of 2e-5 are those between versions of TensorFlow.
+# TensorFlow versions differ by up to 2e-5.
 TOLERANCE = 2e-5
-# The original has no such files.
+# The original does not write these files.
 NEW = {"eval_results.json", "bert_config.json", "vocab.txt", "run.json", "records.json"}
 NEW |= {"test_predictions.tsv", "confusion_matrix.png", "labels.txt"}
 NEW |= {"training_curve.tsv", "training_curve.png"}
@@ -31,7 +31,7 @@ def _runs():
     return {row["name"]: row for row in rows if row["script"] in SCRIPTS}
 
 
-def _repeat(row, out):
+def _rerun(row, out):
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_dir={out}"]
     done = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
     assert done.returncode == row["exit_code"], done.stderr
@@ -42,7 +42,7 @@ def _repeat(row, out):
     return done
 
 
-def _figures(path):
+def _metrics(path):
     return {key: float(value) for key, value in _pairs(path)}
 
 
@@ -51,12 +51,12 @@ def _pairs(path):
 
 
 @pytest.mark.parametrize("name", ["classifier_eval_predict", "classifier_eval_predict_bs"])
-def test_evaluation_and_prediction(name, tmp_path):
-    _repeat(_runs()[name], tmp_path)
+def test_evaluation_and_prediction_match_the_original(name, tmp_path):
+    _rerun(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
-    expected = _figures(folder / "eval_results.txt")
-    actual = _figures(tmp_path / "eval_results.txt")
-    # The original's lines come first.
+    expected = _metrics(folder / "eval_results.txt")
+    actual = _metrics(tmp_path / "eval_results.txt")
+    # The original's lines come before ours.
     assert list(actual)[: len(expected)] == list(expected)
     shared = {name: actual[name] for name in expected}
     assert shared == pytest.approx(expected, abs=TOLERANCE)
@@ -69,9 +69,9 @@ def test_evaluation_and_prediction(name, tmp_path):
         assert ours == pytest.approx(theirs, abs=TOLERANCE)
 
 
-def test_training(tmp_path):
+def test_training_matches_the_original(tmp_path):
     row = _runs()["classifier_train"]
-    _repeat(row, tmp_path)
+    _rerun(row, tmp_path)
     assert (tmp_path / "checkpoint").read_text() == golden(
         "e2e/classifier_train/checkpoint"
     ).read_text()
@@ -86,30 +86,30 @@ def test_training(tmp_path):
         reader = tf.train.load_checkpoint(prefix)
         stored = reader.get_variable_to_dtype_map()
         assert {name: dtype.name for name, dtype in stored.items()} == types
-    assert _figures(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
+    assert _metrics(tmp_path / "eval_results.txt")["global_step"] == row["num_steps_logged"]
 
 
 # ---- run_pretraining -----------------------------------------------------------------------
 
 
-def test_pretraining_evaluation(tmp_path):
-    _repeat(_runs()["pretraining_eval"], tmp_path)
-    expected = _figures(golden("e2e/pretraining_eval/eval_results.txt"))
-    actual = _figures(tmp_path / "eval_results.txt")
+def test_pretraining_evaluation_matches_the_original(tmp_path):
+    _rerun(_runs()["pretraining_eval"], tmp_path)
+    expected = _metrics(golden("e2e/pretraining_eval/eval_results.txt"))
+    actual = _metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_pretraining_and_going_on(tmp_path):
-    """One record, repeated, and no dropout: every step of the original is known."""
+def test_pretraining_and_resuming_match_the_original(tmp_path):
+    """With one repeated record and no dropout, every step of the original is known."""
     folder = golden("e2e/pretraining_train_one/checkpoint").parent
-    _repeat(_runs()["pretraining_train_one"], tmp_path)
-    expected = _figures(folder / "eval_results.txt")
+    _rerun(_runs()["pretraining_train_one"], tmp_path)
+    expected = _metrics(folder / "eval_results.txt")
     assert_values(folder, tmp_path, (0, 3, 6))
-    done = _repeat(_runs()["pretraining_train_continue"], tmp_path)
+    done = _rerun(_runs()["pretraining_train_continue"], tmp_path)
     assert "Resuming from" in done.stderr
     assert_values(folder, tmp_path, (8,))
-    actual = _figures(tmp_path / "eval_results.txt")
+    actual = _metrics(tmp_path / "eval_results.txt")
     assert list(actual) == list(expected)
     assert actual["global_step"] == 8
 
@@ -118,8 +118,8 @@ def test_pretraining_and_going_on(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["squad_predict_v1", "squad_predict_v2"])
-def test_answers(name, tmp_path):
-    _repeat(_runs()[name], tmp_path)
+def test_squad_predictions_match_the_original(name, tmp_path):
+    _rerun(_runs()[name], tmp_path)
     folder = golden(f"e2e/{name}")
     expected = (folder / "predictions.json").read_text()
     assert (tmp_path / "predictions.json").read_text() == expected
@@ -145,16 +145,16 @@ def approximately(entry):
     }
 
 
-def test_training_on_questions(tmp_path):
-    """One question, repeated, and no dropout."""
+def test_squad_training_matches_the_original(tmp_path):
+    """Uses one repeated question and no dropout."""
     folder = golden("e2e/squad_train_one/checkpoint").parent
-    _repeat(_runs()["squad_train_one"], tmp_path)
+    _rerun(_runs()["squad_train_one"], tmp_path)
     assert_values(folder, tmp_path, (0, 5))
     names = json.loads(golden("checkpoint_variables.json").read_text())
     for step in (0, 5):
         rows = names[f"squad_train_one/model.ckpt-{step}"]
-        found = checkpoint.shapes(str(tmp_path / f"model.ckpt-{step}"))
-        assert found == {name: shape for name, shape, _ in rows}
+        actual = checkpoint.shapes(str(tmp_path / f"model.ckpt-{step}"))
+        assert actual == {name: shape for name, shape, _ in rows}
 
 
 def assert_values(folder, out, steps):
@@ -165,14 +165,14 @@ def assert_values(folder, out, steps):
         norms = dict(zip(expected["l2_names"].tolist(), expected["l2"], strict=True))
         assert set(norms) <= set(ours)
         for name, norm in norms.items():
-            # The original clips by another norm (docs/differences.md), which scales the moments.
+            # The original clips by a different norm (docs/differences.md); this scales moments.
             rel = 0.03 if name.endswith(("adam_m", "adam_v")) else 1e-4
-            found = np.linalg.norm(ours[name].astype(np.float64))
-            assert found == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
+            actual = np.linalg.norm(ours[name].astype(np.float64))
+            assert actual == pytest.approx(norm, rel=rel, abs=1e-6), (step, name)
 
 
 @pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])
-def test_extraction(name, tmp_path):
+def test_extracted_features_match_the_original(name, tmp_path):
     row = _runs()[name]
     output = tmp_path / "output.jsonl"
     command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_file={output}"]
@@ -181,7 +181,7 @@ def test_extraction(name, tmp_path):
     theirs = gzip.decompress(golden(f"e2e/{name}/output.jsonl.gz").read_bytes()).decode()
     number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
     for line, expected in zip(output.read_text().splitlines(), theirs.splitlines(), strict=True):
-        # All but the digits is the same text.
+        # The text is identical except for the digits.
         assert number.sub("#", line) == number.sub("#", expected)
         ours = np.array(number.findall(line), float)
         np.testing.assert_allclose(ours, np.array(number.findall(expected), float), atol=TOLERANCE)

@@ -1,4 +1,4 @@
-"""Names in flags: lists, patterns, folders; places to write to, which nobody reads from."""
+"""File names in flags: lists, globs, directories and output paths."""
 
 import os
 import subprocess
@@ -11,30 +11,30 @@ from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
 
-def test_lists_patterns_and_folders(tmp_path):
+def test_lists_globs_and_directories(tmp_path):
     for name in ("b.txt", "a.txt", "deep/c.txt", "deep/_d", "deep/e.json", "f.tfrecord.tmp", "[g]"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    place = str(tmp_path)
-    found = file_names.expand(f"{place}/b.txt, {place}/*.txt,{place}/deep,{place}/[g]")
+    folder = str(tmp_path)
+    actual = file_names.expand(f"{folder}/b.txt, {folder}/*.txt,{folder}/deep,{folder}/[g]")
     expected = ["b.txt", "a.txt", "b.txt", "deep/c.txt", "[g]"]
-    assert found == [os.path.join(place, name) for name in expected]
+    assert actual == [os.path.join(folder, name) for name in expected]
     everything = ["[g]", "a.txt", "b.txt", "deep/c.txt"]
-    assert file_names.expand(place) == [os.path.join(place, name) for name in everything]
+    assert file_names.expand(folder) == [os.path.join(folder, name) for name in everything]
     assert file_names.expand(" ,") == []
 
 
-def test_a_pattern_leaves_out_what_describes_other_files(tmp_path):
+def test_glob_skips_metadata_files(tmp_path):
     for name in ("a.tfrecord", "a.tfrecord.json", "b.tfrecord.tmp", "_SUCCESS"):
         (tmp_path / name).write_text("")
     (tmp_path / "c.tfrecord.parts").mkdir()
-    place = str(tmp_path)
-    assert file_names.expand(f"{place}/*") == [f"{place}/a.tfrecord"]
-    for named in (f"{place}/a.tfrecord.json", f"{place}/*.json"):
-        assert file_names.expand(named) == [f"{place}/a.tfrecord.json"]
+    folder = str(tmp_path)
+    assert file_names.expand(f"{folder}/*") == [f"{folder}/a.tfrecord"]
+    for named in (f"{folder}/a.tfrecord.json", f"{folder}/*.json"):
+        assert file_names.expand(named) == [f"{folder}/a.tfrecord.json"]
 
 
-def test_nothing_is_found(tmp_path):
+def test_no_matching_files(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):
         file_names.expand(f"{tmp_path}/*.csv")
@@ -43,14 +43,14 @@ def test_nothing_is_found(tmp_path):
         file_names.expand(f"{tmp_path}/empty")
 
 
-def test_other_file_systems():
+def test_remote_file_systems():
     with pytest.raises(UserError, match="nowhere://x"):
         file_names.expand("nowhere://x/*.txt")
     with pytest.raises(UserError, match="No file matches ram://nothing/"):
         file_names.expand("ram://nothing/*.txt")
 
 
-def test_a_place_to_write_to(tmp_path):
+def test_output_paths(tmp_path):
     file_names.require_writable(str(tmp_path / "out.tfrecord"))
     assert not list(tmp_path.iterdir())
     with pytest.raises(UserError, match="is a folder"):
@@ -59,7 +59,7 @@ def test_a_place_to_write_to(tmp_path):
         file_names.require_writable(str(tmp_path / "missing" / "out.tfrecord"))
 
 
-def test_a_link_to_a_place_to_write_to(tmp_path):
+def test_symlinked_output_path(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "missing" / "out.tfrecord")
     with pytest.raises(UserError, match=r"link: there is no folder .*missing"):
         file_names.require_writable(str(tmp_path / "link"))
@@ -68,18 +68,18 @@ def test_a_link_to_a_place_to_write_to(tmp_path):
     assert not list((tmp_path / "missing").iterdir())
 
 
-def test_nobody_writes_over_what_is_read(tmp_path):
+def test_output_may_not_overwrite_input(tmp_path):
     (tmp_path / "text").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "text")
     text, link, other = (str(tmp_path / name) for name in ("text", "link", "other"))
     file_names.require_distinct([other], [text, link])
     for outputs in ([text], [link], [other, other]):
-        with pytest.raises(UserError, match="among the input files too, or named twice"):
+        with pytest.raises(UserError, match="also an input file, or is listed twice"):
             file_names.require_distinct(outputs, [text])
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="not on Windows")
-def test_the_standard_output_is_not_replaced_where_it_is_a_file(tmp_path):
+def test_stdout_redirected_to_a_file_is_not_replaced(tmp_path):
     """The second output would replace the first one, and `>>` lose what was there."""
     code = "from bert_tf.file_names import require_writable as r; r('/dev/stdout')"
     command = [sys.executable, "-c", code]

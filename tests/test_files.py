@@ -1,4 +1,4 @@
-"""Reading as the TensorFlow file API does, and writing that leaves no half file."""
+"""Reading like the TensorFlow file API, and atomic writing."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from tests.oracle import ROOT
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab\n\r\u2028\x85\t é\x0b"), max_size=20))
-def test_lines_are_those_of_the_tensorflow_file_api(tmp_path_factory, text):
+def test_lines_match_the_tensorflow_file_api(tmp_path_factory, text):
     path = str(tmp_path_factory.mktemp("lines") / "file.txt")
     with open(path, "wb") as file:
         file.write(text.encode())
@@ -29,7 +29,7 @@ def test_lines_are_those_of_the_tensorflow_file_api(tmp_path_factory, text):
     assert list(files.read_lines(path)) == expected
 
 
-def test_not_utf8_is_reported_with_its_line(tmp_path):
+def test_invalid_utf8_reports_its_line(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_bytes(b"fine\ncaf\xe9\n")
     with pytest.raises(UserError, match=r"train\.tsv:2: the file is not UTF-8 \(byte 0xe9 at pos"):
@@ -39,7 +39,7 @@ def test_not_utf8_is_reported_with_its_line(tmp_path):
         list(files.read_lines(str(path)))
 
 
-def test_missing_file_and_folder(tmp_path):
+def test_missing_file_and_directory(tmp_path):
     (tmp_path / "dev.tsv").write_text("")
     with pytest.raises(UserError, match=r"No such file: .*train\.tsv .*has: dev\.tsv"):
         files.open_binary(str(tmp_path / "train.tsv"))
@@ -50,7 +50,7 @@ def test_missing_file_and_folder(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="a device without an end")
-def test_reading_has_bounds(tmp_path):
+def test_file_size_limits(tmp_path):
     with pytest.raises(UserError, match=r"/dev/zero:1: the line has more than 128 MB"):
         next(files.read_lines("/dev/zero"))
     for read in (files.read_text, tokenization.load_vocab, BertConfig.from_json_file):
@@ -59,14 +59,14 @@ def test_reading_has_bounds(tmp_path):
     large = tmp_path / "vocab.txt"
     with open(large, "wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB: pass another"):
+    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB: is it the right"):
         tokenization.load_vocab(str(large))
     large.write_text("ü" * (1 << 20) + "\nb")
     assert [len(line) for line in files.read_lines(str(large))] == [1 << 20, 1]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe with a name")
-def test_texts_may_come_from_a_pipe(tmp_path):
+def test_text_is_read_from_a_pipe(tmp_path):
     pipe = str(tmp_path / "texts")
     os.mkfifo(pipe)
     writer = threading.Thread(target=Path(pipe).write_text, args=("a\nb\n",))
@@ -75,7 +75,7 @@ def test_texts_may_come_from_a_pipe(tmp_path):
     writer.join()
 
 
-def test_failed_write_leaves_the_old_file(tmp_path):
+def test_failed_write_keeps_the_old_file(tmp_path):
     path = str(tmp_path / "out.txt")
     files.write_text(path, "old\r\nfile")
     assert (tmp_path / "out.txt").read_bytes() == b"old\r\nfile"
@@ -91,7 +91,7 @@ def _write_half(path):
         raise RuntimeError("stopped")
 
 
-def test_unwritable_places_are_errors_of_the_user(tmp_path):
+def test_unwritable_paths_raise_user_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Cannot write"):
         files.write_text(str(tmp_path / "file" / "x.txt"), "")
@@ -99,7 +99,7 @@ def test_unwritable_places_are_errors_of_the_user(tmp_path):
         files.make_dirs(str(tmp_path / "file" / "folder"))
 
 
-def test_a_file_system_that_is_not_there_is_an_error_of_the_user():
+def test_unsupported_file_system_raises_user_error():
     for action in (files.exists, files.open_binary, files.make_dirs):
         with pytest.raises(UserError, match="nowhere://x/y"):
             action("nowhere://x/y")
@@ -107,7 +107,7 @@ def test_a_file_system_that_is_not_there_is_an_error_of_the_user():
         files.write_text("nowhere://x/y", "")
 
 
-def test_other_file_systems_go_through_tensorflow():
+def test_remote_file_systems_use_tensorflow():
     path = "ram://folder/file.txt"
     files.make_dirs("ram://folder")
     files.write_text(path, "a\nb\n")
@@ -127,8 +127,8 @@ def test_other_file_systems_go_through_tensorflow():
         ("", 0, ""),
     ],
 )
-def test_standard_output(redirection, code, message):
-    """Who reads may have enough; a full disk is an error. In the end nothing is tried again."""
+def test_stdout_errors(redirection, code, message):
+    """A closed reader is no error, a full disk is; the write is not retried at exit."""
     script = (
         "import sys; from bert_tf import errors, files\n"
         "try:\n"
@@ -145,7 +145,7 @@ def test_standard_output(redirection, code, message):
     assert done.stdout == expected.get(redirection, "")
 
 
-def test_of_two_writers_the_last_one_replaces_the_file(tmp_path):
+def test_last_of_two_writers_wins(tmp_path):
     path = str(tmp_path / "out.txt")
     with files.atomic_write(path) as first, open(first, "w") as one:
         one.write("first, ")
@@ -158,7 +158,7 @@ def test_of_two_writers_the_last_one_replaces_the_file(tmp_path):
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
-def test_a_symbolic_link_is_followed(tmp_path):
+def test_symlink_is_followed(tmp_path):
     (tmp_path / "store").mkdir()
     target, link = tmp_path / "store" / "out.txt", tmp_path / "link"
     link.symlink_to(target)
@@ -191,7 +191,7 @@ WRITERS = {
 
 @contextlib.contextmanager
 def reader_of(pipe, copy):
-    """Another process copies a new pipe into a file; it is killed where nobody writes to it."""
+    """Copies a new pipe to a file in a subprocess, which is killed if nobody writes to the pipe."""
     os.mkfifo(pipe)
     process = subprocess.Popen(["dd", f"if={pipe}", f"of={copy}"], stderr=subprocess.DEVNULL)
     try:
@@ -205,7 +205,7 @@ def reader_of(pipe, copy):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_pipe_gets_what_a_file_gets(tmp_path, kind):
+def test_pipe_receives_the_same_bytes_as_a_file(tmp_path, kind):
     file, pipe, copy = (tmp_path / name for name in ("file", "pipe", "copy"))
     WRITERS[kind](str(file))
     with reader_of(pipe, copy):
@@ -216,9 +216,9 @@ def test_a_pipe_gets_what_a_file_gets(tmp_path, kind):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="names of descriptors, on Linux")
-def test_devices_are_written_to(tmp_path):
-    """By links of this test: code that replaces its output would replace the device for everybody,
-    where the tests run as root."""
+def test_device_files_are_written_in_place(tmp_path):
+    """Uses links created by the test: as root, code that replaces its output file would replace
+    the system's device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf import files; files.write_text(sys.argv[1], 'text')"
     command = [sys.executable, "-c", script, str(tmp_path / "link")]
@@ -233,7 +233,7 @@ def test_devices_are_written_to(tmp_path):
     assert files.is_stream("/dev/null")
 
 
-def test_what_is_no_text_at_all(tmp_path):
+def test_binary_input_is_rejected(tmp_path):
     path = tmp_path / "paper.pdf"
     path.write_bytes(b"%PDF-1.7 \xe2\xe3\n")
     with pytest.raises(UserError, match=r"paper.pdf:1: this is not a text file"):

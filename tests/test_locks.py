@@ -1,4 +1,4 @@
-"""Locks: one holder over processes and threads; none after a process is killed."""
+"""Locks: exclusive across processes and threads, and released when a process is killed."""
 
 import errno
 import logging
@@ -24,7 +24,7 @@ HOLD = (
 
 
 def hold(path) -> subprocess.Popen:
-    """Another process that holds the lock until its standard input ends."""
+    """Starts a process that holds the lock until its standard input ends."""
     command = [sys.executable, "-c", HOLD, str(path)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -33,10 +33,10 @@ def hold(path) -> subprocess.Popen:
     return process
 
 
-def refused(path, pid=None):
+def assert_refused(path, pid=None):
     holder = f"process {pid or os.getpid()} on {socket.gethostname()}"
-    expected = re.escape(f"--output_dir=out is in use, {holder} writes to it: ")
-    expected += "wait until that has ended, or pass another --output_dir"
+    expected = re.escape(f"--output_dir=out is in use by {holder}: ")
+    expected += "wait until that ends, or pass a different --output_dir"
     with (
         pytest.raises(UserError, match=f"^{expected}$"),
         locks.exclusive(str(path), "--output_dir=out"),
@@ -44,50 +44,50 @@ def refused(path, pid=None):
         pass
 
 
-def test_another_process_is_refused_until_the_first_has_ended(tmp_path):
+def test_lock_excludes_other_processes_until_released(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
-    refused(path, process.pid)
-    # Refused once more: to look at the lock did not release it.
-    refused(path, process.pid)
+    assert_refused(path, process.pid)
+    # Checking the lock does not release it.
+    assert_refused(path, process.pid)
     process.communicate("")
     assert process.returncode == 0
     assert not (tmp_path / "out").exists()
 
 
-def test_a_process_that_was_killed_holds_nothing(tmp_path):
+def test_killed_process_releases_its_lock(tmp_path):
     path = tmp_path / "out" / ".lock"
     process = hold(path)
     process.kill()
     process.communicate()
     assert str(process.pid) in path.read_text()
     with locks.exclusive(str(path), "--output_dir=out"):
-        # Not read here: to close the file would release the lock.
+        # Do not read the file here: closing it would release the lock.
         second = subprocess.run(
             [sys.executable, "-c", HOLD, str(path)], cwd=ROOT, capture_output=True, text=True
         )
-        assert f"process {os.getpid()} on {socket.gethostname()} writes" in second.stderr
+        assert f"by process {os.getpid()} on {socket.gethostname()}: wait" in second.stderr
         (tmp_path / "out" / "checkpoint").write_text("written meanwhile")
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
 
 
-def test_one_process_is_refused_what_it_holds_itself(tmp_path):
+def test_lock_is_not_reentrant(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with locks.exclusive(str(tmp_path / ".lock")):
-        refused(tmp_path / ".lock")
-        refused(tmp_path / "link" / ".lock")
+        assert_refused(tmp_path / ".lock")
+        assert_refused(tmp_path / "link" / ".lock")
     with locks.exclusive(str(tmp_path / ".lock")):
         assert (tmp_path / ".lock").exists()
 
 
-def test_without_a_flag_a_lock_is_waited_for(tmp_path):
-    """Each adds 1 to what it has read; together they would lose some."""
+def test_lock_without_flag_blocks(tmp_path):
+    """Each thread increments a counter; without the lock, updates would be lost."""
     counter = tmp_path / "counter"
     counter.write_text("0")
 
     def count():
         for _ in range(5):
-            with locks.exclusive(locks.beside(str(counter))):
+            with locks.exclusive(locks.lock_path(str(counter))):
                 counter.write_text(str(int(counter.read_text()) + 1))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
@@ -99,7 +99,7 @@ def test_without_a_flag_a_lock_is_waited_for(tmp_path):
     assert os.listdir(tmp_path) == ["counter"]
 
 
-def test_a_folder_that_was_there_stays(tmp_path):
+def test_existing_directory_is_kept(tmp_path):
     (tmp_path / "empty").mkdir()
     with locks.exclusive(str(tmp_path / "empty" / "new" / "newer" / ".lock")):
         pass
@@ -116,11 +116,11 @@ def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
         pass
     records = [record for record in caplog.records if record.name.startswith("bert_tf")]
     assert {record.levelname for record in records} == {"INFO"}
-    assert "--output_dir=ram://out: nothing is locked there" in caplog.text
+    assert "--output_dir=ram://out: remote folders are not locked" in caplog.text
 
-    def fails(*args):
+    def fail(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(locks, "_lock", fails)
+    monkeypatch.setattr(locks, "_lock", fail)
     with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
-        assert "cannot be locked ([Errno" in caplog.text
+        assert "lock ([Errno" in caplog.text

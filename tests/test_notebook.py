@@ -1,4 +1,4 @@
-"""The notebook in `examples/` runs from its first cell to its last."""
+"""The notebook in `examples/` runs from the first to the last cell."""
 
 import os
 import re
@@ -15,8 +15,8 @@ from tests.oracle import ROOT
 NOTEBOOK = ROOT / "examples" / "movie_reviews.ipynb"
 
 
-class OfThisPython(KernelSpecManager):
-    """Knows one kernel, that of the Python of the tests, whatever is installed as `python3`."""
+class CurrentPythonKernel(KernelSpecManager):
+    """Provides one kernel, which uses the tests' Python instead of the installed `python3`."""
 
     def get_kernel_spec(self, kernel_name):
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -25,18 +25,18 @@ class OfThisPython(KernelSpecManager):
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """The cells with code, after all of them were run in the folder of the notebook."""
+    """The code cells, after running them all in the notebook's folder."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     folder = tmp_path_factory.mktemp("kernel")
     manager = AsyncKernelManager(
-        kernel_spec_manager=OfThisPython(), connection_file=str(folder / "connection.json")
+        kernel_spec_manager=CurrentPythonKernel(), connection_file=str(folder / "connection.json")
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder)}
     environment.pop("MPLBACKEND", None)
-    # A cell that fails is a CellExecutionError, with its traceback.
+    # A failing cell raises CellExecutionError, with its traceback.
     NotebookClient(notebook, timeout=300, km=manager).execute(
         cleanup_kc=True, cwd=str(NOTEBOOK.parent), env=environment
     )
@@ -51,24 +51,24 @@ def _number(figure):
     return int(figure.replace(",", ""))
 
 
-def _pictures(cells):
+def _images(cells):
     outputs = [output for cell in cells for output in cell.outputs]
     return [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
 
 
-def test_it_runs_and_learns(cells):
+def test_notebook_runs_and_learns(cells):
     kinds = {output.output_type for cell in cells for output in cell.outputs}
     assert kinds <= {"stream", "display_data"}
     streams = [o.name for cell in cells for o in cell.outputs if o.output_type == "stream"]
     assert set(streams) == {"stdout"}
     accuracies = re.findall(r"accuracy [\d.]+ on the training set, ([\d.]+) on", _texts(cells))
     assert len(accuracies) == 3
-    # Each label is that of half of the reviews.
+    # The labels are balanced.
     assert float(accuracies[-1]) >= 0.62
-    assert len(_pictures(cells)) == 1
+    assert len(_images(cells)) == 1
 
 
-def test_what_is_frozen_is_not_trained(cells):
+def test_frozen_layers_are_not_trained(cells):
     frozen, unfrozen = re.findall(r"Trained: ([\d,]+) of ([\d,]+)", _texts(cells))
     head = 128 * 64 + 64 + 64 * 2 + 2
     pooler = 128 * 128 + 128
@@ -77,12 +77,12 @@ def test_what_is_frozen_is_not_trained(cells):
     assert [_number(figure) for figure in unfrozen] == [encoder - pooler + head, encoder + head]
 
 
-def test_it_is_kept_with_what_it_printed():
+def test_notebook_is_stored_with_outputs():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     kept = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in kept] == list(range(1, len(kept) + 1))
-    assert len(_pictures(kept)) == 1
+    assert len(_images(kept)) == 1
     assert {output.get("name", "stdout") for cell in kept for output in cell.outputs} == {"stdout"}
     assert "error" not in {output.output_type for cell in kept for output in cell.outputs}
     assert not re.search(r"""["' ]/(home|Users|root|tmp|work)/""", NOTEBOOK.read_text())

@@ -1,4 +1,4 @@
-"""What earlier versions wrote stays usable: run directories, Keras files and records."""
+"""Compatibility with run directories, Keras files and records of earlier versions."""
 
 import csv
 import json
@@ -20,8 +20,8 @@ QUESTION = ("what was good", "the good film was not slow it was a fast story the
 
 
 @pytest.fixture
-def old(tmp_path, monkeypatch):
-    """A copy of the old directories, which is also the working directory."""
+def old_runs(tmp_path, monkeypatch):
+    """A copy of the old directories, used as the working directory."""
     folder = shutil.copytree(golden("run_directories"), tmp_path / "old")
     monkeypatch.chdir(folder)
     return folder
@@ -48,13 +48,13 @@ def script_of(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_training_resumes_as_in_the_old_version(old, monkeypatch, name):
-    expected = json.loads((old / "resumed.json").read_text())[name]
+def test_training_resumes_as_in_the_old_version(old_runs, monkeypatch, name):
+    expected = json.loads((old_runs / "resumed.json").read_text())[name]
     flags = ["--train_batch_size=4", "--learning_rate=1e-3", "--do_train", "--do_eval"]
     run_script(monkeypatch, script_of(name), *expected["flags"], *model_flags(name), *flags)
-    found = json.loads((old / name / "eval_results.json").read_text())
+    actual = json.loads((old_runs / name / "eval_results.json").read_text())
     for metric, value in expected["metrics"].items():
-        assert found[metric] == pytest.approx(value, abs=1e-4), metric
+        assert actual[metric] == pytest.approx(value, abs=1e-4), metric
     prefix = f"{name}/model.ckpt-{expected['last_step']}"
     norms = {
         key: np.linalg.norm(value)
@@ -64,18 +64,18 @@ def test_training_resumes_as_in_the_old_version(old, monkeypatch, name):
         assert norms[variable] == pytest.approx(norm, rel=1e-4, abs=1e-5), variable
 
 
-def test_classifier_predicts_as_in_the_old_version(old, monkeypatch):
+def test_classifier_predictions_match_the_old_version(old_runs, monkeypatch):
     name = "run_classifier"
-    before = np.loadtxt(old / name / "test_results.tsv", delimiter="\t")
-    (old / name / "test_results.tsv").unlink()
+    before = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
+    (old_runs / name / "test_results.tsv").unlink()
     flags = ["--task_name=MRPC", "--data_dir=data/mrpc", "--do_predict"]
     run_script(monkeypatch, name, *flags, *model_flags(name))
-    after = np.loadtxt(old / name / "test_results.tsv", delimiter="\t")
+    after = np.loadtxt(old_runs / name / "test_results.tsv", delimiter="\t")
     np.testing.assert_allclose(after, before, atol=1e-5)
 
 
-def test_predictor_answers_as_in_the_old_version(old):
-    with open(old / "run_classifier_tsv" / "test_predictions.tsv", newline="") as file:
+def test_predictor_outputs_match_the_old_version(old_runs):
+    with open(old_runs / "run_classifier_tsv" / "test_predictions.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     answers = Predictor.from_output_dir("run_classifier_tsv")([row["text"] for row in rows])
     for row, answer in zip(rows, answers, strict=True):
@@ -89,15 +89,15 @@ def test_predictor_answers_as_in_the_old_version(old):
     assert len(candidates) == 1
 
 
-def test_model_is_exported(old, monkeypatch):
+def test_model_is_exported(old_runs, monkeypatch):
     run_script(
         monkeypatch, "export_model", "--model_dir=run_classifier_tsv", "--export_dir=exported"
     )
-    folder = next((old / "exported").rglob("saved_model.pb")).parent
+    folder = next((old_runs / "exported").rglob("saved_model.pb")).parent
     assert "serving_default" in tf.saved_model.load(str(folder)).signatures
 
 
-def test_keras_files_hold_the_weights_of_the_checkpoint(old):
+def test_keras_files_match_the_checkpoint_weights(old_runs):
     expected = checkpoint.read("run_classifier/model.ckpt-9", ["output_weights"])
     ((_, weights),) = expected
     model = keras.saving.load_model("classifier.keras")

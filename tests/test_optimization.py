@@ -1,4 +1,4 @@
-"""The optimizer against the original's (golden/training) and on its own."""
+"""The optimizer: comparison with the original (golden/training), Keras and its rules."""
 
 import keras
 import numpy as np
@@ -10,19 +10,19 @@ from bert_tf.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, creat
 from tests.oracle import golden
 
 
-def test_learning_rate_equals_the_original():
+def test_learning_rate_matches_the_original():
     rates = np.load(golden("training/lr_schedule.npz"))
     for key in rates.files:
         init_lr, steps, warmup = key.removeprefix("lr").replace("steps", "").split("_")
         schedule = WarmupLinearDecay(float(init_lr), int(steps), int(warmup.removeprefix("warmup")))
         ours = [float(schedule(step)) for step in range(len(rates[key]))]
-        # The last digit of 1 - t/N counts against the peak, not against a rate near 0.
+        # Rounding of 1 - t/N is relative to the peak rate, not to a rate near 0.
         tolerance = 1e-6 * float(init_lr)
         np.testing.assert_allclose(ours, rates[key], rtol=1e-6, atol=tolerance, err_msg=key)
     assert len(rates.files) == 6
 
 
-def test_no_warmup_and_no_steps():
+def test_zero_warmup_and_zero_steps():
     assert float(WarmupLinearDecay(0.5, 10, None)(0)) == 0.5
     with pytest.raises(ValueError, match=r"at least 1\. Received: 0"):
         WarmupLinearDecay(0.5, 0)
@@ -37,7 +37,7 @@ def _variable(path, value):
 
 
 @pytest.mark.parametrize(("case", "scale"), [("noclip", 0.02), ("clip", 5.0)])
-def test_updates_equal_the_original(case, scale):
+def test_updates_match_the_original(case, scale):
     toy = np.load(golden("training/toy_optimizer.npz"))
     names = [
         key.removeprefix(f"{case}/init/") for key in toy.files if key.startswith(f"{case}/init/")
@@ -69,7 +69,7 @@ def test_updates_equal_the_original(case, scale):
             np.testing.assert_allclose(value.numpy(), expected, atol=1e-7, err_msg=name)
 
 
-def test_the_original_test_converges():
+def test_original_convergence_test():
     weights = keras.Variable([0.1, -0.2, -0.1], name="w")
     optimizer = AdamWeightDecay(0.2)
     optimizer.build([weights])
@@ -80,7 +80,7 @@ def test_the_original_test_converges():
     np.testing.assert_allclose(weights.numpy(), [0.4, 0.2, -0.5], atol=1e-2)
 
 
-def test_gradients_of_look_ups_are_summed_before_clipping():
+def test_embedding_gradients_are_summed_before_clipping():
     table = keras.Variable(np.zeros((3, 2), "float32"), name="table")
     # Row 1 is looked up 4 times: the summed gradient has norm 4 sqrt(2), its slices sqrt(8).
     with tf.GradientTape() as tape:
@@ -94,7 +94,7 @@ def test_gradients_of_look_ups_are_summed_before_clipping():
     np.testing.assert_allclose(optimizer.adam_m[0].numpy(), expected, atol=1e-6)
 
 
-def test_bias_correction_equals_keras_adam():
+def test_bias_corrected_adam_matches_keras():
     values = np.float32([0.5, -1.0, 2.0])
     ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
     optimizer = AdamWeightDecay(0.1, epsilon=1e-6, bias_correction=True)
@@ -108,7 +108,7 @@ def test_bias_correction_equals_keras_adam():
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
 
 
-def test_lamb_without_decay_equals_keras_lamb():
+def test_lamb_without_decay_matches_keras():
     values = np.float32([[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]])
     ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
     optimizer = Lamb(0.1, epsilon=1e-7, bias_correction=True)
@@ -122,7 +122,7 @@ def test_lamb_without_decay_equals_keras_lamb():
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
 
 
-def test_lamb_scales_the_update_with_its_decay():
+def test_lamb_trust_ratio_includes_weight_decay():
     values = {"kernel": [3.0, 4.0], "bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
     variables = []
     for path, value in values.items():
@@ -132,7 +132,7 @@ def test_lamb_scales_the_update_with_its_decay():
     optimizer.build(variables)
     gradient = tf.constant([1.0, -1.0])
     optimizer.apply([gradient] * 3, variables)
-    # After one step without correction m / sqrt(v) is 0.1 / sqrt(0.001) times the sign.
+    # After one step without bias correction, m / sqrt(v) is 0.1 / sqrt(0.001) times the sign.
     adam = 0.1 / np.sqrt(0.001) * np.array([1.0, -1.0])
     update = adam + 0.1 * np.array([3.0, 4.0])
     scaled = update * 5.0 / np.linalg.norm(update)
@@ -142,7 +142,7 @@ def test_lamb_scales_the_update_with_its_decay():
     np.testing.assert_allclose(zero, -0.5 * adam, rtol=1e-5)
 
 
-def test_optimizer_goes_through_model_compile_and_saving(tmp_path):
+def test_optimizer_works_with_compile_and_saving(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="d")])
     model.compile(create_optimizer(0.1, 10, 2), loss="mse")
     model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=4, epochs=2, verbose=0)

@@ -1,16 +1,16 @@
-"""Who may read public data, and what happens where it is absent."""
+"""Access to public data, and skipping tests if it is missing."""
 
 import pytest
 
 from tests import oracle
 
 
-def test_only_tests_with_the_marker_read_public_data():
+def test_public_data_requires_the_shared_marker():
     with pytest.raises(RuntimeError, match=r"read glue/MRPC need the marker `shared`"):
         oracle.data("glue/MRPC")
 
 
-def test_absent_public_data_skips_the_test(monkeypatch):
+def test_missing_public_data_skips_the_test(monkeypatch):
     monkeypatch.setattr(oracle, "marked_shared", True)
     with pytest.raises(pytest.skip.Exception, match=r"glue/none is not in ../shared/data"):
         oracle.data("glue/none")

@@ -1,4 +1,4 @@
-"""Predictor: what the scripts predict, from a folder alone, as often as one likes."""
+"""Predictor: repeated predictions from a run directory, equal to those of the scripts."""
 
 import json
 import os
@@ -25,36 +25,36 @@ CONTEXT = "the good film was not slow it was a fast story the bad plot " * 3
 
 @pytest.fixture(scope="module")
 def trained(tiny, tmp_path_factory):
-    """Folders of a classifier, of questions and of word labels, moved to another place since."""
-    here = tmp_path_factory.mktemp("here")
+    """Run directories of a classifier, SQuAD and NER, moved after training."""
+    original_dir = tmp_path_factory.mktemp("here")
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, **TRAINING}
-    # What the folder has to do without.
+    # Use copies that move with the folder, so that their original paths no longer exist.
     for name in ("vocab_file", "bert_config_file"):
-        flags[name] = shutil.copy(flags[name], here)
+        flags[name] = shutil.copy(flags[name], original_dir)
     mrpc = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
-    classification.run(ClassifierOptions(**flags, **mrpc, output_dir=str(here / "mrpc")))
+    classification.run(ClassifierOptions(**flags, **mrpc, output_dir=str(original_dir / "mrpc")))
 
     questions = [f"what was {word}" for word in WORDS]
     rows = [
         {"id": q, "question": q, "answers": [{"text": "fast story", "answer_start": 36}]}
         for q in questions
     ]
-    file = here / "questions.json"
+    file = original_dir / "questions.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": rows}]}]}))
     lengths = {"max_query_length": 8, "doc_stride": 5, "n_best_size": 4}
     files = {"train_file": str(file), "predict_file": str(file)}
-    squad.run(SquadOptions(**flags, **lengths, **files, output_dir=str(here / "squad")))
+    squad.run(SquadOptions(**flags, **lengths, **files, output_dir=str(original_dir / "squad")))
 
     rng = random.Random(1)
     sentences = [rng.choices(WORDS, k=rng.randint(1, 40)) for _ in range(12)]
     lines = [f"{word} {'B-A' if word == 'film' else 'O'}\n" for s in sentences for word in [*s, ""]]
     text = "".join("\n" if line.startswith(" ") else line for line in lines)
     for name in ("train.txt", "test.txt"):
-        (here / name).write_text(text)
-    ner.run(NerOptions(**flags, data_dir=str(here), output_dir=str(here / "ner")))
+        (original_dir / name).write_text(text)
+    ner.run(NerOptions(**flags, data_dir=str(original_dir), output_dir=str(original_dir / "ner")))
 
-    there = here.parent / "there"
-    here.rename(there)
+    there = tmp_path_factory.mktemp("moved") / "there"
+    original_dir.rename(there)
     return SimpleNamespace(folder=there, questions=questions, sentences=sentences)
 
 
@@ -63,41 +63,41 @@ def classifier(trained):
     return Predictor.from_output_dir(str(trained.folder / "mrpc"))
 
 
-def test_classes_are_those_of_the_script(tiny, trained, classifier):
+def test_classes_match_the_script(tiny, trained, classifier):
     lines = (tiny.folder / "mrpc" / "test.tsv").read_text().splitlines()[1:]
-    found = classifier([tuple(line.split("\t")[3:]) for line in lines])
+    actual = classifier([tuple(line.split("\t")[3:]) for line in lines])
     results = (trained.folder / "mrpc" / "test_results.tsv").read_text().splitlines()
     expected = np.array([line.split("\t") for line in results], np.float64)
-    given = [[prediction.probabilities[label] for label in "01"] for prediction in found]
-    np.testing.assert_allclose(given, expected, atol=1e-6)
-    assert [p.label for p in found] == [str(row.argmax()) for row in expected]
+    probabilities = [[prediction.probabilities[label] for label in "01"] for prediction in actual]
+    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
+    assert [p.label for p in actual] == [str(row.argmax()) for row in expected]
 
 
-def test_answers_are_those_of_the_script(trained):
+def test_answers_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "squad"))
-    found = predictor([(question, CONTEXT) for question in trained.questions])
+    actual = predictor([(question, CONTEXT) for question in trained.questions])
     texts = json.loads((trained.folder / "squad" / "predictions.json").read_text())
     n_best = json.loads((trained.folder / "squad" / "nbest_predictions.json").read_text())
-    for question, prediction in zip(trained.questions, found, strict=True):
+    for question, prediction in zip(trained.questions, actual, strict=True):
         assert prediction.text == texts[question]
         assert prediction.null_odds is None
         expected = n_best[question]
         assert [text for text, _ in prediction.n_best] == [entry["text"] for entry in expected]
         probabilities = [probability for _, probability in prediction.n_best]
         np.testing.assert_allclose(probabilities, [e["probability"] for e in expected], rtol=1e-4)
-    # Without a text there is no answer.
+    # An empty context has no answer.
     assert predictor(("what was it", "")).text == "empty"
     assert predictor([]) == []
 
 
-def test_labels_are_those_of_the_script(trained):
+def test_labels_match_the_script(trained):
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"))
-    found = predictor([tuple(words) for words in trained.sentences])
-    assert [words.words for words in found] == trained.sentences
+    actual = predictor([tuple(words) for words in trained.sentences])
+    assert [words.words for words in actual] == trained.sentences
     lines = (trained.folder / "ner" / "label_test.txt").read_text().splitlines()
     expected = [line.split()[-1] for line in lines if line]
-    assert [label for words in found for label in words.labels] == expected
-    # A text is cut as CoNLL's are, letters stay as they are.
+    assert [label for words in actual for label in words.labels] == expected
+    # Text is split like CoNLL's, and keeps its case.
     assert predictor("The film, it was good.").words == [
         "The",
         "film",
@@ -112,16 +112,16 @@ def test_labels_are_those_of_the_script(trained):
     assert predictor([]) == []
 
 
-def test_published_models():
+def test_published_model_fills_masks():
     masked = Predictor.from_output_dir(SMALL_BERT, "predict_masked", top_k=3)
     text = "She opened the [MASK] and ran into the garden."
     (candidates,) = masked(text)
     assert candidates[0].word == "door"
-    # Two at once are one product of matrices, which some processors round in another way.
+    # Two texts share one matrix product, which some processors round differently.
     (second,) = masked([text, text])[1]
-    assert [found.word for found in second] == [found.word for found in candidates]
-    probabilities = [found.probability for found in candidates]
-    assert [found.probability for found in second] == pytest.approx(probabilities, rel=1e-5)
+    assert [candidate.word for candidate in second] == [candidate.word for candidate in candidates]
+    probabilities = [candidate.probability for candidate in candidates]
+    assert [candidate.probability for candidate in second] == pytest.approx(probabilities, rel=1e-5)
     features = Predictor.from_output_dir(SMALL_BERT, "extract_features", layers="-1")
     tokens, values = features("a door")
     assert tokens == ["[CLS]", "a", "door", "[SEP]"]
@@ -131,7 +131,7 @@ def test_published_models():
     np.testing.assert_allclose(pair("a door").values, values.mean(axis=0), atol=1e-6)
 
 
-def test_a_trained_folder_does_the_work_of_other_scripts(trained):
+def test_trained_directory_supports_other_tasks(trained):
     folder = str(trained.folder / "mrpc")
     features = Predictor.from_output_dir(folder, script="extract_features", layers="0")
     assert features("the film").values.shape == (4, 1, 16)
@@ -142,15 +142,15 @@ def test_a_trained_folder_does_the_work_of_other_scripts(trained):
 
 
 def resident_bytes():
-    """Memory of this process, on Linux; elsewhere nothing is measured."""
+    """Returns the memory of this process on Linux; elsewhere 0."""
     if not os.path.exists("/proc/self/statm"):
         return 0
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_one_text_after_the_other(classifier):
-    """Neither compiled again, nor more memory: single texts of all lengths, after each other."""
+def test_single_texts_neither_retrace_nor_leak_memory(classifier):
+    """Single texts of all lengths cause neither recompilation nor memory growth."""
     rng = random.Random(2)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(1000)]
     for text in texts[:200]:
@@ -159,11 +159,11 @@ def test_one_text_after_the_other(classifier):
     for text in texts:
         classifier(text)
     # What was traced once cannot be traced again.
-    assert isinstance(classifier._answer._inference.step, tf.types.experimental.ConcreteFunction)
+    assert isinstance(classifier._predict._inference.step, tf.types.experimental.ConcreteFunction)
     assert resident_bytes() - before < 30e6
 
 
-def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
+def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     predictor = Predictor.from_output_dir(str(trained.folder / "mrpc"))
     predictor([("film", "story")])
@@ -171,11 +171,11 @@ def test_single_texts_for_a_model_of_pairs(trained, caplog, monkeypatch):
     for _ in range(2):
         predictor(["film", ("film", "story")])
     assert (
-        caplog.text.count("1 of 2 inputs are single texts, and the model was trained on pai") == 1
+        caplog.text.count("1 of 2 inputs are single texts, but the model was trained on pai") == 1
     )
 
 
-def test_pairs_for_a_model_of_single_texts(trained, caplog, monkeypatch):
+def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     folder = trained.folder / "mrpc"
     predictor = Predictor.from_output_dir(folder, task_name="CoLA")
@@ -183,69 +183,69 @@ def test_pairs_for_a_model_of_single_texts(trained, caplog, monkeypatch):
     assert "inputs" not in caplog.text
     for _ in range(2):
         predictor(["film", ("film", "story"), ("film", "plot")])
-    assert caplog.text.count("2 of 3 inputs are pairs, and the model was trained on single te") == 1
+    assert caplog.text.count("2 of 3 inputs are pairs, but the model was trained on single te") == 1
     caplog.clear()
-    # What a module was trained on is not known.
+    # A hub module does not record what it was trained on.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
     assert "inputs" not in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"script": "extract_features", "layers": "-1"}])
-def test_pairs_in_one_string(trained, flags, caplog, monkeypatch):
+def test_pair_in_one_string_warns(trained, flags, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     predictor = Predictor.from_output_dir(trained.folder / "mrpc", **flags)
     for _ in range(2):
         predictor([("film", "story"), "film ||| story"])
-    assert caplog.text.count("1 of 2 inputs contain ' ||| ', at which nothing is split") == 1
+    assert caplog.text.count("1 of 2 inputs contain ' ||| ', which does not separate") == 1
     assert "single texts" not in caplog.text
 
 
-def test_threads_get_what_one_gets(classifier):
+def test_predictions_are_thread_safe(classifier):
     rng = random.Random(3)
     texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 30))) for _ in range(200)]
     expected = [prediction.probabilities for prediction in classifier(texts)]
     with ThreadPoolExecutor(8) as pool:
-        found = [prediction.probabilities for prediction in pool.map(classifier, texts)]
-    for one, other in zip(found, expected, strict=True):
+        actual = [prediction.probabilities for prediction in pool.map(classifier, texts)]
+    for one, other in zip(actual, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_an_empty_text_and_no_text(classifier):
+def test_empty_text_and_empty_input(classifier):
     assert sum(classifier("").probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert classifier([]) == []
 
 
 def test_document_context(trained, tmp_path):
-    """The texts of a list are one document, and else each is alone."""
+    """Texts of a list form one document; otherwise they are independent."""
     predictor = Predictor.from_output_dir(str(trained.folder / "ner"), doc_context=True)
-    windows = predictor._answer._task.from_inputs([("film",), ("good", "plot")]).windows
+    windows = predictor._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [3, 3]
     plain = Predictor.from_output_dir(trained.folder / "ner")
-    windows = plain._answer._task.from_inputs([("film",), ("good", "plot")]).windows
+    windows = plain._predict._task.from_inputs([("film",), ("good", "plot")]).windows
     assert windows.length.tolist() == [1, 2]
 
 
-def test_the_threshold_that_was_found(trained, tmp_path):
+def test_saved_null_threshold_is_used(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "squad", tmp_path / "squad")
     run = json.loads((folder / "run.json").read_text())
     run["flags"] |= {"null_score_diff_threshold": "auto", "version_2_with_negative": True}
     (folder / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UserError, match=r"not in .*eval_results.json: pass null_score_diff_thresh"):
+    with pytest.raises(UserError, match=r"not in .*eval_results.json: pass a number as null_score"):
         Predictor.from_output_dir(folder)
     (folder / "eval_results.json").write_text('{"null_score_diff_threshold": -1e9}')
     question = (trained.questions[0], CONTEXT)
     assert Predictor.from_output_dir(folder)(question).text == ""
-    # Whole numbers count.
+    # Integers are valid too.
     assert Predictor.from_output_dir(folder, null_score_diff_threshold=10**9)(question).text
 
 
-def test_options_of_another_kind():
+def test_options_of_a_different_task_are_rejected():
     with pytest.raises(UserError, match="A Predictor takes one of ClassifierOptions, "):
         Predictor(None)
 
 
 @pytest.mark.parametrize(
-    ("script", "given", "message"),
+    ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a text, or a tuple of two. Received: 5"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a text, or a tuple of two"),
@@ -255,14 +255,14 @@ def test_options_of_another_kind():
         ("extract_features", None, "Input 0: expected a text, or a tuple of two. Received: None"),
     ],
 )
-def test_inputs_of_another_kind(trained, script, given, message):
+def test_invalid_input_types_are_rejected(trained, script, inputs, message):
     if script in ("mrpc", "squad", "ner"):
         predictor = Predictor.from_output_dir(str(trained.folder / script))
     else:
         flags = {"layers": "-1"} if script == "extract_features" else {}
         predictor = Predictor.from_output_dir(SMALL_BERT, script, **flags)
     with pytest.raises(UserError, match=message):
-        predictor(given)
+        predictor(inputs)
 
 
 @pytest.mark.parametrize(
@@ -270,10 +270,10 @@ def test_inputs_of_another_kind(trained, script, given, message):
     [
         ({}, r"No such file: .*run.json .*pass script=, one of run_classifier, "),
         ({"script": "classify"}, "script must be one of run_classifier, .*Received: 'classify'"),
-        ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. It has: batch_s"),
-        ({"script": "predict_masked", "top_k": 0}, "--top_k must be from 1 to 1000"),
+        ({"script": "predict_masked", "top": 3}, "predict_masked has no flag top. Its flags: "),
+        ({"script": "predict_masked", "top_k": 0}, "--top_k must be between 1 and 1000"),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        ({"script": "run_squad"}, r"bert_model\.ckpt is the checkpoint of another model: it lacks"),
+        ({"script": "run_squad"}, r"bert_model\.ckpt does not match this model. Missing"),
         ({"script": "run_squad", "max_seq_length": 32}, "must be greater than --max_query_length"),
         ({"script": "run_squad", "do_eval": True}, "run_squad has no flag do_eval"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
@@ -286,12 +286,12 @@ def test_inputs_of_another_kind(trained, script, given, message):
         ({"script": "run_classifier"}, "task"),
     ],
 )
-def test_folders_that_are_not_enough(changes, message):
+def test_incomplete_directories_are_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         Predictor.from_output_dir(SMALL_BERT, **changes)
 
 
-def test_what_a_folder_lacks_is_passed(trained, tmp_path):
+def test_missing_files_can_be_passed_as_options(trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     vocab = shutil.move(folder / "vocab.txt", tmp_path / "words.txt")
     with pytest.raises(UserError, match=r"No such file: .*vocab.txt .*Pass vocab_file="):
@@ -309,7 +309,7 @@ def test_what_a_folder_lacks_is_passed(trained, tmp_path):
         Predictor.from_output_dir(str(folder))
 
 
-def test_options_are_a_way_too(tiny):
+def test_predictor_from_options(tiny):
     flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
     flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
     assert Predictor(ExtractionOptions(**flags))("good film").tokens == [
@@ -320,8 +320,8 @@ def test_options_are_a_way_too(tiny):
     ]
 
 
-def test_a_training_goes_on_with_copies(tiny, tmp_path):
-    """Empty lines at the end make no other file; a missing file is written again."""
+def test_training_resumes_with_copied_files(tiny, tmp_path):
+    """Trailing blank lines do not change a file's identity; a missing file is written again."""
     config = tmp_path / "config.json"
     config.write_text(tiny.config.to_json_string() + "\n\n")
     flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(tmp_path / "out")}
@@ -332,7 +332,7 @@ def test_a_training_goes_on_with_copies(tiny, tmp_path):
     assert Predictor.from_output_dir(tmp_path / "out")("a").label in "01"
 
 
-def test_a_training_does_not_overwrite_another_vocabulary(tiny, trained, tmp_path):
+def test_training_does_not_overwrite_a_different_vocabulary(tiny, trained, tmp_path):
     folder = shutil.copytree(trained.folder / "mrpc", tmp_path / "copy")
     (folder / "vocab.txt").write_text("other\n")
     flags = {**tiny.flags, **TRAINING, "task_name": "MRPC", "output_dir": str(folder)}

@@ -1,4 +1,4 @@
-"""What is shown while a script runs."""
+"""Progress bars of the scripts."""
 
 import io
 import sys
@@ -11,64 +11,64 @@ class Terminal(io.StringIO):
         return True
 
 
-def figures(loss):
+def metrics(loss):
     return {"loss": loss, "learning_rate": 5e-5, "sequences": 8.0, "tokens": 1200.0}
 
 
-def test_bar_of_training_shows_step_loss_rate_and_time_left(monkeypatch):
-    # A clock that jumps a second with every look at it.
+def test_training_bar_shows_step_loss_rate_and_eta(monkeypatch):
+    # A clock that advances one second per call.
     seconds = iter(range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(progress, "_REFRESH_TERMINAL", 0.0)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=2, total_steps=6)
+    bar = progress.TrainingProgress(first_step=2, total_steps=6)
     for step, loss in ((3, 0.9), (4, 0.8), (5, 0.7), (6, 0.625)):
-        shown.update(step, figures(loss))
-    shown.close()
+        bar.update(step, metrics(loss))
+    bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 6/6" in last
-    # Two steps in three seconds: the first compiles, the second was under way by then.
+    # Two steps in three seconds: the first step compiles; the second was already running.
     assert "loss 0.6250, lr 5.00e-05, 5.3 seq/s, 800 tok/s" in last
     assert "00:00<00:00" in last
 
 
-def test_bar_of_an_interrupted_training_stands_where_it_stopped(monkeypatch):
+def test_interrupted_training_bar_stays_at_the_last_step(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    shown = progress.TrainingProgress(first_step=0, total_steps=9)
+    bar = progress.TrainingProgress(first_step=0, total_steps=9)
     for step in (1, 2, 3):
-        shown.update(step, figures(0.5))
-    shown.close()
+        bar.update(step, metrics(0.5))
+    bar.close()
     last = screen.getvalue().split("\r")[-1]
     assert "train: 3/9" in last
     assert "loss" not in last
 
 
-def test_what_is_done_at_once_is_not_shown(monkeypatch):
+def test_fast_work_shows_no_bar(monkeypatch):
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
-    with progress.bar(3, "features") as shown:
-        shown.update(3)
+    with progress.bar(3, "features") as bar:
+        bar.update(3)
     assert log_file.getvalue() == ""
 
 
-def test_each_state_has_a_line_of_its_own_in_a_log(monkeypatch):
+def test_each_update_is_a_separate_log_line(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
-    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
-        shown.update(step, figures(0.5))
+        bar.update(step, metrics(0.5))
         print("Evaluation", file=sys.stderr)
-    shown.close()
+    bar.close()
     lines = log_file.getvalue().splitlines()
     assert lines.count("Evaluation") == 4
     assert any(line.startswith("train: 4/4 |") for line in lines)
     assert "\r" not in log_file.getvalue()
 
 
-def test_a_bar_below_another_one_in_a_log(monkeypatch):
+def test_nested_bars_in_a_log(monkeypatch):
     monkeypatch.setattr(progress, "_REFRESH_LOG", 0.0)
     log_file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log_file)
@@ -81,21 +81,21 @@ def test_a_bar_below_another_one_in_a_log(monkeypatch):
     assert len(set(lines)) == len(lines)
 
 
-def test_evaluations_do_not_count_for_the_throughput(monkeypatch):
+def test_throughput_excludes_evaluation_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    shown = progress.TrainingProgress(first_step=0, total_steps=4)
+    bar = progress.TrainingProgress(first_step=0, total_steps=4)
     for step in (1, 2, 3, 4):
         now[0] += 1
-        shown.update(step, figures(0.5))
-        with shown.paused():
+        bar.update(step, metrics(0.5))
+        with bar.paused():
             now[0] += 100
-    # Two steps of eight rows in three seconds, as without evaluations.
-    assert shown.rates()["sequences_per_second"] == 16 / 3
+    # Two steps of eight rows in three seconds, the same as without evaluations.
+    assert bar.rates()["sequences_per_second"] == 16 / 3
 
 
-def test_scalars_leave_out_what_is_not_finite(tmp_path):
+def test_non_finite_scalars_are_omitted(tmp_path):
     scalars = progress.Scalars(str(tmp_path / "curves"))
     scalars.close()
     assert not (tmp_path / "curves").exists()

@@ -1,4 +1,4 @@
-"""TensorFlow as the scripts start it."""
+"""TensorFlow startup in the scripts."""
 
 import os
 import subprocess
@@ -18,12 +18,12 @@ print(matplotlib.pyplot.plot is not None)
 
 
 @pytest.mark.parametrize("choice", [None, "0"])
-def test_what_starts_with_it(choice):
+def test_modules_imported_at_tensorflow_startup(choice):
     environment = {**os.environ, **({"TF_ENABLE_ONEDNN_OPTS": choice} if choice else {})}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr
-    # What Keras would have imported is left alone, and can be imported afterwards.
+    # Optional imports of Keras are skipped, but still possible later.
     assert done.stdout.splitlines() == ["[]", choice or "1", "True"]
     assert done.stderr == ""

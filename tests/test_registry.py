@@ -1,4 +1,4 @@
-"""The registry is the only table of scripts: all other places follow it."""
+"""The registry is the single source for scripts, entry points and docs pages."""
 
 import re
 
@@ -10,17 +10,17 @@ from tests.oracle import ROOT
 SCRIPTS = sorted(registry.SCRIPTS)
 
 
-def test_each_script_has_its_file_entry_point_and_page():
+def test_each_script_has_a_file_entry_point_and_docs_page():
     assert sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup") == SCRIPTS
     assert sorted(path.stem for path in (ROOT / "docs" / "scripts").glob("*.md")) == SCRIPTS
-    found = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())
-    assert sorted(found) == SCRIPTS
+    actual = re.findall(r"bert_tf\.scripts:(\w+)", (ROOT / "setup.py").read_text())
+    assert sorted(actual) == SCRIPTS
     pages = re.findall(r"scripts/(\w+)\.md", (ROOT / "mkdocs.yml").read_text())
     assert sorted(pages) == SCRIPTS
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_each_function_exists(name):
+def test_registered_functions_exist(name):
     script = registry.SCRIPTS[name]
     assert registry.script_of(script.options_class) == name
     for reference in filter(None, (script.make_task, script.run, script.make_answer)):
@@ -28,6 +28,6 @@ def test_each_function_exists(name):
     assert bool(script.make_task) != bool(script.run)
 
 
-def test_options_of_nothing():
+def test_unregistered_class_has_no_script():
     with pytest.raises(KeyError):
         registry.script_of(int)

@@ -1,4 +1,4 @@
-"""The table of published checkpoints: what it says, and that models of its sizes are theirs."""
+"""The table of published checkpoints: its entries, and models of the listed sizes."""
 
 import copy
 import dataclasses
@@ -27,10 +27,10 @@ SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128,
 EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
 DOCUMENT = (ROOT / "docs/checkpoints.md").read_text()
 
-# ---- What the table says ---------------------------------------------------------------------
+# ---- Table entries ---------------------------------------------------------------------------
 
 
-def test_there_are_33():
+def test_table_lists_33_releases():
     assert len(RELEASES) == 33 == 9 + len(SMALL)
     small = [release for release in RELEASES if release.date == "2020_02_20"]
     assert [(release.layers, release.hidden_size) for release in small] == SMALL
@@ -42,7 +42,7 @@ def test_there_are_33():
     ]
 
 
-def test_names_of_the_first_nine():
+def test_names_of_the_first_nine_releases():
     assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
         "2018_10_18/uncased_L-12_H-768_A-12",
         "2018_10_18/uncased_L-24_H-1024_A-16",
@@ -57,7 +57,7 @@ def test_names_of_the_first_nine():
 
 
 @EACH
-def test_a_name_says_the_sizes(release):
+def test_release_name_encodes_sizes(release):
     layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
     assert (release.layers, release.hidden_size, release.heads) == tuple(
         map(int, (layers, hidden, heads))
@@ -89,7 +89,7 @@ def test_a_name_says_the_sizes(release):
         pytest.param("multi_cased_L-12_H-768_A-12", "multilingual", marks=pytest.mark.shared),
     ],
 )
-def test_vocabularies(name, vocab):
+def test_vocabulary_sizes(name, vocab):
     content = vocabulary(vocab).read_bytes()
     assert len(content.splitlines()) == named(name).vocab_size
     assert hashlib.sha256(content).hexdigest() == named(name).vocab_sha256
@@ -109,7 +109,7 @@ def test_vocabularies(name, vocab):
         "uncased_L-2_H-128_A-2/{date}/{name}.zip",
     ],
 )
-def test_a_path_names_its_release(release, path):
+def test_release_is_identified_by_path(release, path):
     assert named(path.format(name=release.name, date=release.date)) is release
     assert named(release.url) is release
     assert named(release.name).config() == release.config()
@@ -128,24 +128,24 @@ def test_a_path_names_its_release(release, path):
         "uncased_L-2_H-128_A-2.tar",
     ],
 )
-def test_other_paths_name_none(path):
+def test_unrelated_paths_match_no_release(path):
     assert named(path) is None
 
 
-def test_the_older_of_two_with_one_name():
+def test_older_release_with_a_shared_name():
     assert named("/m/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2018_10_18"
     assert named("/m/2020_02_20/uncased_L-12_H-768_A-12/bert_model.ckpt").date == "2020_02_20"
 
 
-def test_releases_of_a_configuration():
-    found = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
-    assert found("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
-    assert found("cased_L-24_H-1024_A-16") == [
+def test_releases_matching_a_config():
+    matching = lambda name: [r.name for r in releases.matching(named(name).config())]  # noqa: E731
+    assert matching("uncased_L-12_H-768_A-12") == ["uncased_L-12_H-768_A-12"] * 2
+    assert matching("cased_L-24_H-1024_A-16") == [
         "cased_L-24_H-1024_A-16",
         "wwm_cased_L-24_H-1024_A-16",
     ]
-    assert found("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
-    # The published file of this model has keys that the table has not.
+    assert matching("multilingual_L-12_H-768_A-12") == ["multilingual_L-12_H-768_A-12"]
+    # This model's published file has keys that the table omits.
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
     assert release.language == "Chinese"
@@ -155,11 +155,11 @@ def test_releases_of_a_configuration():
         assert releases.matching(config) == []
 
 
-# ---- The check of the casing -----------------------------------------------------------------
+# ---- Casing check ----------------------------------------------------------------------------
 
 
 @EACH
-def test_the_casing_of_each_release_is_checked(release):
+def test_casing_of_each_release_is_checked(release):
     path = f"/models/{release.name}/bert_model.ckpt"
     validate_case_matches_checkpoint(not release.cased, path)
     needed = "false" if release.cased else "true"
@@ -168,9 +168,9 @@ def test_the_casing_of_each_release_is_checked(release):
         validate_case_matches_checkpoint(release.cased, path)
 
 
-def test_scripts_check_the_casing_of_later_models():
+def test_scripts_check_casing_of_later_models():
     path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
-    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 this is a cased model"):
+    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 is that of a cased model"):
         ClassifierOptions(init_checkpoint=path).check_model()
     ClassifierOptions(init_checkpoint=path, do_lower_case=False).check_model()
 
@@ -179,7 +179,7 @@ def test_scripts_check_the_casing_of_later_models():
 
 
 def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """What stands in a published checkpoint, from the description of the original's variables."""
+    """Returns a published checkpoint's shapes, derived from the original's variable definitions."""
     hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
 
     def dense(name, rows, columns):
@@ -212,7 +212,7 @@ def shapes_of_a_release(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def test_the_shapes_are_those_that_the_original_writes():
+def test_variable_shapes_match_the_original():
     rows = json.loads(golden("checkpoint_variables.json").read_text())
     written = {
         name: tuple(shape)
@@ -223,7 +223,7 @@ def test_the_shapes_are_those_that_the_original_writes():
 
 
 @EACH
-def test_parameters_are_the_sum_of_all_shapes(release):
+def test_parameter_count_is_the_sum_over_shapes(release):
     config = release.config()
     shapes = shapes_of_a_release(config)
     assert releases.checkpoint_parameters(config) == sum(map(math.prod, shapes.values()))
@@ -232,24 +232,24 @@ def test_parameters_are_the_sum_of_all_shapes(release):
 
 
 def _as_published(count, published):
-    """A number of parameters with the rounding of a published figure: "11.3M", "340M"."""
+    """Formats a parameter count with the precision of a published one: "11.3M", "340M"."""
     if "." in published:
         return f"{count / 1e6:.1f}M"
     return f"{round(count / 1e7) * 10}M"
 
 
-def test_parameters_agree_with_the_published_ones():
+def test_parameter_counts_match_published_numbers():
     differ, checked = [], 0
     for release in RELEASES:
         if not release.parameters:
             continue
-        # The published figure knows the size of the model and not its vocabulary.
+        # The published number is per model size and ignores the vocabulary.
         config = release.config()
         config.vocab_size = named("uncased_L-12_H-768_A-12").vocab_size
         count = releases.checkpoint_parameters(config)
         assert _as_published(count, release.parameters) == release.parameters
-        own = releases.checkpoint_parameters(release.config())
-        if _as_published(own, release.parameters) != release.parameters:
+        parameters = releases.checkpoint_parameters(release.config())
+        if _as_published(parameters, release.parameters) != release.parameters:
             differ.append(release.name)
         checked += 1
     assert checked == 9 + 4
@@ -265,9 +265,9 @@ def test_parameters_agree_with_the_published_ones():
 @pytest.mark.parametrize(
     ("name", "megabytes"), [("uncased_L-4_H-128_A-2", 19.3), ("uncased_L-12_H-256_A-4", 70.3)]
 )
-def test_parameters_agree_with_the_sizes_of_published_files(name, megabytes):
-    # The sizes of bert_model.ckpt.data-00000-of-00001, as a mirror of the models lists them.
-    # Without the heads of pre-training it would be 19.1 and 70.0.
+def test_parameter_counts_match_published_file_sizes(name, megabytes):
+    # Sizes of bert_model.ckpt.data-00000-of-00001 as listed by a mirror of the models.
+    # Without the pre-training heads they would be 19.1 and 70.0.
     count = releases.checkpoint_parameters(named(name).config())
     assert round(4 * count / 1e6, 1) == megabytes
 
@@ -292,7 +292,7 @@ def test_base_and_large_have_the_variables_of_their_release(name):
     gc.collect()  # the large one takes 1.4 GB
 
 
-# ---- Other languages than English ------------------------------------------------------------
+# ---- Languages other than English ------------------------------------------------------------
 
 CHINESE = {
     "北京的天气很好，我们去公园散步。": "北 京 的 天 气 很 好 ， 我 们 去 公 园 散 步 。",
@@ -323,15 +323,15 @@ LANGUAGES = pytest.mark.parametrize(
 
 
 @LANGUAGES
-def test_texts_of_other_languages_are_tokenized(name, vocab, texts):
+def test_non_english_tokenization(name, vocab, texts):
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
     for text, tokens in texts.items():
         assert " ".join(tokenizer.tokenize(text)) == tokens
 
 
 @LANGUAGES
-def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
-    """Two layers of the release, narrower, with its vocabulary, from files to features."""
+def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
+    """Extracts features with a narrow two-layer model and the release's vocabulary."""
     release = dataclasses.replace(named(name), layers=2, hidden_size=64, heads=1)
     config = release.config()
     folder = tmp_path / name
@@ -358,10 +358,10 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(rows) == len(texts)
     for row, tokens in zip(rows, texts.values(), strict=True):
-        found = [feature["token"] for feature in row["features"]]
-        assert found == ["[CLS]", *tokens.split(), "[SEP]"]
+        actual = [feature["token"] for feature in row["features"]]
+        assert actual == ["[CLS]", *tokens.split(), "[SEP]"]
         values = np.array([feature["layers"][0]["values"] for feature in row["features"]])
-        assert values.shape == (len(found), 64)
+        assert values.shape == (len(actual), 64)
         assert np.isfinite(values).all()
         assert values.std(axis=1).min() > 0.5  # the output of a normalization
 
@@ -370,7 +370,7 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
     ("name", "vocab", "texts"),
     [
         ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
-        # 92 million numbers in the table of words alone.
+        # The word embeddings alone have 92 million values.
         pytest.param(
             "multi_cased_L-12_H-768_A-12",
             "multilingual",
@@ -380,7 +380,7 @@ def test_features_of_texts_of_other_languages(name, vocab, texts, tmp_path):
     ],
     ids=["chinese", "multilingual"],
 )
-def test_a_forward_pass_with_the_whole_width(name, vocab, texts):
+def test_full_width_forward_pass(name, vocab, texts):
     release = dataclasses.replace(named(name), layers=2)
     tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not release.cased)
     config = release.config()
@@ -394,16 +394,16 @@ def test_a_forward_pass_with_the_whole_width(name, vocab, texts):
     assert np.isfinite(np.asarray(outputs["pooled_output"])).all()
 
 
-# ---- The document ----------------------------------------------------------------------------
+# ---- Documentation ---------------------------------------------------------------------------
 
 
-def table(found: tuple[Release, ...]) -> str:
-    """The rows of docs/checkpoints.md."""
+def table(listed: tuple[Release, ...]) -> str:
+    """Returns the rows of docs/checkpoints.md."""
     lines = [
         "| zip | called | language | vocabulary | texts | encoder's parameters | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    for release in found:
+    for release in listed:
         millions = f"{releases.encoder_parameters(release.config()) / 1e6:.1f}M"
         lines.append(
             f"| [{release.name}]({release.url}) | {release.title} | {release.language} | "
@@ -413,12 +413,12 @@ def table(found: tuple[Release, ...]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("found", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
-def test_the_document_has_the_table(found):
-    assert table(found) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(found)}"
+@pytest.mark.parametrize("listed", [RELEASES[:9], RELEASES[9:]], ids=["first", "small"])
+def test_docs_contain_the_release_table(listed):
+    assert table(listed) in DOCUMENT, f"docs/checkpoints.md should have:\n{table(listed)}"
 
 
-def test_the_document_is_right_about_the_rest():
+def test_docs_text_matches_the_table():
     assert releases.SMALL_MODELS_URL in DOCUMENT
     for release in RELEASES:
         assert release.vocab_sha256 is None or release.vocab_sha256 in DOCUMENT
@@ -434,7 +434,7 @@ def test_the_document_is_right_about_the_rest():
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
 
 
-def test_a_configuration_of_a_release_may_be_changed():
+def test_release_config_is_a_copy():
     config = named("uncased_L-2_H-128_A-2").config()
     before = copy.deepcopy(config)
     config.num_hidden_layers = 1

@@ -1,4 +1,4 @@
-"""Signals and faults, from a script's first line on: one line, an exit code, no file left."""
+"""Signals and system errors in scripts: one message, an exit code and no leftover files."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from bert_tf.checkpoints.formats.safetensors_files import Tensors
+from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 
-# Sends a signal to itself when a module is imported.
+# Sends a signal to the process when it imports a module.
 _INTERRUPTED = """
 import os, runpy, sys
 script, module, number, *flags = sys.argv[1:]
@@ -27,7 +27,7 @@ sys.argv = [script, *flags]
 sys.path.insert(0, os.path.dirname(script))
 runpy.run_path(script, run_name="__main__")
 """
-# Limits what the script that follows may use.
+# Runs a script with a resource limit.
 _LIMITED = """
 import os, resource, sys
 resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]),) * 2)
@@ -50,17 +50,17 @@ def _run(*arguments):
 
 @posix_only
 @pytest.mark.parametrize(
-    ("number", "said", "code"),
+    ("number", "stderr", "code"),
     [(signal.SIGINT, "Interrupted.\n", 130), (signal.SIGTERM, "Terminated.\n", 143)],
 )
 @pytest.mark.parametrize("module", ["absl", "tensorflow"])
-def test_signals_while_modules_are_imported(tmp_path, module, number, said, code):
+def test_signals_during_import(tmp_path, module, number, stderr, code):
     flags = ["--input_file=README.md", f"--output_file={tmp_path / 'vocab.txt'}"]
     script = ROOT / "create_vocab.py"
-    assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, said)
+    assert _run("-c", _INTERRUPTED, script, module, int(number), *flags) == (code, stderr)
 
 
-def test_importing_changes_no_signal_handler():
+def test_import_leaves_signal_handlers_unchanged():
     code = (
         "import signal, bert_tf, bert_tf.cli, run_classifier\n"
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, "
@@ -87,7 +87,7 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
         f"--output_file={tmp_path / 'out.jsonl'}",
         stdin=subprocess.PIPE,
     )
-    # More than are read together: it writes some, and waits for the rest.
+    # More texts than one batch: the script writes some and waits for the rest.
     process.stdin.write("good\n" * 5000)
     process.stdin.flush()
     _wait_for(tmp_path / "out.jsonl*.tmp")
@@ -101,7 +101,7 @@ def test_sigterm_removes_the_temporary_file(tiny, tmp_path):
 
 @posix_only
 @pytest.mark.parametrize("to_all", [False, True])
-def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all):
+def test_interrupted_workers_exit_and_keep_their_shards(tiny, tmp_path, to_all):
     text = "\n\n".join("the film was good\nit was not bad" for _ in range(2000))
     (tmp_path / "in.txt").write_text(text)
     process = _start(
@@ -116,12 +116,12 @@ def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all
         start_new_session=True,
     )
     _wait_for(tmp_path / "out.parts" / "*.tfrecord*.tmp")
-    # A terminal sends Ctrl-C to all processes, `kill` SIGTERM to one.
+    # Ctrl-C in a terminal signals all processes; `kill` sends SIGTERM to one.
     (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT if to_all else signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == (130 if to_all else 143)
-    said = "Interrupted." if to_all else "Terminated."
-    resumes = f"{said} The same command resumes from {tmp_path / 'out.parts'}."
+    outcome = "Interrupted." if to_all else "Terminated."
+    resumes = f"{outcome} The same command resumes from {tmp_path / 'out.parts'}."
     assert errors.splitlines()[1:] == [resumes]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parts"]
     assert list(tmp_path.glob("out.parts/*.tmp")) == []
@@ -130,10 +130,10 @@ def test_workers_end_with_the_script_and_their_parts_stay(tiny, tmp_path, to_all
 
 
 @posix_only
-def test_too_little_address_space_is_one_error(tiny, tmp_path):
+def test_out_of_address_space_prints_one_error(tiny, tmp_path):
     flags = [f"--input_file={ROOT / 'README.md'}", f"--output_file={tmp_path / 'vocab.txt'}"]
-    code, said = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
-    warning, error = said.splitlines()
+    code, stderr = _run("-c", _LIMITED, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
+    warning, error = stderr.splitlines()
     assert code == 1
     assert warning.startswith("WARNING: The address space (ulimit -v) is 0.6 GB. ")
     assert error.startswith("ERROR: Not enough memory: free some, raise a limit (ulimit -v), or ")
@@ -141,10 +141,10 @@ def test_too_little_address_space_is_one_error(tiny, tmp_path):
 
 @posix_only
 @pytest.mark.parametrize("name", ["model.weights.h5", "model.keras"])
-def test_a_full_disk_under_keras_files_is_one_error(tiny, tmp_path, name):
+def test_full_disk_while_writing_keras_files_prints_one_error(tiny, tmp_path, name):
     flags = [f"--input={tiny.checkpoint}", f"--output={tmp_path / name}"]
-    code, said = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
-    (line,) = said.splitlines()
+    code, stderr = _run("-c", _LIMITED, "RLIMIT_FSIZE", 9000, "convert_checkpoint.py", *flags)
+    (line,) = stderr.splitlines()
     assert code == 1
     assert line.startswith("ERROR: Cannot write ")
     assert line.endswith("File too large")
@@ -152,7 +152,7 @@ def test_a_full_disk_under_keras_files_is_one_error(tiny, tmp_path, name):
 
 
 @posix_only
-def test_a_pipe_in_place_of_tensors_is_refused(tmp_path):
+def test_pipe_instead_of_tensors_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors is a pipe or a device: write its con"):
-        Tensors(str(tmp_path / "model.safetensors"))
+        SafetensorsReader(str(tmp_path / "model.safetensors"))

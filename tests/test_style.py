@@ -1,4 +1,4 @@
-"""One style for the whole tree."""
+"""ruff check and ruff format on the whole repository."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.oracle import ROOT
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
-def test_ruff_has_nothing_to_say(command):
+def test_ruff_is_clean(command):
     done = subprocess.run(
         [sys.executable, "-m", "ruff", *command, "."], cwd=ROOT, capture_output=True, text=True
     )

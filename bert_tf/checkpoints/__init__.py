@@ -1,9 +1,9 @@
-"""Finds, reads, restores and writes checkpoints in the original's format.
+"""Finds, reads, restores and writes checkpoints in the format of the original BERT code.
 
-A checkpoint is the pair `<prefix>.index` and `<prefix>.data-00000-of-00001`. The folder of a
-training has several, and a text file `checkpoint` that lists them. Variables are stored under the
-paths of the Keras variables (see `bert_tf.modeling`), so no table maps one to the other. `formats`
-has the other file formats.
+A checkpoint is a pair of files, `<prefix>.index` and `<prefix>.data-00000-of-00001`. The output
+folder of a training run contains several, and a text file `checkpoint` that lists them. Tensors are
+stored under the paths of the Keras variables (see `bert_tf.modeling`), so no mapping table is
+needed. The subpackage `formats` supports other file formats.
 """
 
 import bert_tf.backend  # noqa: F401

@@ -1,4 +1,4 @@
-"""Finds checkpoints: prefixes, folders, and the `checkpoint` file that names the newest."""
+"""Finds checkpoints by prefix or folder, and maintains the `checkpoint` file that lists them."""
 
 import os
 import re
@@ -10,26 +10,26 @@ from bert_tf.errors import UserError
 STATE_FILE = "checkpoint"
 MAX_TO_KEEP = 5
 
-_TRAINING_NAME = re.compile(r"model\.ckpt-(\d+)")
-# Left by TensorFlow when it is stopped while writing.
-_UNFINISHED = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
-_HUB_NAME = re.compile(
+_STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
+# Temporary files that TensorFlow leaves behind when it is killed while writing.
+_TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
+_MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
-_SUFFIXES = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
 def resolve(path: str) -> str:
     """Returns the prefix of the checkpoint at a path.
 
-    The path is a prefix (`bert_model.ckpt`), one of the files of a checkpoint, or a folder, for its
-    newest or its only checkpoint.
+    The path may be a prefix (`bert_model.ckpt`), one of a checkpoint's files, or a folder, which
+    resolves to its newest or only checkpoint.
 
     Raises:
-        UserError: there is no checkpoint; the message says what is there instead.
+        UserError: there is no checkpoint; the message describes what is there instead.
     """
     path = os.fspath(path)
-    for prefix in (path, _SUFFIXES.sub("", path)):
+    for prefix in (path, _FILE_SUFFIX.sub("", path)):
         if files.exists(f"{prefix}.index"):
             return prefix
     if files.is_dir(path):
@@ -39,18 +39,18 @@ def resolve(path: str) -> str:
         content = files.describe_absence(os.path.join(path, "*"))
         problem = f"contains no checkpoint ({content})"
         if prefixes:
-            problem = f"has {len(prefixes)} checkpoints. Name one of them: {', '.join(prefixes)}"
+            problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
     folder = os.path.dirname(path) or "."
     prefixes = _prefixes_in(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
         hint = f"({files.describe_absence(path)})"
-        # Such as bert-base-uncased or google-bert/bert-base-uncased.
-        if not files.exists(path) and _HUB_NAME.fullmatch(path):
-            hint += ". Nothing is downloaded: pass the folder of an unpacked model"
+        # A model id, such as bert-base-uncased or google-bert/bert-base-uncased.
+        if not files.exists(path) and _MODEL_ID.fullmatch(path):
+            hint += ". Models are not downloaded: pass the folder of an unpacked model"
     name = os.path.basename(path)
-    raise UserError(f"No checkpoint {path}: there is no file {name}.index {hint}")
+    raise UserError(f"No checkpoint {path}: file {name}.index does not exist {hint}")
 
 
 def latest(folder: str) -> str | None:
@@ -62,23 +62,24 @@ def latest(folder: str) -> str | None:
 def names_in(folder: str) -> list[str]:
     """Returns the names of the complete checkpoints in a training folder, the newest last.
 
-    They come from the `checkpoint` file. If it is missing or was emptied by a crash, they are the
-    `model.ckpt-<step>` files by step, so that the training resumes and does not overwrite them.
+    The `checkpoint` file lists them. If it is missing, or empty after a crash, the
+    `model.ckpt-<step>` files are used in order of their steps, so that training resumes from them
+    instead of overwriting them.
     """
     prefixes = set(_prefixes_in(folder))
-    # Only the names count, because a folder with absolute paths in the file may have moved.
+    # Ignore the directories: the file may contain absolute paths, and the folder may have moved.
     listed = [os.path.basename(path) for path in _paths_in_state(folder)]
     complete = [name for name in dict.fromkeys(listed) if name in prefixes]
     if complete:
         return complete
-    steps = {int(step[1]): step[0] for step in map(_TRAINING_NAME.fullmatch, prefixes) if step}
-    return [steps[step] for step in sorted(steps)]
+    by_step = {int(m[1]): m[0] for m in map(_STEP_NAME.fullmatch, prefixes) if m}
+    return [by_step[step] for step in sorted(by_step)]
 
 
 def newest_readable(folder: str) -> tuple[str | None, list[str]]:
-    """Returns the newest checkpoint that can be read completely, and the damaged newer ones."""
+    """Returns the newest intact checkpoint and newer, damaged ones; raises if all are damaged."""
     prefixes = [os.path.join(folder, name) for name in reversed(names_in(folder))]
-    for number, prefix in enumerate(prefixes):
+    for index, prefix in enumerate(prefixes):
         try:
             for _ in read(prefix, shapes(prefix)):
                 pass
@@ -86,29 +87,29 @@ def newest_readable(folder: str) -> tuple[str | None, list[str]]:
             if prefix == prefixes[-1]:
                 raise
         else:
-            return prefix, prefixes[:number]
+            return prefix, prefixes[:index]
     return None, []
 
 
 def add_newest(folder: str, name: str) -> None:
-    """Lists a complete checkpoint as the newest of its folder, and removes all but five.
+    """Records a complete checkpoint as the newest in its folder, and removes all but the last five.
 
     The state file is written before old checkpoints are removed, so that a crash in between leaves
-    a good one.
+    all listed checkpoints intact.
     """
     names = [*(other for other in names_in(folder) if other != name), name]
-    dropped, kept = names[:-MAX_TO_KEEP], names[-MAX_TO_KEEP:]
+    outdated, kept = names[:-MAX_TO_KEEP], names[-MAX_TO_KEEP:]
     lines = [f'model_checkpoint_path: "{name}"']
     lines += [f'all_model_checkpoint_paths: "{other}"' for other in kept]
     files.write_text(os.path.join(folder, STATE_FILE), "\n".join(lines) + "\n")
-    remove(folder, *dropped)
+    remove(folder, *outdated)
 
 
 def remove(folder: str, *names: str) -> None:
-    """Removes the files of checkpoints, and unfinished files of interrupted writes."""
+    """Removes the files of the named checkpoints, and temporary files of interrupted writes."""
     for file in files.list_dir(folder):
-        prefix = _SUFFIXES.sub("", file)
-        if (prefix != file and prefix in names) or _UNFINISHED.match(file):
+        prefix = _FILE_SUFFIX.sub("", file)
+        if (prefix != file and prefix in names) or _TEMPORARY_FILE.match(file):
             files.remove(os.path.join(folder, file))
 
 
@@ -117,7 +118,7 @@ def _paths_in_state(folder: str) -> list[str]:
         text = files.read_text(os.path.join(folder, STATE_FILE))
     except UserError:
         return []
-    # The last `all_` line is the newest; the line without `all_` repeats it.
+    # The last `all_` line names the newest checkpoint, which the line without `all_` repeats.
     keys = ("all_model_checkpoint_paths", "model_checkpoint_path")
     return [path for key in keys for path in re.findall(f'^{key}: "(.*)"$', text, re.M)]
 
@@ -125,5 +126,5 @@ def _paths_in_state(folder: str) -> list[str]:
 def _prefixes_in(folder: str) -> list[str]:
     names = set(files.list_dir(folder))
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
-    data = {_SUFFIXES.sub("", name) for name in names if ".data-" in name}
+    data = {_FILE_SUFFIX.sub("", name) for name in names if ".data-" in name}
     return sorted(prefix for prefix in prefixes if prefix in data)

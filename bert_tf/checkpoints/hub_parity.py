@@ -1,4 +1,4 @@
-"""Checks that an encoder read from a SavedModel computes what the SavedModel computes.
+"""Checks that an encoder read from a SavedModel gives the same outputs as the SavedModel.
 
 A model with a different activation or layer order can have weights of the same names and shapes.
 Fine-tuning it as a BERT would silently give worse results.
@@ -16,13 +16,13 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.modeling import BertModel
 
-# Outputs are around 1. Rounding accounts for 1e-5, the other form of gelu for 2e-3.
+# Outputs are of order 1. Rounding changes them by 1e-5, the other form of gelu (tanh, erf) by 2e-3.
 _TOLERANCE = 1e-3
 _LENGTH = 12
 
 
 def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
-    """Raises a UserError unless module and model agree on two rows, on the CPU and in float32."""
+    """Raises a UserError if `module` and a BertModel with its weights give different outputs."""
     length = min(_LENGTH, config.max_position_embeddings)
     row, position = np.mgrid[:2, :length]
     # The second row ends with padding and has a second segment.
@@ -33,20 +33,21 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
         "segment_ids": ((row == 1) & (position >= 4)) % config.type_vocab_size,
     }
     with tf.device("/CPU:0"):
-        inputs = {name: tf.constant(row.astype(np.int32)) for name, row in rows.items()}
-        theirs = _outputs(module.path, list(inputs.values()))
+        inputs = {name: tf.constant(value.astype(np.int32)) for name, value in rows.items()}
+        expected = _outputs(module.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
         checkpoints.restore(model, module.path, module)
         outputs = model(inputs, training=False)
-    ours = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]
+    actual = [outputs[name].numpy() for name in ("sequence_output", "pooled_output")]
     difference = max(
-        float(np.max(np.abs(ours[0] - theirs[0])[input_mask])),
-        float(np.max(np.abs(ours[1] - theirs[1]))),
+        float(np.max(np.abs(actual[0] - expected[0])[input_mask])),
+        float(np.max(np.abs(actual[1] - expected[1]))),
     )
-    # NaN must count as a difference, too.
+    # Not `>`: NaN must also count as a difference.
     if not difference <= _TOLERANCE:
-        problem = f"computes something else with them (outputs differ by up to {difference:.2g})"
-        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. Do not train it")
+        problem = f"its outputs differ from BERT's by up to {difference:.2g}"
+        advice = "It has a different architecture and cannot be fine-tuned as a BERT"
+        raise UserError(f"{module.path} has the weights of a BERT, but {problem}. {advice}")
 
 
 def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -62,5 +63,5 @@ def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
             outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))
         return outputs["sequence_output"].numpy(), outputs["pooled_output"].numpy()
     except (AttributeError, KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
-        kind = f"an encoder of TensorFlow Hub on {', '.join(ENCODER_INPUTS)}"
+        kind = f"a TensorFlow Hub encoder with inputs {', '.join(ENCODER_INPUTS)}"
         raise UserError(f"{path} cannot be run as {kind}: {reason(error)}") from error

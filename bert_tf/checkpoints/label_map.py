@@ -7,29 +7,29 @@ from bert_tf.errors import UserError
 
 LABELS_FILE = "labels.txt"
 
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 
 
 def to_text(labels: Sequence[str]) -> str:
-    """Returns the content of the file."""
+    """Returns the content of a `labels.txt`."""
     return "".join(f"{label}\n" for label in labels)
 
 
 def read(path: str, is_label: Callable[[str], bool] | None = None) -> list[str]:
-    """Reads a label map; lines are labels if `is_label` says so, by default all but blank ones.
+    """Reads a label map. `is_label` validates each line; by default, only blank lines are invalid.
 
     Raises:
-        UserError: the file cannot be read, is empty, or has a duplicate or invalid label.
+        UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
     """
-    labels = files.read_small_lines(path)
+    labels = files.read_small_file_lines(path)
     for number, line in enumerate(labels, start=1):
         if not (is_label(line) if is_label else line.strip()):
-            problem = f"{line[:_SHOWN_CHARACTERS]!r} is not a label"
+            problem = f"invalid label {line[:_MAX_SHOWN_CHARACTERS]!r}"
         elif line in labels[: number - 1]:
             problem = f"duplicate label {line}"
         else:
             continue
-        raise UserError(f"{path}:{number}: {problem}. Use the file as the training wrote it")
+        raise UserError(f"{path}:{number}: {problem}. Use the file that the training run wrote")
     if not labels:
-        raise UserError(f"{path} has no labels. Use the file as the training wrote it")
+        raise UserError(f"{path} contains no labels. Use the file that the training run wrote")
     return labels

@@ -13,7 +13,7 @@ _logger = logging.getLogger("bert_tf")
 
 
 def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
-    """Creates a model and restores it, see `ConfiguredModel.from_checkpoint`."""
+    """Creates a model with the weights of a checkpoint; see `ConfiguredModel.from_checkpoint`."""
     source = find_source(os.fspath(path))
     config = source.config()
     if config is None:
@@ -27,9 +27,9 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
 
 
 def restore_source(model: Any, source: Source) -> Restored:
-    """Restores a model from any format, and logs the source's notes as warnings."""
+    """Restores a model from a source of any format, and logs the source's notes as warnings."""
     for note in source.notes:
         _logger.warning("%s", note)
-    # It is faster to read the original's files directly.
+    # Reading an original checkpoint directly is faster.
     tensors = None if isinstance(source, OriginalSource) else source
     return restore(model, source.path, tensors)

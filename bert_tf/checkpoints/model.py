@@ -27,13 +27,13 @@ _WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """The result of `restore`, as sorted names of variables.
+    """The result of `restore`: sorted variable names.
 
     Attributes:
-        prefix: of the checkpoint.
-        restored: in the model and in the checkpoint.
-        new: in the model only; they keep their initial values.
-        unused: in the checkpoint only, without Adam slots and step.
+        prefix: prefix of the checkpoint.
+        restored: variables in both the model and the checkpoint.
+        new: variables only in the model; they keep their initial values.
+        unused: variables only in the checkpoint, except Adam slots and step.
     """
 
     prefix: str
@@ -42,28 +42,28 @@ class Restored:
     unused: tuple[str, ...]
 
     def describe(self) -> str:
-        """Returns a short description."""
-        parts = {
+        """Returns a one-line summary."""
+        groups = {
             f"{len(self.restored)} variables restored from {self.prefix}": self.restored,
-            "New, from random values": self.new,
+            "Randomly initialized": self.new,
             "In the checkpoint but not used": self.unused,
         }
-        shown = [f"{what}: {summarize(v)}." for what, v in parts.items() if v or v is self.restored]
-        return " ".join(shown)
+        kept = {title: names for title, names in groups.items() if names or names is self.restored}
+        return " ".join(f"{title}: {summarize(names)}." for title, names in kept.items())
 
 
 def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) -> Restored:
     """Assigns the values of a checkpoint to a model.
 
-    As in the original, a head that the checkpoint lacks keeps its initial values, and variables
-    that only the checkpoint has are ignored, as are Adam slots and step. Unlike in the original, a
-    checkpoint without the complete encoder, or without any variable of the model, is refused
+    As in the original, a head that is missing from the checkpoint keeps its initial values, and
+    Adam slots, step and variables that the model lacks are ignored. Unlike in the original, a
+    checkpoint that lacks part of the encoder, or all variables of the model, raises an error
     before anything is assigned.
 
     Args:
-        model: is changed.
-        prefix: of the checkpoint, one of its files, or its folder; for messages with `tensors`.
-        tensors: read these instead of a checkpoint.
+        model: the model, changed in place.
+        prefix: prefix, file or folder of the checkpoint; with `tensors`, only used in messages.
+        tensors: source to read from instead of the checkpoint.
 
     Raises:
         UserError: the checkpoint does not fit the model, or cannot be read.
@@ -85,23 +85,23 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
 
 
 def restore_optimizer(optimizer: Any, prefix: str) -> bool:
-    """Assigns Adam slots and step of a checkpoint to an optimizer that was built.
+    """Restores Adam slots and step of an optimizer, which must be built.
 
-    Returns whether the checkpoint has all slots. Released ones do not; missing slots stay zero.
+    Returns whether the checkpoint has all slots. Released ones have none. Missing slots stay zero.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
-    for name, needed in _shapes(present).items():
-        if needed != stored[name]:
-            raise UserError(f"{name} has the shape {stored[name]} in {prefix}; {needed} is needed")
+    for name, shape in _shapes(present).items():
+        if shape != stored[name]:
+            raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
     _assign(present, prefix, present)
     optimizer.iterations.assign(step_of(prefix))
     return len(present) == len(slots)
 
 
 def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
-    """Restores the `extra` variables of `save`; returns whether the checkpoint has them all."""
+    """Restores the `extra` variables of `save`; returns whether the checkpoint has all of them."""
     stored = shapes(prefix)
     present = [name for name in variables if name in stored]
     for name, value in read(prefix, present):
@@ -111,14 +111,14 @@ def restore_extra(variables: Mapping[str, keras.Variable], prefix: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The content of a training checkpoint at some step, unaffected by further training.
+    """The content of a training checkpoint, unaffected by later training steps.
 
-    On a CPU the values share the model's memory until its next update; from then on, and until the
-    snapshot is dropped, both take memory.
+    On a CPU, values share memory with the model until its next update. After that, they take up
+    memory until the snapshot is released.
     """
 
     step: int
-    values: Mapping[str, Any]  # tensors on the CPU by name
+    values: Mapping[str, Any]  # name -> tensor on the CPU
 
 
 def snapshot(
@@ -140,23 +140,23 @@ def save(
     return save_snapshot(folder, snapshot(model, optimizer, extra))
 
 
-def save_snapshot(folder: str, taken: Snapshot) -> str:
+def save_snapshot(folder: str, state: Snapshot) -> str:
     """Writes `model.ckpt-<step>`, keeps the newest five checkpoints, and returns the prefix."""
-    name = f"model.ckpt-{taken.step}"
+    name = f"model.ckpt-{state.step}"
     prefix = os.path.join(folder, name)
     try:
-        write(prefix, {**taken.values, GLOBAL_STEP: np.int64(taken.step)})
+        write(prefix, {**state.values, GLOBAL_STEP: np.int64(state.step)})
     except UserError as error:
-        kept = latest(folder)
-        if kept != prefix:
+        last_good = latest(folder)
+        if last_good != prefix:
             remove(folder, name)
-        raise UserError(f"{error}. The last good checkpoint is {kept}") from error
+        raise UserError(f"{error}. The last good checkpoint is {last_good}") from error
     add_newest(folder, name)
     return prefix
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns the variables of a model by name, without the integer states of random generators."""
+    """Returns a model's variables by checkpoint name, without its random generators' states."""
     variables = [variable for variable in model.variables if "float" in variable.dtype]
     return {checkpoint_name(variable): variable for variable in variables}
 
@@ -166,13 +166,13 @@ def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
 
 
 def is_training_state(name: str) -> bool:
-    """Whether a variable is training state (Adam slots, step, loss scale) and not a weight."""
+    """Returns whether a variable is training state (Adam slot, step, loss scale), not a weight."""
     first, last = name.split("/")[0], name.rsplit("/", 1)[-1]
     return name == GLOBAL_STEP or last in SLOT_NAMES or first in EXTRA_NAMES
 
 
 def summarize(names: Iterable[str]) -> str:
-    """Lists variables, with encoder layers and scopes merged.
+    """Returns a list of variables for messages, grouped by scope, with encoder layers merged.
 
     Example: `bert/embeddings (5), bert/encoder/layer_0..11 (192), output_bias, output_weights`.
     """
@@ -183,36 +183,35 @@ def summarize(names: Iterable[str]) -> str:
         layers += [int(layer[2])] if layer else []
         key = layer[1] if layer else "/".join(name.split("/")[:2])
         groups.setdefault(key, []).append(name)
-    shown = []
+    entries = []
     for key, members in groups.items():
         if key.endswith("layer_"):
             key += "..".join(map(str, sorted({min(layers), max(layers)})))
-        shown.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
-    return ", ".join(shown) or "none"
+        entries.append(members[0] if len(members) == 1 else f"{key} ({len(members)})")
+    return ", ".join(entries) or "none"
 
 
 def _check_fit(prefix: str, model: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
     reshaped = [name for name in model if stored.get(name, model[name]) != model[name]]
     absent = [name for name in model if name not in stored]
-    is_other = len(absent) == len(model)
-    missing = [name for name in absent if is_other or name.startswith(_ENCODER_SCOPE)]
+    is_unrelated = len(absent) == len(model)
+    missing = [name for name in absent if is_unrelated or name.startswith(_ENCODER_SCOPE)]
     if not reshaped and not missing:
         return
-    both = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
-    parts = [f"other shapes: {shortened(both, 4)}"] if both else []
+    shapes = [f"{name} (checkpoint {stored[name]}, model {model[name]})" for name in reshaped]
+    parts = [f"different shapes: {shortened(shapes, 4)}"] if shapes else []
     sides = {"model but not in the checkpoint": missing}
     sides["checkpoint but not in the model"] = stored.keys() - model.keys()
     parts += [f"in the {side}: {summarize(names)}" for side, names in sides.items() if names]
-    if is_other:
-        advice = "It belongs to another model, or its variables have other names"
+    if is_unrelated:
+        advice = "It belongs to a different model, or its variables have different names"
     elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
-        advice = "--bert_config_file is not the configuration that it was trained with"
-        width, own = (sizes.get(_WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, model))
-        if width and own and width != own:
-            found = f"Its hidden_size is {width}, that of the model {own}"
-            advice = f"{found}: weights of another width cannot be used. {advice}"
+        advice = "Pass the --bert_config_file that it was trained with"
+        width, expected = (sizes.get(_WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, model))
+        if width and expected and width != expected:
+            advice = f"Its hidden_size is {width}, and the model's is {expected}. {advice}"
     else:
-        advice = "It has other outputs. convert_checkpoint.py --head=encoder extracts its encoder"
+        advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
     raise UserError(f"The checkpoint {prefix} does not fit the model. {'; '.join(parts)}. {advice}")
 
 
@@ -223,7 +222,7 @@ def _assign(
     tensors: "Source | None" = None,
 ) -> None:
     for name, value in tensors.read(names) if tensors else read(prefix, names):
-        # The kind of bfloat16 is V.
+        # NumPy gives bfloat16 the kind V.
         is_float = value.dtype.kind in "fV"
         if not is_float or not np.isfinite(value.astype(np.float32, copy=False)).all():
             problem = f"has values that are not finite numbers ({value.dtype})"

@@ -15,7 +15,7 @@ GLOBAL_STEP = "global_step"
 
 # Raised by TensorFlow for missing, truncated and unrelated files.
 _READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
-# Marks the object-based checkpoints of TensorFlow 2.
+# Key that only TensorFlow 2's object-based checkpoints contain.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -34,7 +34,7 @@ def step_of(prefix: str) -> int:
 
 
 def shapes(prefix: str) -> dict[str, list[int]]:
-    """Returns the shapes of everything in a checkpoint by name.
+    """Returns the shapes of all tensors in a checkpoint by name.
 
     Raises:
         UserError: the checkpoint cannot be read, or is object-based.
@@ -43,9 +43,9 @@ def shapes(prefix: str) -> dict[str, list[int]]:
 
 
 def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields names and values of some variables, one at a time, as a checkpoint may be large.
+    """Yields names and values of variables, one at a time, because checkpoints may be large.
 
-    Does not initialize devices, so it can be called before they are chosen.
+    Does not initialize devices, so it can be called before they are configured.
 
     Raises:
         UserError: the checkpoint cannot be read, for instance because it is truncated.
@@ -66,10 +66,10 @@ def on_cpu(value: Any) -> tf.Tensor:
 
 
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
-    """Writes tensors by name, readable by a TF1 `Saver` and by `tf.train.load_checkpoint`.
+    """Writes a checkpoint that a TF1 `Saver` and `tf.train.load_checkpoint` can read.
 
-    TensorFlow writes both files under temporary names and renames them. They are synced to disk, so
-    they survive a power cut.
+    TensorFlow writes both files under temporary names and renames them. They are then synced to
+    disk, to survive a power failure.
 
     Raises:
         UserError: the files cannot be written.
@@ -92,7 +92,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
 
 
 def reader_of(prefix: str) -> Any:
-    """Opens a checkpoint of either kind."""
+    """Opens a name-based or object-based checkpoint."""
     try:
         return tf.train.load_checkpoint(prefix)
     except _READ_ERRORS as error:
@@ -102,14 +102,14 @@ def reader_of(prefix: str) -> Any:
 def _open(prefix: str) -> Any:
     reader = reader_of(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
-        kind = "an object-based checkpoint of TensorFlow 2"
-        raise UserError(f"{prefix} is {kind}: pass a bert_model.ckpt, or a model.ckpt-N of bert_tf")
+        advice = "Pass a name-based one: a bert_model.ckpt, or bert_tf's model.ckpt-N"
+        raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")
     return reader
 
 
 def _unreadable(prefix: str, error: Exception) -> UnreadableCheckpoint:
     reason = f"TensorFlow says: {_reason(error)[:200] or type(error).__name__}"
-    problem = "its files are truncated or damaged; get a good copy"
+    problem = "its files are truncated or damaged; copy or download it again"
     return UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {problem} ({reason})")
 
 

@@ -1,1 +1,1 @@
-"""What programs import from the original's scripts, with its names, signatures and results."""
+"""Python APIs of the original's scripts, with the same names, signatures and results."""

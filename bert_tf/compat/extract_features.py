@@ -1,4 +1,4 @@
-"""What programs import from the original's `extract_features.py`."""
+"""Python API of the original's `extract_features.py`."""
 
 import collections
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from bert_tf import tokenization
 from bert_tf.data.features import pack_example
 from bert_tf.data.texts import read_lines
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
-globals().update(replaced("extract_features"))
+globals().update(error_stubs("extract_features"))
 
 InputExample = collections.namedtuple("InputExample", "unique_id text_a text_b")
 InputFeatures = collections.namedtuple(
@@ -17,14 +17,14 @@ InputFeatures = collections.namedtuple(
 
 
 def read_examples(input_file: str) -> list[InputExample]:
-    """Reads a file with a text, or a pair `A ||| B`, on each line."""
+    """Reads a file with one text, or one pair `A ||| B`, per line."""
     return [InputExample(number, *text) for number, text in enumerate(read_lines(input_file))]
 
 
 def convert_examples_to_features(
     examples: Iterable[InputExample], seq_length: int, tokenizer: tokenization.FullTokenizer
 ) -> list[InputFeatures]:
-    """Tokenizes, shortens and packs examples; the inputs are padded to `seq_length`."""
+    """Tokenizes, truncates and packs examples; inputs are padded to `seq_length`."""
     packed = ((example, pack_example(example, seq_length, tokenizer)) for example in examples)
     return [
         InputFeatures(example.unique_id, p.tokens, p.input_ids, p.input_mask, p.segment_ids)

@@ -1,4 +1,4 @@
-"""What programs import from the original's `run_classifier.py`."""
+"""Python API of the original's `run_classifier.py`."""
 
 import csv
 import dataclasses
@@ -13,10 +13,10 @@ import numpy as np
 from bert_tf import files, tokenization
 from bert_tf.data import features as _features
 from bert_tf.data.tsv import TsvRow
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 from bert_tf.tasks.classification import glue
 
-globals().update(replaced("run_classifier"))
+globals().update(error_stubs("run_classifier"))
 
 InputExample, PaddingInputExample = _features.InputExample, _features.PaddingInputExample
 InputFeatures = _features.InputFeatures
@@ -25,10 +25,10 @@ convert_examples_to_features = _features.convert_examples_to_features
 
 
 class DataProcessor:
-    """Base of the classes that read a data set."""
+    """Base class for readers of data sets."""
 
     def get_labels(self, *data_dir: str) -> Any:
-        """A subclass defines this, and the three others as far as it has such examples."""
+        """Override this, and the getters below for each split that the data set has."""
         raise NotImplementedError
 
     get_train_examples = get_dev_examples = get_test_examples = get_labels
@@ -39,14 +39,14 @@ class DataProcessor:
 
 
 class ColaProcessor(DataProcessor):
-    """CoLA, and the base of the other data sets."""
+    """Reader of CoLA, and base class for the other data sets."""
 
     _task = glue.TASKS["cola"]
-    # Of XNLI; a program may set another.
+    # Only used for XNLI; programs may change it.
     language = "zh"
 
     def get_labels(self) -> list[str]:
-        """The labels in the order of their ids."""
+        """Returns the labels in the order of their ids."""
         return list(self._task.labels)
 
     def _read(self, name: str, data_dir: str) -> list[InputExample]:
@@ -62,26 +62,26 @@ class ColaProcessor(DataProcessor):
 
     def _create_examples(self, lines: Iterable[list[str]], set_type: str) -> list[InputExample]:
         split = self._task.splits[set_type if set_type in self._task.splits else "dev"]
-        only = split.only and (split.only[0], self.language)
-        split = dataclasses.replace(split, guid=set_type, only=only)
+        where = split.where and (split.where[0], self.language)
+        split = dataclasses.replace(split, guid=set_type, where=where)
         rows = itertools.starmap(TsvRow, enumerate(lines, 1))
         return list(glue.examples(self._task, split, rows, split.file))
 
 
 class MnliProcessor(ColaProcessor):
-    """MNLI, matched."""
+    """Reader of MNLI (matched)."""
 
     _task = glue.TASKS["mnli"]
 
 
 class MrpcProcessor(ColaProcessor):
-    """MRPC."""
+    """Reader of MRPC."""
 
     _task = glue.TASKS["mrpc"]
 
 
 class XnliProcessor(ColaProcessor):
-    """XNLI in the language `language`."""
+    """Reader of XNLI, in the language `language`."""
 
     _task = glue.TASKS["xnli"]
 
@@ -98,10 +98,10 @@ def file_based_convert_examples_to_features(
 
     def rows() -> Iterable[dict[str, np.ndarray]]:
         for index, example in enumerate(examples):
-            found = convert_single_example(index, example, label_list, max_seq_length, tokenizer)
-            row = {name: np.array([value]) for name, value in vars(found).items()}
+            features = convert_single_example(index, example, label_list, max_seq_length, tokenizer)
+            row = {name: np.array([value]) for name, value in vars(features).items()}
             row["label_ids"] = row.pop("label_id")
             yield row
 
-    numbers = (Feature("label_ids"), Feature("is_real_example"))
-    write_records(output_file, (*sequence_features(max_seq_length), *numbers), rows())
+    scalars = (Feature("label_ids"), Feature("is_real_example"))
+    write_records(output_file, (*sequence_features(max_seq_length), *scalars), rows())

@@ -1,4 +1,4 @@
-"""What programs import from the original's `run_squad.py`."""
+"""Python API of the original's `run_squad.py`."""
 
 import collections
 import functools
@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 
 from bert_tf import files, tokenization
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 from bert_tf.tasks.question_answering import decoding, squad_reader
 from bert_tf.tasks.question_answering.answer_text import get_final_text, join_pieces
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization.fast import BatchTokenizer
 
-globals().update(replaced("run_squad"))
+globals().update(error_stubs("run_squad"))
 
-# The flags that the functions below look at; a program may set them.
+# Flags that the functions below use; programs may change them.
 FLAGS = SimpleNamespace(version_2_with_negative=False, null_score_diff_threshold=0.0)
 RawResult = collections.namedtuple("RawResult", "unique_id start_logits end_logits")
 InputFeatures = collections.namedtuple(
@@ -30,7 +30,7 @@ InputFeatures = collections.namedtuple(
 
 
 def read_squad_examples(input_file: str, is_training: bool) -> list[SquadExample]:
-    """Reads a file of SQuAD 1.1, or of 2.0 with `FLAGS.version_2_with_negative`."""
+    """Reads a SQuAD 1.1 file, or a SQuAD 2.0 file with `FLAGS.version_2_with_negative`."""
     return squad_reader.read_squad_examples(input_file, is_training, FLAGS.version_2_with_negative)
 
 
@@ -43,7 +43,7 @@ def convert_examples_to_features(
     is_training: bool,
     output_fn: Callable[[InputFeatures], object],
 ) -> None:
-    """Calls `output_fn` with the features of each window, in their order."""
+    """Calls `output_fn` with the features of each window, in order."""
     batch_tokenizer, count = BatchTokenizer(tokenizer), 0
     for index, example in enumerate(examples):
         windows = Windows([example], batch_tokenizer, max_seq_length, doc_stride, max_query_length)
@@ -56,15 +56,15 @@ def convert_examples_to_features(
             columns["end_position"] = targets["end_positions"]
         for row in range(len(windows)):
             values = {name: column[row].tolist() for name, column in columns.items()}
-            places = range(windows.offset[row], windows.offset[row] + windows.length[row])
-            words = windows.token_words[windows.start[row] :][: len(places)]
-            context = windows.is_max_context(np.array([row]), np.arange(len(places))[None])[0]
+            positions = range(windows.offset[row], windows.offset[row] + windows.length[row])
+            words = windows.token_words[windows.start[row] :][: len(positions)]
+            context = windows.is_max_context(np.array([row]), np.arange(len(positions))[None])[0]
             feature = InputFeatures(
                 example_index=index,
                 doc_span_index=row,
-                tokens=tokenizer.convert_ids_to_tokens(values["input_ids"][: places.stop + 1]),
-                token_to_orig_map=dict(zip(places, words.tolist(), strict=True)),
-                token_is_max_context=dict(zip(places, context.tolist(), strict=True)),
+                tokens=tokenizer.convert_ids_to_tokens(values["input_ids"][: positions.stop + 1]),
+                token_to_orig_map=dict(zip(positions, words.tolist(), strict=True)),
+                token_is_max_context=dict(zip(positions, context.tolist(), strict=True)),
                 is_impossible=example.is_impossible,
                 **values,
             )
@@ -82,32 +82,32 @@ def write_predictions(
     output_nbest_file: str,
     output_null_log_odds_file: str,
 ) -> None:
-    """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null odds."""
+    """Writes answers, n-best lists and, with `FLAGS.version_2_with_negative`, null log-odds."""
     from bert_tf.tasks.question_answering.predictions import Predictions
 
     results = {result.unique_id: result for result in all_results}
     windows = collections.defaultdict(list)
     for feature in all_features:
         windows[feature.example_index].append((feature, results[feature.unique_id]))
-    lists = []
+    n_best_lists = []
     for index, example in enumerate(all_examples):
-        found = [e for window in windows[index] for e in _entries(*window, n_best_size)]
-        entries = [entry for entry in found if 0 <= entry[1] - entry[0][1] < max_answer_length]
+        spans = [span for window in windows[index] for span in _candidates(*window, n_best_size)]
+        entries = [span for span in spans if 0 <= span[1] - span[0][1] < max_answer_length]
         entries.sort(key=lambda entry: -(entry[2] + entry[3]))
         null = None
         if FLAGS.version_2_with_negative:
-            firsts = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
-            null = decoding.Answer("", *min(firsts, key=sum, default=(0.0, 0.0)))
-        text_of = functools.partial(_text, example.doc_tokens, do_lower_case)
-        lists.append(decoding.n_best(entries, null, text_of, n_best_size))
-    contents = Predictions(all_examples, lists, FLAGS.null_score_diff_threshold).contents()
+            null_logits = [(r.start_logits[0], r.end_logits[0]) for _, r in windows[index]]
+            null = decoding.Answer("", *min(null_logits, key=sum, default=(0.0, 0.0)))
+        get_text = functools.partial(_get_answer, example.doc_tokens, do_lower_case)
+        n_best_lists.append(decoding.n_best(entries, null, get_text, n_best_size))
+    contents = Predictions(all_examples, n_best_lists, FLAGS.null_score_diff_threshold).contents()
     paths = (output_prediction_file, output_nbest_file, output_null_log_odds_file)
     for path, content in zip(paths, contents.values(), strict=False):
         files.write_text(path, content)
 
 
-def _entries(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Entry]:
-    """Pairs of ends that a window allows: ((window, first token), last token, their logits)."""
+def _candidates(feature: InputFeatures, result: RawResult, size: int) -> Iterator[decoding.Entry]:
+    """Yields the valid spans of a window: ((window, start), end, start logit, end logit)."""
     starts, ends = (
         sorted(range(len(logits)), key=lambda index, logits=logits: -logits[index])[:size]
         for logits in (result.start_logits, result.end_logits)
@@ -117,7 +117,9 @@ def _entries(feature: InputFeatures, result: RawResult, size: int) -> Iterator[d
             yield (feature, start), end, result.start_logits[start], result.end_logits[end]
 
 
-def _text(words: list[str], do_lower_case: bool, start: tuple[InputFeatures, int], end: int) -> str:
+def _get_answer(
+    words: list[str], do_lower_case: bool, start: tuple[InputFeatures, int], end: int
+) -> str:
     feature, first = start
     span = slice(feature.token_to_orig_map[first], feature.token_to_orig_map[end] + 1)
     pieces = join_pieces(feature.tokens[first : end + 1])

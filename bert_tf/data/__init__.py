@@ -1,1 +1,1 @@
-"""From files to features and records."""
+"""Input files, features, records and input pipelines."""

@@ -1,4 +1,4 @@
-"""Values of cells in users' tables: conversion to text, and excerpts for messages."""
+"""Cell values of users' tables: conversion to text or numbers, and formatting for messages."""
 
 import json
 import math
@@ -13,25 +13,23 @@ _NAME = (
     "(text|sentence|question)(_?[12ab])?|body|category|class|comment|content|description|document|"
     "hypothesis|id|index|labels?|message|premise|review|score|sentiment|sms|target|title|tweet"
 )
-# A common name of a column.
+# Common column names.
 COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
-# Not all that float() takes: "1_0" and digits of other scripts are names.
+# Stricter than float(), which also accepts "1_0" and non-ASCII digits.
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def to_text(value: Any, what: str, place: str) -> str:
-    """Converts a JSON value to text: numbers as written, whole ones without a fraction.
+    """Converts a JSON value to text; whole numbers such as 1.0 lose their fraction.
 
-    `what` is the cell's meaning, such as "text", and `place` its file and line, for messages.
+    For messages, `what` names the column, such as "text", and `place` is the file and line.
     """
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            found = "half of a character (a lone surrogate)"
-            raise UserError(
-                f"{place}: the {what} has {found}. Correct or remove the line"
-            ) from None
+            problem = "contains half a character (a lone surrogate)"
+            raise UserError(f"{place}: the {what} {problem}. Correct or remove the line") from None
         return value
     if value is None:
         raise UserError(f"{place}: the {what} is missing (null). Correct or remove the line")
@@ -41,26 +39,28 @@ def to_text(value: Any, what: str, place: str) -> str:
         return json.dumps(value)
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
-    raise UserError(f"{place}: the {what} is {excerpt(json.dumps(value))}. Pass a string")
+    raise UserError(
+        f"{place}: the {what} must be a string or a number. Received: {excerpt(json.dumps(value))}"
+    )
 
 
 def parse_number(text: str) -> float | None:
-    """Converts a text to a finite number; returns None if it is not one."""
+    """Parses a finite number; returns None if the text is not one."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
     return number if abs(number) < float("inf") else None
 
 
 def excerpt(text: str) -> str:
-    """Quotes the first characters of a text, on one line."""
+    """Returns the quoted beginning of a text, on one line."""
     return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}...")
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
-    """Formats a number with its noun: `1 row`, `5,574 rows`."""
+    """Formats a count with its noun: `1 row`, `5,574 rows`."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def some(names: Sequence[str], limit: int = 10) -> str:
-    """Lists the first names, and says how many more there are."""
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
+    """Joins the first `limit` names and appends how many were left out."""
+    omitted = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {omitted:,} more" if omitted > 0 else "")

@@ -12,7 +12,7 @@ from bert_tf.tokenization import FullTokenizer
 
 _logger = logging.getLogger(__name__)
 
-_EXAMPLES_SHOWN = 5
+_NUM_LOGGED = 5
 
 
 @dataclass
@@ -20,11 +20,11 @@ class InputExample:
     """One text, or a pair of texts, with its label.
 
     Attributes:
-        guid: id of the example, unique in its split.
-        text_a: the text, not tokenized.
-        text_b: the second text of a pair; None or empty for single texts.
+        guid: id, unique within its split.
+        text_a: the text, or the first text of a pair.
+        text_b: the second text of a pair; None or empty for a single text.
         label: the label as read, usually a string; a tuple of labels for multi-label data;
-            None if there is none.
+            None if unlabeled.
     """
 
     guid: str | None
@@ -35,9 +35,9 @@ class InputExample:
 
 @dataclass(frozen=True)
 class PaddingInputExample:
-    """Fills up the last batch on a TPU, where every batch must have the same size.
+    """Pads the last batch on a TPU, where all batches must have the same size.
 
-    As in the original it is a class, so that a None in a list of examples is still an error.
+    As in the original, a class rather than None, so that None in a list is still an error.
     """
 
 
@@ -47,8 +47,8 @@ class InputFeatures:
 
     Attributes:
         input_ids: vocabulary ids, 0 for padding.
-        input_mask: 1 for a token, 0 for padding.
-        segment_ids: 0 for the first text with its special tokens, 1 for the second, 0 for padding.
+        input_mask: 1 for tokens, 0 for padding.
+        segment_ids: 0 for `[CLS] A [SEP]` and padding, 1 for `B [SEP]`.
         label_id: index of the label in the label list; the number itself for regression.
         is_real_example: False for a `PaddingInputExample`.
     """
@@ -71,10 +71,10 @@ class PackedSequence:
 
 
 def truncate_seq_pair(tokens_a: list[str], tokens_b: list[str], max_length: int) -> None:
-    """Truncates a pair in place to at most `max_length` tokens in all.
+    """Truncates a pair in place to at most `max_length` tokens in total.
 
-    As in the original, tokens are removed one by one from the end of the longer list, of `tokens_b`
-    if both are equally long, so that a short text next to a long one stays whole.
+    As in the original, tokens are removed one by one from the end of the longer list; on a tie,
+    from `tokens_b`. A short text paired with a long one is thus kept whole.
     """
     if max_length < 0:
         raise ValueError(f"max_length must be 0 or more. Received: max_length={max_length}")
@@ -84,19 +84,19 @@ def truncate_seq_pair(tokens_a: list[str], tokens_b: list[str], max_length: int)
 
 
 def truncated_lengths(length_a: Any, length_b: Any, max_length: Any) -> tuple[Any, Any]:
-    """Returns the lengths after `truncate_seq_pair`, of one pair or of arrays of them."""
+    """Returns the lengths that `truncate_seq_pair` leaves, for one pair or for arrays."""
     excess = np.maximum(length_a + length_b - max_length, 0)
-    # First only the longer text is truncated, then both in turns, B first.
+    # First only the longer text is truncated, then both alternately, starting with B.
     only_longer = np.minimum(np.abs(length_a - length_b), excess)
-    in_turns = excess - only_longer
+    alternating = excess - only_longer
     a_is_longer = length_a > length_b
-    from_a = in_turns // 2 + np.where(a_is_longer, only_longer, 0)
-    from_b = in_turns - in_turns // 2 + np.where(a_is_longer, 0, only_longer)
+    from_a = alternating // 2 + np.where(a_is_longer, only_longer, 0)
+    from_b = alternating - alternating // 2 + np.where(a_is_longer, 0, only_longer)
     return length_a - from_a, length_b - from_b
 
 
 def truncate_to_fit(tokens_a: list[str], tokens_b: list[str] | None, max_seq_length: int) -> None:
-    """Truncates a text or a pair in place, to fit into `max_seq_length` with special tokens."""
+    """Truncates a text or pair in place to fit `max_seq_length` with its special tokens."""
     require_room(bool(tokens_b), max_seq_length)
     if tokens_b:
         truncate_seq_pair(tokens_a, tokens_b, max_seq_length - 3)
@@ -105,12 +105,12 @@ def truncate_to_fit(tokens_a: list[str], tokens_b: list[str] | None, max_seq_len
 
 
 def require_room(pair: bool, max_seq_length: int) -> None:
-    """Raises a UserError if the special tokens of a text or pair do not fit."""
-    special = 3 if pair else 2
-    if max_seq_length < special:
+    """Raises a UserError if `max_seq_length` cannot hold the special tokens of a text or pair."""
+    num_special = 3 if pair else 2
+    if max_seq_length < num_special:
         kind, form = ("pair", "[CLS] A [SEP] B [SEP]") if pair else ("text", "[CLS] A [SEP]")
         raise UserError(
-            f"max_seq_length={max_seq_length} is too small: the {special} special tokens of a "
+            f"max_seq_length={max_seq_length} is too small: the {num_special} special tokens of a "
             f"{kind} ({form}) do not fit"
         )
 
@@ -121,9 +121,9 @@ def pack(
     max_seq_length: int,
     tokenizer: FullTokenizer,
 ) -> PackedSequence:
-    """Adds the special tokens, segments and mask to one text or a pair, and pads them.
+    """Adds special tokens, mask and segment ids to a text or pair, and pads to `max_seq_length`.
 
-    A pair in 9 positions:
+    A pair with `max_seq_length=9` (tokens, segment ids, mask):
 
         [CLS] is it [SEP] no [SEP]
           0   0  0    0   1    1   0 0 0
@@ -155,31 +155,31 @@ def convert_single_example(
     max_seq_length: int,
     tokenizer: FullTokenizer,
 ) -> InputFeatures:
-    """Tokenizes, truncates and packs one example, as the original.
+    """Tokenizes, truncates and packs one example, as the original does.
 
     Args:
-        ex_index: number of the example; the first five are logged at level DEBUG.
-        example: the example. A `PaddingInputExample` becomes zeros.
-        label_list: labels in the order of their ids; empty if labels are numbers.
-        max_seq_length: length of the sequences; at least 2, or 3 for pairs.
+        ex_index: index of the example; the first five are logged at level DEBUG.
+        example: a `PaddingInputExample` becomes zeros.
+        label_list: labels in the order of their ids; empty for regression.
+        max_seq_length: sequence length, at least 2, or 3 for pairs.
         tokenizer: tokenizer of the model's vocabulary.
 
     Raises:
-        UserError: the label is not in `label_list` (or no number, if that is empty), or
-            `max_seq_length` has no room for the special tokens.
+        UserError: the label is missing, not in `label_list` or, for regression, not a number; or
+            the special tokens do not fit into `max_seq_length`.
     """
     if isinstance(example, PaddingInputExample):
         zeros = ([0] * max_seq_length for _ in range(3))
         return InputFeatures(*zeros, label_id=0, is_real_example=False)
     label_id = find_label_id(example, label_list)
     packed = pack_example(example, max_seq_length, tokenizer)
-    if ex_index < _EXAMPLES_SHOWN:
+    if ex_index < _NUM_LOGGED:
         _log_example(example, packed, label_list)
     return InputFeatures(packed.input_ids, packed.input_mask, packed.segment_ids, label_id)
 
 
 def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) -> PackedSequence:
-    """Tokenizes, truncates and packs `text_a` and `text_b` of an example."""
+    """Tokenizes, truncates and packs the texts of an example."""
     tokens_a = tokenizer.tokenize(example.text_a)
     tokens_b = tokenizer.tokenize(example.text_b) if example.text_b else None
     truncate_to_fit(tokens_a, tokens_b, max_seq_length)
@@ -192,7 +192,7 @@ def convert_examples_to_features(
     max_seq_length: int,
     tokenizer: FullTokenizer,
 ) -> list[InputFeatures]:
-    """Converts all examples with `convert_single_example`, in order."""
+    """Converts examples with `convert_single_example`, in order."""
     return [
         convert_single_example(ex_index, example, label_list, max_seq_length, tokenizer)
         for ex_index, example in enumerate(examples)
@@ -203,17 +203,17 @@ def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | flo
     """Returns the index of an example's label; if the list is empty, the label as a number."""
     if example.label is None:
         raise UserError(f"Example {example.guid} has no label")
-    place = f"Label {example.label!r} of example {example.guid}"
+    subject = f"Label {example.label!r} of example {example.guid}"
     if len(label_list) == 0:
         try:
             return float(str(example.label))
         except ValueError:
-            raise UserError(f"{place} is not a number") from None
+            raise UserError(f"{subject} is not a number") from None
     labels = list(label_list)
     for label in (example.label, str(example.label)):
         if label in labels:
             return labels.index(label)
-    raise UserError(f"{place} is not one of {', '.join(map(str, labels))}")
+    raise UserError(f"{subject} is not one of {', '.join(map(str, labels))}")
 
 
 def log_examples(
@@ -224,14 +224,14 @@ def log_examples(
 ) -> None:
     """Logs the first five examples as tokens and ids, at level DEBUG."""
     if _logger.isEnabledFor(logging.DEBUG):
-        for example in examples[:_EXAMPLES_SHOWN]:
+        for example in examples[:_NUM_LOGGED]:
             _log_example(example, pack_example(example, max_seq_length, tokenizer), label_list)
 
 
 def _log_example(example: InputExample, packed: PackedSequence, label_list: Sequence[Any]) -> None:
     label, labels = example.label, list(label_list)
-    shown = [f"Example {example.guid}"]
+    lines = [f"Example {example.guid}"]
     for name in ("tokens", "input_ids", "input_mask", "segment_ids"):
-        shown.append(f"  {name}: {' '.join(map(str, getattr(packed, name)))}")
-    number = f" (id = {labels.index(label)})" if label in labels else ""
-    _logger.debug("%s", "\n".join([*shown, f"  label: {label}{number}"]))
+        lines.append(f"  {name}: {' '.join(map(str, getattr(packed, name)))}")
+    label_id = f" (id = {labels.index(label)})" if label in labels else ""
+    _logger.debug("%s", "\n".join([*lines, f"  label: {label}{label_id}"]))

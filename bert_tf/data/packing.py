@@ -1,6 +1,6 @@
-"""Packs many texts at once as `[CLS] A [SEP] B [SEP]`; `features.pack` does so for one.
+"""Packs batches of texts as `[CLS] A [SEP] B [SEP]`; for a single text, see `features.pack`.
 
-B rows, S max_seq_length.
+B is the number of rows, S max_seq_length.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ import numpy as np
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
 from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds, numbered
+from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
 CUT_TOKENS = "cut_tokens"
-"""Key for the number of tokens that truncation removed from each row, int64 [B].
+"""Key of the number of tokens that truncation removed from each row, int64 [B].
 
-For an example in windows, the first one counts the tokens that are in none of them.
+For an example split into windows, its first row counts the tokens that no window contains.
 """
 
 
 def label_ids_of(examples: Sequence[InputExample], label_list: Sequence[str]) -> np.ndarray:
-    """Returns the index of each label in the list, int32 [B]; float32 labels if it is empty."""
+    """Returns each label's index in the list, int32 [B]; if it is empty, the labels as float32."""
     labels = [find_label_id(example, label_list) for example in examples]
     return np.array(labels, np.int32 if label_list else np.float32)
 
@@ -32,31 +32,31 @@ def convert_examples(
     tokenizer: BatchTokenizer,
     windows: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Converts examples to B rows, as `features.convert_single_example` does for one.
+    """Converts examples to B rows; the batch version of `features.convert_single_example`.
 
     Args:
-        examples: one for each row, or more rows with `windows`.
-        label_ids: of each example; None without labels.
+        examples: each gives one row or, with `windows`, one or more.
+        label_ids: label id of each example; None if unlabeled.
         max_seq_length: S.
         tokenizer: tokenizer of the model's vocabulary.
-        windows: whether to split long texts into several rows, see `text_windows`.
+        windows: split long texts into several rows, see `text_windows`.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S]; `is_real_example`: int32 [B];
-        `label_ids` [B], if given; and `CUT_TOKENS`.
+        `CUT_TOKENS`: int64 [B]; `label_ids` [B], if passed.
     """
     a, b = encode_texts(examples, tokenizer)
     rows = np.arange(len(examples))
-    lost: np.ndarray | int = 0
+    dropped: np.ndarray | int = 0
     if windows:
-        lost = dropped_tokens(a.lengths, b.lengths, max_seq_length)
+        dropped = dropped_tokens(a.lengths, b.lengths, max_seq_length)
         rows, a, b = cut_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
-    # Without the special tokens, of which a pair has three.
+    # Exclude the special tokens: two, or three for a pair.
     kept = packed["input_mask"].sum(1) - 2 - packed["segment_ids"].any(1)
     cut = a.lengths + b.lengths - kept
-    cut[np.diff(rows, prepend=-1) > 0] += lost
+    cut[np.diff(rows, prepend=-1) > 0] += dropped
     labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
         **packed,
@@ -69,7 +69,7 @@ def convert_examples(
 def encode_texts(
     examples: Sequence[InputExample], tokenizer: BatchTokenizer
 ) -> tuple[RaggedIds, RaggedIds]:
-    """Returns ids of the first and the second texts; single texts have an empty second one."""
+    """Returns the ids of the first and second texts; those of a missing second text are empty."""
     a = tokenizer.encode([example.text_a for example in examples])
     return a, tokenizer.encode([example.text_b or "" for example in examples])
 
@@ -77,35 +77,35 @@ def encode_texts(
 def pack_batch(
     a: RaggedIds, b: RaggedIds | None, max_seq_length: int, cls_id: int, sep_id: int
 ) -> dict[str, np.ndarray]:
-    """Truncates, packs and pads texts or pairs, as `features` does one by one.
+    """Truncates, packs and pads texts or pairs; the batch version of `features.pack_example`.
 
-    A second text without tokens counts as none; `b` is None if there are no pairs.
+    An empty second text makes a single text; `b` is None if there are no pairs.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S].
 
     Raises:
-        UserError: not even the special tokens fit into S.
+        UserError: S is too small for the special tokens.
     """
-    every = np.arange(len(a))
-    if b is None:
-        b = a.take(every, lengths=np.zeros_like(a.lengths))
-    pair = b.lengths > 0
+    rows = np.arange(len(a))
+    lengths_b = np.zeros_like(a.lengths) if b is None else b.lengths
+    pair = lengths_b > 0
     require_room(bool(pair.any()), max_seq_length)
     room = max_seq_length - np.where(pair, 3, 2)
-    length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
-    # As in the original, a second text that lost all its tokens is none.
+    length_a, length_b = truncated_lengths(a.lengths, lengths_b, room)
+    # As in the original, a pair whose second text was cut to nothing becomes a single text.
     pair = length_b > 0
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
     input_ids[:, 0] = cls_id
     put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
-    input_ids[every, length_a + 1] = sep_id
+    input_ids[rows, length_a + 1] = sep_id
     start_b = length_a + 2
-    put(input_ids, b.ids, b.row_splits, length_b, start_b)
-    total = start_b + np.where(pair, length_b + 1, 0)
-    input_ids[every[pair], total[pair] - 1] = sep_id
+    lengths = start_b + np.where(pair, length_b + 1, 0)
+    if b is not None:
+        put(input_ids, b.ids, b.row_splits, length_b, start_b)
+        input_ids[rows[pair], lengths[pair] - 1] = sep_id
     positions = np.arange(max_seq_length)
-    mask = positions < total[:, None]
+    mask = positions < lengths[:, None]
     second = mask & (positions >= start_b[:, None])
     return {
         "input_ids": input_ids,
@@ -117,9 +117,9 @@ def pack_batch(
 def put(
     rows: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, first: np.ndarray
 ) -> None:
-    """Writes `ids[starts : starts + lengths]` into each of the rows [B, S], from column `first` on.
+    """Writes `ids[starts : starts + lengths]` into the rows [B, S], starting at column `first`.
 
-    `starts`, `lengths` and `first` are [B].
+    `starts`, `lengths` and `first`, [B], have one entry for each row.
     """
-    row, offset = numbered(lengths)
+    row, offset = enumerate_groups(lengths)
     rows[row, first[row] + offset] = ids[starts[row] + offset]

@@ -1,4 +1,4 @@
-"""Work on all cores, with results in order."""
+"""Parallel maps over threads and processes."""
 
 import collections
 import multiprocessing
@@ -25,9 +25,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], num_threads: int | None = None
 ) -> Generator[Result, None, None]:
-    """Maps by threads, one per core by default, which run ahead of the caller by a few items.
+    """Yields `function(item)` in order, computed ahead by threads: one per core by default.
 
-    Threads suffice for NumPy and TensorFlow, which release the GIL.
+    Threads suffice for NumPy and TensorFlow, as both release the GIL.
     """
     workers = num_threads or num_cores()
     waiting: collections.deque = collections.deque()
@@ -40,13 +40,13 @@ def map_in_order(
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            # After an error.
+            # Pending only if an error occurred or the caller stopped.
             for future in waiting:
                 future.cancel()
 
 
 def num_cores() -> int:
-    """Counts the cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -57,75 +57,75 @@ def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     return (items[first : first + size] for first in range(0, len(items), size))
 
 
-def do_by_processes(
+def parallel_for(
     function: Callable[[Item], object],
     items: Sequence[Item],
     num_workers: int,
     start: Callable[[], object],
 ) -> Iterator[Item]:
-    """Does the items in any order by `num_workers` processes, this one included; yields those done.
+    """Calls `function` on items in several processes, including this one; yields finished items.
 
     Args:
-        function: what to do with an item, for its effect; found by its name in a new process.
-        items: they are pickled.
-        num_workers: 1 starts no process.
-        start: called first in each new process.
+        function: called for its side effects; must be importable by a new process.
+        items: picklable; they are processed in any order.
+        num_workers: number of processes, including this one.
+        start: initializer, called first in each new process.
 
     Raises:
-        UserError: a process was killed. Exceptions of `function` are raised as they are.
+        UserError: a process was killed. Exceptions of `function` propagate.
     """
     count = min(num_workers, len(items)) - 1
     if count < 1:
-        return _do_here(function, items)
-    # A forked process starts at once, but lacks the threads that TensorFlow has once it computes;
-    # a spawned one must import TensorFlow first.
+        return _run_serially(function, items)
+    # A forked process starts at once, but without the threads that TensorFlow creates on first
+    # use; a spawned process has to import TensorFlow.
     method = "fork" if _is_single_threaded() else "spawn"
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(count, context, _start_process, (start,))
     if method == "fork":
-        # The pool forks on its first task; Python would lose a signal that arrives meanwhile.
+        # The pool forks on its first task; Python would lose a signal that arrives during the fork.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pool.submit(int)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    return _do_by_pool(pool, 2 * count, function, items)
+    return _run_in_pool(pool, 2 * count, function, items)
 
 
-def _do_here(function: Callable[[Item], object], items: Sequence[Item]) -> Iterator[Item]:
+def _run_serially(function: Callable[[Item], object], items: Sequence[Item]) -> Iterator[Item]:
     for item in items:
         function(item)
         yield item
 
 
-def _do_by_pool(
+def _run_in_pool(
     pool: ProcessPoolExecutor,
-    ahead: int,
+    max_pending: int,
     function: Callable[[Item], object],
     items: Sequence[Item],
 ) -> Iterator[Item]:
-    rest = collections.deque(items)
+    remaining = collections.deque(items)
     waiting: dict[Future, Item] = {}
     try:
-        while rest or waiting:
-            while rest and len(waiting) < ahead:
-                item = rest.popleft()
-                waiting[pool.submit(_do, function, item)] = item
-            if rest:
-                # This process takes items from the end while the others start.
-                item = rest.pop()
+        while remaining or waiting:
+            while remaining and len(waiting) < max_pending:
+                item = remaining.popleft()
+                waiting[pool.submit(_run_item, function, item)] = item
+            if remaining:
+                # While the workers start, this process takes items from the end.
+                item = remaining.pop()
                 function(item)
                 yield item
-            done, _ = futures.wait(waiting, 0 if rest else None, futures.FIRST_COMPLETED)
+            done, _ = futures.wait(waiting, 0 if remaining else None, futures.FIRST_COMPLETED)
             for future in done:
                 future.result()
                 yield waiting.pop(future)
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process was killed, perhaps for lack of memory (then pass a smaller "
-            "--num_workers), or could not start (scripts need if __name__ == '__main__'). The "
-            "same command continues with what is missing"
+            "--num_workers), or could not start (scripts need if __name__ == '__main__'). Run the "
+            "same command again to continue"
         ) from error
     except (KeyboardInterrupt, Terminated):
-        # Otherwise shutdown waits until they have done their items.
+        # Otherwise shutdown would wait for the workers to finish their items.
         for process in multiprocessing.active_children():
             process.terminate()
         raise
@@ -136,18 +136,18 @@ def _do_by_pool(
 def _is_single_threaded() -> bool:
     try:
         return len(os.listdir("/proc/self/task")) == 1
-    except OSError:  # Not on Linux.
+    except OSError:  # not Linux
         return False
 
 
 def _start_process(start: Callable[[], object]) -> None:
-    # A terminal sends Ctrl-C to all processes; only the first one reports it.
+    # A terminal sends Ctrl-C to all processes; only the parent reports it.
     _handle_signals(signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # An orphan would wait for work for ever.
+    # An orphaned worker would wait for items forever.
     if parent := multiprocessing.parent_process():
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
     start()
     _handle_signals(_exit_once)
 
@@ -158,19 +158,19 @@ def _handle_signals(handler: Any) -> None:
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:
-    # Not SIG_IGN: Python would complain of a signal that has just arrived.
+    # Not SIG_IGN: Python would complain about a signal that has just arrived.
     _handle_signals(lambda number, frame: None)
     sys.exit(128 + number)
 
 
-def _do(function: Callable[[Item], object], item: Item) -> None:
+def _run_item(function: Callable[[Item], object], item: Item) -> None:
     try:
         function(item)
     except SystemExit:
-        # Temporary files are removed; the pool must not give this process another item.
+        # Temporary files are removed by now; exit before the pool sends the next item.
         os._exit(1)
 
 
-def _end_with(sentinel: int) -> None:
+def _exit_with_parent(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)

@@ -1,4 +1,4 @@
-"""TFRecord files: features are declared once, and the declaration writes and parses them."""
+"""Writes and reads TFRecord files; the same `Feature`s describe the records for both."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from bert_tf.backend import tf
 from bert_tf.data.example_encoding import encode_examples
 from bert_tf.errors import UserError
 
-_COUNTED_TOGETHER = 4096
+_COUNT_BATCH_SIZE = 4096
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Declares an entry of a record.
+    """Declares a feature of a record.
 
     Attributes:
-        name: its key.
-        length: how many numbers, or a shape such as (texts, max_seq_length); None for one number.
-        dtype: as stored; integers are parsed to int32, as in the original, for TPUs.
-        per_token: whether the last axis has a number for each token of a padded text, so that a
-            batch can be cut to its longest text.
+        name: key in the `tf.train.Example`.
+        length: number of values, or a shape such as (texts, max_seq_length); None for a scalar.
+        dtype: stored type; integers are parsed to int32, as in the original, for TPUs.
+        per_token: whether the last axis holds one value per token of a padded text, so that a batch
+            can be cut to its longest text.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         if self.dtype not in ("int64", "float32") or any(length < 1 for length in self.shape):
-            raise ValueError(f"{self} must have a positive length, and a dtype int64 or float32")
+            raise ValueError(f"{self} must have a positive length and dtype int64 or float32")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,28 +52,28 @@ def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> 
 def write_records(
     path: str, features: Sequence[Feature], batches: Iterable[Mapping[str, np.ndarray]]
 ) -> int:
-    """Writes a TFRecord file of `tf.train.Example`s; it appears when it is complete.
+    """Writes a TFRecord file of `tf.train.Example`s atomically.
 
-    The same rows give the same bytes, however they are batched.
+    The bytes depend on the rows only, not on the batch sizes.
 
     Args:
-        path: the file; an old one is replaced.
-        features: the declaration.
+        path: the file; replaced if it exists.
+        features: the features of each record.
         batches: an array [n, *shape] for each feature; n may differ between batches.
 
     Returns:
         The number of records.
 
     Raises:
-        ValueError: a batch does not match the declaration (int64 takes integers and booleans that
-            fit into int32, float32 also floats).
+        ValueError: a batch does not match `features` (int64 accepts integers and booleans within
+            int32, float32 also floats).
         UserError: the file cannot be written.
     """
     count = 0
     try:
         with files.atomic_write(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
             for batch in batches:
-                serialized = encode_examples(_checked(features, batch, count))
+                serialized = encode_examples(_validate(features, batch, count))
                 for record in serialized:
                     writer.write(record)
                 count += len(serialized)
@@ -82,41 +82,40 @@ def write_records(
     return count
 
 
-def _checked(
+def _validate(
     features: Sequence[Feature], batch: Mapping[str, Any], first_row: int
 ) -> dict[str, np.ndarray]:
     declared = {feature.name for feature in features}
-    where = f"in the batch from row {first_row} on"
+    where = f"in the batch from row {first_row}"
     if declared != set(batch):
-        lacking, beyond = sorted(declared - set(batch)), sorted(set(batch) - declared)
-        found = f"It lacks {lacking} and has beyond them {beyond}"
-        raise ValueError(f"A batch must have exactly the declared features. {found} {where}")
+        missing, unexpected = sorted(declared - set(batch)), sorted(set(batch) - declared)
+        problem = f"Missing: {missing}, unexpected: {unexpected}"
+        raise ValueError(f"A batch must have exactly the declared features. {problem} {where}")
     rows = len(np.atleast_1d(batch[features[0].name]))
     columns = {}
     for feature in features:
         values = np.asarray(batch[feature.name])
         shape, name = (rows, *feature.shape), repr(feature.name)
-        # A single number may also come as a list of one.
+        # A scalar may also be a list of length one.
         if values.shape != shape and (feature.shape or values.shape != (rows, 1)):
-            expected = f"declared with shape {feature.shape}, which is {shape} for {rows} rows"
             raise ValueError(
-                f"Feature {name} is {expected}. Received: shape {values.shape} {where}"
+                f"Feature {name} must have shape {shape}. Received: {values.shape} {where}"
             )
         if values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
             raise ValueError(
-                f"Feature {name} is declared as {feature.dtype}. Received: {values.dtype} {where}"
+                f"Feature {name} must be {feature.dtype}. Received: {values.dtype} {where}"
             )
         if feature.dtype == "int64" and not np.array_equal(values, values.astype(np.int32)):
-            raise ValueError(f"Feature {name} does not fit into int32 {where}")
+            raise ValueError(f"Feature {name} must fit into int32 {where}")
         columns[feature.name] = values.astype(feature.dtype)
     return columns
 
 
 def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Returns a function from serialized records [B] to tensors [B, *shape], int32 or float32.
+    """Returns a function that parses serialized records [B] to int32 or float32 [B, *shape].
 
-    It ignores entries that are not declared, and raises `tf.errors.InvalidArgumentError` for
-    records that lack a feature, or have it with another length or type.
+    It ignores undeclared features and raises `tf.errors.InvalidArgumentError` if a record lacks a
+    feature or has one of a different length or type.
     """
     specification = {
         feature.name: tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.dtype))
@@ -136,21 +135,21 @@ def parse(features: Sequence[Feature]) -> Callable[[tf.Tensor], dict[str, tf.Ten
 def read_chunks(
     paths: str | Sequence[str], features: Sequence[Feature], size: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the records of files in order, `size` at a time, as arrays [n, *shape]."""
+    """Yields the records of files in order, in batches of `size`, as arrays [n, *shape]."""
     paths = [paths] if isinstance(paths, str) else list(paths)
     require_files(paths)
     yield from tf.data.TFRecordDataset(paths).batch(size).map(parse(features)).as_numpy_iterator()
 
 
 def count_records(path: str) -> int:
-    """Counts the records of a file by reading it; raises UserError if it is not complete."""
+    """Counts the records of a file by reading it; raises a UserError if it is truncated."""
     require_files([path])
-    batches = tf.data.TFRecordDataset(path).batch(_COUNTED_TOGETHER)
+    batches = tf.data.TFRecordDataset(path).batch(_COUNT_BATCH_SIZE)
     try:
         count = batches.reduce(np.int64(0), lambda n, batch: n + tf.size(batch, out_type=tf.int64))
     except tf.errors.DataLossError as error:
         raise UserError(
-            f"{path} is not a complete TFRecord file. Write it again. ({error.message})"
+            f"{path} is not a complete TFRecord file; create it again ({error.message})"
         ) from error
     return int(count)
 
@@ -158,7 +157,7 @@ def count_records(path: str) -> int:
 def require_files(paths: Sequence[str]) -> None:
     """Raises a UserError if a file is missing."""
     if not paths:
-        raise ValueError("There must be at least one file to read. Received: no paths")
+        raise ValueError("At least one path is required. Received: none")
     for path in paths:
         if not files.exists(path):
             raise UserError(f"No such file: {path} ({files.describe_absence(path)})")

@@ -9,7 +9,7 @@ from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
-# Split -> names of its file, the most common first.
+# Split -> recognized file names without extension, the most common first.
 NAMES = {
     "train": ("train",),
     "eval": ("dev", "val", "valid", "validation", "eval"),
@@ -17,8 +17,8 @@ NAMES = {
 }
 FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
-# Prefixes of files that are not data.
-_NO_DATA = (".", "readme", "license", "licence")
+# Prefixes of files that hold no data.
+_IGNORED_PREFIXES = (".", "readme", "license", "licence")
 
 
 def find_files(
@@ -28,67 +28,70 @@ def find_files(
     predict_file: str | None = None,
     splits: Collection[str] = ("train", "eval", "predict"),
 ) -> dict[str, str]:
-    """Finds the files of splits.
+    """Finds the file of each split.
 
-    A given name is a path, or else a name in the folder. Other files are found in the folder by
-    their names: `train`, `dev` (`valid`, `validation`, `eval`) or `test` with a known extension,
-    and `.gz` if compressed. If there are none, the only other file of the folder is the training
-    file.
+    A file argument is a path or else a name in the folder. Other files are found in the
+    folder by name: `train`, `dev` (`val`, `valid`, `validation`, `eval`) or `test` with a known
+    extension, optionally followed by `.gz`. If none is found, the only remaining file of the
+    folder is the training file.
 
     Args:
-        data_dir: the folder; may be empty if a file is given.
-        train_file: name of the training file, if given.
-        eval_file: name of the evaluation file, if given.
-        predict_file: name of the prediction file, if given.
-        splits: the splits needed; others are not checked.
+        data_dir: the folder; may be empty if a file is passed.
+        train_file: name of the training file, if known.
+        eval_file: name of the evaluation file, if known.
+        predict_file: name of the prediction file, if known.
+        splits: the required splits; files of others are not checked.
 
     Returns:
-        Split -> path, for those of `splits` that are found.
+        Split -> path, for each of `splits` that has a file.
+
+    Raises:
+        UserError: the folder or a file is missing, or a split has several files.
     """
     named = {"train": train_file, "eval": eval_file, "predict": predict_file}
-    given = {split: name for split, name in named.items() if name}
-    found = {
-        split: _given_file(name, data_dir, FLAGS[split])
-        for split, name in given.items()
+    specified = {split: name for split, name in named.items() if name}
+    paths = {
+        split: _find_specified(name, data_dir, FLAGS[split])
+        for split, name in specified.items()
         if split in splits
     }
-    missing = [split for split in NAMES if split in splits and split not in found]
+    missing = [split for split in NAMES if split in splits and split not in paths]
     if not data_dir:
-        if missing and not given:
-            raise UserError(f"Pass --data_dir, the folder with the texts, or {FLAGS[missing[0]]}")
-        return found
+        if missing and not specified:
+            raise UserError(f"Pass --data_dir, the folder with the data, or {FLAGS[missing[0]]}")
+        return paths
     if not files.is_dir(data_dir):
         if files.exists(data_dir):
             flags = ", ".join(FLAGS.values())
             raise UserError(f"--data_dir={data_dir} is a file. Pass it as one of {flags}")
         raise UserError(
-            f"There is no folder --data_dir={data_dir} ({files.describe_absence(data_dir)})"
+            f"--data_dir={data_dir}: no such folder ({files.describe_absence(data_dir)})"
         )
     existing = files.list_dir(data_dir)
     for split in missing:
         names = [name for name in existing if _split_of(name) == split]
         if len(names) > 1:
-            shown = " and ".join(names[:3])
-            raise UserError(f"{data_dir} has {shown}. Pass the one to read as {FLAGS[split]}")
+            candidates = " and ".join(names[:3])
+            raise UserError(f"{data_dir} contains {candidates}. Pass one of them as {FLAGS[split]}")
         if names:
-            found[split] = os.path.join(data_dir, names[0])
-    if "train" in missing and found.keys() <= given.keys():
-        # Files given for splits that are not needed are not training files either.
-        paths = [*given.values(), *(os.path.join(data_dir, name) for name in given.values())]
-        others = _data_files(existing, data_dir, {os.path.realpath(path) for path in paths})
+            paths[split] = os.path.join(data_dir, names[0])
+    if "train" in missing and paths.keys() <= specified.keys():
+        # A file passed for a split that is not required is no training file either.
+        used = [*specified.values(), *(os.path.join(data_dir, name) for name in specified.values())]
+        others = _data_files(existing, data_dir, {os.path.realpath(path) for path in used})
         if len(others) == 1 and not _split_of(others[0]):
-            found["train"] = os.path.join(data_dir, others[0])
-            _logger.info("%s: used as training file, the only file there", found["train"])
-    return found
+            paths["train"] = os.path.join(data_dir, others[0])
+            _logger.info("%s: the only file in the folder, used for training", paths["train"])
+    return paths
 
 
-def _given_file(name: str, data_dir: str, flag: str) -> str:
+def _find_specified(name: str, data_dir: str, flag: str) -> str:
     for path in (name, os.path.join(data_dir, name)):
         if files.exists(path):
             return path
-    nor = f" nor in {data_dir}" if data_dir and not os.path.isabs(name) else ""
+    elsewhere = f", nor in {data_dir}" if data_dir and not os.path.isabs(name) else ""
     reason = files.describe_absence(os.path.join(data_dir, name))
-    raise UserError(f"{flag}={name}: no such file here{nor} ({reason})")
+    raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 
 def _split_of(name: str) -> str | None:
@@ -97,12 +100,12 @@ def _split_of(name: str) -> str | None:
     return next(splits, None) if extension in _EXTENSIONS else None
 
 
-def _data_files(names: Sequence[str], data_dir: str, taken: Collection[str]) -> list[str]:
+def _data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:
     return [
         name
         for name in names
-        if not name.lower().startswith(_NO_DATA)
+        if not name.lower().startswith(_IGNORED_PREFIXES)
         and not name.lower().endswith(".md")
-        and os.path.realpath(path := os.path.join(data_dir, name)) not in taken
+        and os.path.realpath(path := os.path.join(data_dir, name)) not in excluded
         and not files.is_dir(path)
     ]

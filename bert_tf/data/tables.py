@@ -1,6 +1,6 @@
-"""Reads users' tables: TSV, CSV or JSON lines, as rows that know their file and line.
+"""Reads users' tables (TSV, CSV, JSON lines), keeping file and line for error messages.
 
-`tsv` reads GLUE's files, as leniently as the original.
+For GLUE's files see `tsv`, which is as lenient as the original.
 """
 
 import csv
@@ -18,35 +18,35 @@ from bert_tf.errors import UserError
 
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 _OBJECT_ADVICE = (
-    'Each line is an object, such as {"text": "...", "label": "..."}; a .json file may also be one '
-    "list of objects"
+    'Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
+    "be a list of objects"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row; `place` is the file and line where it begins, `cells` a list, or a dict for JSON."""
+    """A row: `place` is the file and line of its start, `cells` a list, or a dict for JSON."""
 
     place: str
     cells: Any
 
 
 def read_table(path: str, quoted: str = "auto") -> list[Row]:
-    """Reads all rows of a UTF-8 table in the format of its file name, including a header.
+    """Reads all rows of a UTF-8 table, a header included; the extension determines the format.
 
     `.csv`: columns separated by the most frequent of `,`, `;` and tab in the first line; `.jsonl`,
-    `.ndjson` and `.json`: an object per line, or, in `.json`, one list; others: columns separated
-    by tabs. `.gz` may follow. Lines end with LF or CRLF. A byte order mark and blank lines at the
-    end are ignored; other blank lines are ignored in JSON, are empty texts in tables of one column,
-    and an error elsewhere.
+    `.ndjson` and `.json`: an object per line or, in `.json`, one list; others: tab-separated
+    columns. All may be gzipped (`.gz`). Lines end with LF or CRLF. A byte order mark and blank
+    lines at the end are ignored. Other blank lines are ignored in JSON, empty texts in one-column
+    tables, and errors elsewhere.
 
     Args:
         path: the file.
-        quoted: whether quotes (`"`) enclose cells, which then may contain delimiters, line breaks
-            and doubled quotes: "yes", "no", or "auto", which is "yes" for CSV.
+        quoted: whether cells may be enclosed in quotes (`"`) and then contain delimiters, line
+            breaks and doubled quotes: "yes", "no", or "auto", which means "yes" for CSV.
 
     Raises:
-        UserError: the file cannot be read, or a row is invalid; the message names its line.
+        UserError: the file cannot be read, or a row is invalid; the message names the line.
     """
     extension = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     with files.open_decompressed(path) as file:
@@ -57,8 +57,8 @@ def read_table(path: str, quoted: str = "auto") -> list[Row]:
         is_quoted = is_csv if quoted == "auto" else quoted == "yes"
         first = next(lines, "")
         if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
-            found = excerpt(first.rstrip("\r\n"))
-            raise UserError(f"{path}:1: {found} tells Excel the delimiter. Remove that line")
+            line = excerpt(first.rstrip("\r\n"))
+            raise UserError(f"{path}:1: {line} is Excel's delimiter declaration. Remove the line")
         delimiter = _guess_delimiter(first, is_quoted) if is_csv else "\t"
         return list(_read_csv(path, itertools.chain([first], lines), delimiter, is_quoted))
 
@@ -70,29 +70,29 @@ def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise UserError(text_lines.explain_encoding(path, number, raw, error)) from error
         if "\0" in line:
-            place = f"{path}:{number}: a NUL byte at position {line.index(chr(0)) + 1}"
-            advice = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}"
+            command = f"iconv -f utf-16le -t utf-8 {os.path.basename(path)}"
             raise UserError(
-                f"{place} of the line. Is it a text file? Convert UTF-16 with: {advice}"
+                f"{path}:{number}: {problem}. Is it a text file? Convert UTF-16 with: {command}"
             )
         yield line.removeprefix("\ufeff") if number == 1 else line
 
 
 def _guess_delimiter(line: str, quoted: bool) -> str:
-    """Returns the most frequent of comma, semicolon and tab in a line, outside of quotes."""
-    outside = re.sub(r'"[^"]*("|$)', "", line) if quoted else line
-    return max(",;\t", key=outside.count)
+    """Returns the most frequent of comma, semicolon and tab in a line, ignoring quoted text."""
+    unquoted = re.sub(r'"[^"]*("|$)', "", line) if quoted else line
+    return max(",;\t", key=unquoted.count)
 
 
 def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> Iterator[Row]:
-    """Yields the rows of a file, given its lines with line breaks.
+    """Yields the rows of a file from its lines, which include their line breaks.
 
-    Blank lines at the end are ignored; in a table of one column those before are empty texts.
+    Blank lines at the end are ignored; in a one-column table, other blank lines are empty texts.
     """
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     width = 0
-    blank: list[Row] = []
+    pending: list[Row] = []  # blank lines; ignored unless a row follows
     while True:
         first_line = reader.line_num + 1
         place = f"{path}:{first_line}"
@@ -101,43 +101,42 @@ def _read_csv(path: str, lines: Iterable[str], delimiter: str, quoted: bool) -> 
         except StopIteration:
             return
         except csv.Error as error:
-            raise _explained(path, first_line, reader.line_num, error) from error
+            raise _csv_error(path, first_line, reader.line_num, error) from error
         if not cells:
-            blank.append(Row(place, [""]))
+            pending.append(Row(place, [""]))
             continue
         width = width or len(cells)
-        if blank and width > 1:
-            raise UserError(f"{blank[0].place}: the line is empty. Remove it")
-        yield from blank
-        blank.clear()
+        if pending and width > 1:
+            raise UserError(f"{pending[0].place}: the line is empty. Remove it")
+        yield from pending
+        pending.clear()
         if len(cells) != width:
-            raise _wrong_width(place, cells, width, delimiter)
+            raise _width_error(place, cells, width, delimiter)
         yield Row(place, cells)
 
 
-def _explained(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
+def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
     reason = str(error)
     if "new-line" in reason:
-        advice = "Remove it; if CRs end the lines, convert the file with: tr '\\r' '\\n'"
-        return UserError(f"{path}:{last_line}: a CR without a LF in the line. {advice}")
+        advice = "Remove it; if lines end with CR, convert the file with: tr '\\r' '\\n'"
+        return UserError(f"{path}:{last_line}: CR without LF in the line. {advice}")
     if "limit" in reason:
-        problem = (
-            f"a cell of more than {csv.field_size_limit()} characters: a closing quote missing?"
-        )
+        limit = csv.field_size_limit()
+        problem = f"a cell has more than {limit} characters. Is a closing quote missing?"
     elif "unexpected end" in reason:
-        problem = 'a quote (") that opens in this row is not closed.'
+        problem = 'a quote (") opened in this row is not closed.'
     else:
-        problem = f"text after a closing quote in this row ({reason}): inside, write a quote twice."
-    advice = "If quotes are part of the text in this file, pass --quoted=no"
+        problem = f"text after a closing quote in this row ({reason}). Write quotes in text twice."
+    advice = "If quotes in this file are part of the text, pass --quoted=no"
     return UserError(f"{path}:{first_line}: {problem} {advice}")
 
 
-def _wrong_width(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
-    found, shown = counted(len(cells), "column"), excerpt(delimiter.join(cells))
+def _width_error(place: str, cells: list[str], width: int, delimiter: str) -> UserError:
+    columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
     return UserError(
-        f"{place}: {found}, but {width} in the first row: {shown}. Columns are separated by "
+        f"{place}: {columns}, but {width} in the first row: {row}. Columns are separated by "
         f"{delimiter!r}: remove it from the text, or enclose the text in quotes "
-        "(pass --quoted=yes for a .tsv file); call a file with commas .csv"
+        "(for a .tsv file, also pass --quoted=yes). If commas separate columns, name the file .csv"
     )
 
 
@@ -162,7 +161,7 @@ def _parse_json(text: str, path: str, first_line: int) -> Any:
     except RecursionError:
         line, reason = first_line, "nested too deeply"
     except ValueError:
-        line, reason = first_line, "a number with too many digits"
+        line, reason = first_line, "number with too many digits"
     raise UserError(f"{path}:{line}: not JSON ({reason}). {_OBJECT_ADVICE}")
 
 

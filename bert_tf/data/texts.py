@@ -1,4 +1,4 @@
-"""Unlabeled texts and text pairs from lines or columns of a file, read one by one."""
+"""Streams unlabeled texts and text pairs from the lines or columns of a file."""
 
 import logging
 import re
@@ -13,8 +13,9 @@ from bert_tf.errors import UserError
 _logger = logging.getLogger(__name__)
 
 STDIN = "-"
-# The last separator of a line counts.
+# Greedy, so that the last separator splits the line.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
+_JSON_OBJECT = re.compile(r"\s*\{.*\}\s*")
 
 
 class Text(NamedTuple):
@@ -25,10 +26,10 @@ class Text(NamedTuple):
 
 
 def read_lines(path: str) -> Iterator[Text]:
-    """Yields the text, or the pair `A ||| B`, of each line of a file.
+    """Yields one text, or one pair `A ||| B`, per line of a file.
 
-    As in the original, lines are stripped, a blank line is an empty text, and ` ||| ` needs a
-    space on each side.
+    As in the original, lines are stripped, a blank line is an empty text, and the separator
+    includes the spaces around `|||`.
     """
     for line in lines(path):
         line = line.strip()
@@ -42,12 +43,12 @@ def read_columns(
     """Yields the texts of a tab-separated file; columns are header names or 1-based numbers."""
     rows = read_tsv(path, lines(path))
     header = next(rows, None) if has_header else None
-    wanted = {"the text": text_column, "the second text": text_pair_column}
+    names = {"the text": text_column, "the second text": text_pair_column}
     columns = {
-        what: _position(name, header, path) for what, name in wanted.items() if name is not None
+        what: _position(name, header, path) for what, name in names.items() if name is not None
     }
     for row in rows:
-        require_columns(row, columns, path, "texts")
+        require_columns(row, columns, path, "text input")
         yield Text(*(row.cells[column] for column in columns.values()))
 
 
@@ -56,30 +57,28 @@ def _position(column: str, header: TsvRow | None, path: str) -> int:
         return int(column) - 1
     names = header.cells if header else []
     if column not in names:
-        found = ", ".join(names)
-        raise UserError(
-            f"{path}:1: there is no column {column!r}, only {found}; tabs separate them"
-        )
+        known = ", ".join(names)
+        raise UserError(f"{path}:1: there is no column {column!r}, only {known} (tab-separated)")
     return names.index(column)
 
 
 def lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file, or of the standard input for `-`."""
+    """Yields the lines of a file, or of standard input for `-`."""
     if path != STDIN:
         return files.read_lines(path)
     if sys.stdin is None:  # Closed by the parent process.
-        raise UserError("There is no standard input: pass the name of a file")
+        raise UserError("Standard input is closed: pass a file name")
     name = display_name(path)
     return text_lines.decode(name, text_lines.split(name, sys.stdin.buffer))
 
 
 def warn_of_columns(path: str, lines: Sequence[str]) -> None:
-    """Warns about the lines of a corpus if most of them have JSON or columns."""
-    odd = sum("\t" in line.strip() or bool(re.fullmatch(r"\s*\{.*\}\s*", line)) for line in lines)
-    if 2 * odd > sum(map(bool, map(str.strip, lines))):
-        _logger.warning("%s: %d lines are JSON or have tabs. Write the texts only", path, odd)
+    """Warns if most lines of a text corpus are JSON or tab-separated columns."""
+    num_odd = sum("\t" in line.strip() or bool(_JSON_OBJECT.fullmatch(line)) for line in lines)
+    if 2 * num_odd > sum(map(bool, map(str.strip, lines))):
+        _logger.warning("%s: %d lines are JSON or have tabs; pass plain text", path, num_odd)
 
 
 def display_name(path: str) -> str:
-    """Returns the name of a file for messages."""
+    """Returns a file's name for messages, `<stdin>` for `-`."""
     return "<stdin>" if path == STDIN else path

@@ -10,12 +10,12 @@ from bert_tf.data.cell_values import counted, excerpt
 from bert_tf.errors import UserError
 
 LAST = -1
-"""The last column of a row, however many there are."""
+"""The last column of a row, whatever its number of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsvRow:
-    """One row: `line` is its 1-based line number in the file, `cells` its columns."""
+    """A row: `line` is its 1-based line number in the file, `cells` its columns."""
 
     line: int
     cells: list[str]
@@ -26,40 +26,41 @@ def read_tsv(path: str, lines: Iterator[str] | None = None) -> Iterator[TsvRow]:
 
     Quotes are part of the text and never join lines: GLUE files contain many unpaired ones. As in
     the original, only LF ends a row, and every CR is deleted. A byte order mark is dropped. A blank
-    line is a row without cells; blank lines at the end are ignored.
+    line is a row without cells; at the end, blank lines are ignored.
     """
     lines = files.read_lines(path) if lines is None else lines
     first = next(lines, "").removeprefix("\ufeff")
     reader = csv.reader(itertools.chain([first], lines), delimiter="\t", quoting=csv.QUOTE_NONE)
-    blank: list[TsvRow] = []
+    pending: list[TsvRow] = []  # blank lines, and the row after them
     while True:
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}:{reader.line_num}: not a readable row ({error})") from error
-        blank.append(TsvRow(reader.line_num, cells))
+            raise UserError(f"{path}:{reader.line_num}: cannot read the row ({error})") from error
+        pending.append(TsvRow(reader.line_num, cells))
         if cells:
-            yield from blank
-            blank.clear()
+            yield from pending
+            pending.clear()
 
 
 def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: str) -> None:
-    """Raises a UserError if a row lacks one of the columns: purpose -> 0-based column, or `LAST`.
+    """Raises a UserError if a row has too few columns.
 
-    `path` and `owner`, such as "task cola", are for the message.
+    `columns` maps the purpose of a column to its 0-based index, or `LAST`. `path` and `owner`, such
+    as "task cola", appear in the message.
     """
     needed = max(0, *columns.values()) + 1
     if len(row.cells) >= needed:
         return
-    expected = f"a row of {owner} needs at least {counted(needed, 'column')} ({_describe(columns)})"
+    expected = f"{owner} needs at least {counted(needed, 'column')} ({_describe(columns)})"
     if not row.cells:
-        raise UserError(f"{path}:{row.line}: the line is empty, {expected}. Remove the line.")
+        raise UserError(f"{path}:{row.line}: the line is empty, but {expected}. Remove it")
     text = "\t".join(row.cells)
-    hint = "Columns must be separated by tabs. For files of your own: --task_name=tsv"
+    hint = "Columns must be separated by tabs. For your own files, use --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
-        hint = f"Is this a CSV? {hint}"
+        hint = f"Is this a CSV file? {hint}"
     found = f"found {len(row.cells)}: {excerpt(text)}"
     raise UserError(f"{path}:{row.line}: {expected}, {found}. {hint}")
 

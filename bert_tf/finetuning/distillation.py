@@ -1,4 +1,4 @@
-"""Knowledge distillation: a model also learns the logits of a teacher (Hinton et al. 2015).
+"""Knowledge distillation: training on the logits of a teacher (Hinton et al. 2015).
 
 B batch, L labels or endings, S max_seq_length.
 """
@@ -12,15 +12,20 @@ import numpy as np
 from keras import ops
 
 from bert_tf import files, registry, training
+from bert_tf.checkpoints import label_map
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
-from bert_tf.finetuning import label_map, run_metadata
-from bert_tf.finetuning.initialization import load_config_and_tokenizer, restore_all
-from bert_tf.finetuning.run_checks import task_of
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.initialization import (
+    load_config_and_tokenizer,
+    restore_strict,
+    trained_checkpoint,
+)
+from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log
 
-# Flags that must be the same for teacher and student: they read the same rows.
+# Teacher and student read the same rows, so these flags must be equal.
 _SAME_FLAGS = ("do_lower_case", "max_seq_length", "problem_type")
 _LOWEST = -1e9
 
@@ -31,55 +36,60 @@ class Teacher:
     """A trained model whose logits become features of the training records.
 
     Attributes:
-        features: the logits in the records: [L], [S] or, of tokens, [L, S].
-        identity: digest of weights and configuration.
+        features: declare its logits in the records: [L], [S] or, for token labels, [L, S].
+        identity: digest of its weights and configuration, part of the records' key.
     """
 
-    def __init__(self, task: Task, own: Task, prefix: str, devices: training.Devices) -> None:
-        self._task, self._own, self._prefix, self._devices = task, own, prefix, devices
-        self._kinds = {f"teacher_{name}": (name, kind) for name, kind in task.soft_targets}
+    def __init__(
+        self, student: Task, teacher: Task, prefix: str, devices: training.Devices
+    ) -> None:
+        self._student, self._teacher, self._prefix = student, teacher, prefix
+        self._devices = devices
+        self._kinds = {f"teacher_{name}": (name, kind) for name, kind in student.soft_targets}
         self.features = tuple(self._feature(name) for name in self._kinds)
-        # The index has checksums of all weights.
+        # The index contains checksums of all weights.
         with files.open_binary(f"{prefix}.index") as index:
             digest = hashlib.blake2b(index.read(), digest_size=16)
-        digest.update(files.read_text(own.options.bert_config_file or "").encode())
+        digest.update(files.read_text(teacher.options.bert_config_file or "").encode())
         self.identity = digest.hexdigest()
 
     def _feature(self, name: str) -> Feature:
-        kind, length = self._kinds[name][1], self._task.options.max_seq_length
-        count = max(len(self._task.labels), 1)
+        kind, length = self._kinds[name][1], self._student.options.max_seq_length
+        count = max(len(self._student.labels), 1)
         shape = {"positions": length, "tokens": (count, length)}.get(kind, count)
         return Feature(name, shape, "float32", per_token=kind in ("positions", "tokens"))
 
     def add_logits(
         self, batches: Iterable[Mapping[str, np.ndarray]]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yields rows with the teacher's logits; its model is in memory as long as that takes."""
+        """Yields the rows with the teacher's logits; frees its model at the end."""
         log.info("Teacher: computing the logits of %s for the training set", self._prefix)
-        model = training.build_model(self._own.build_model, self._devices, zero_init_encoder=True)
-        restore_all(model, self._prefix)
-        options = self._task.options
-        inputs = sequence_features(options.max_seq_length, self._task.texts_per_row)
+        model = training.build_model(
+            self._teacher.build_model, self._devices, zero_init_encoder=True
+        )
+        restore_strict(model, self._prefix)
+        options = self._student.options
+        inputs = sequence_features(options.max_seq_length, self._student.texts_per_row)
         size = options.predict_batch_size
         inference = training.Inference(model, self._fetch, inputs, self._devices, size)
         for rows in batches:
             yield {**rows, **inference.predict(rows)}
 
     def _fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
+        padded_logits = {}
         for feature in self.features:
             name, kind = self._kinds[feature.name]
             logits = ops.cast(outputs[name], "float32")
             logits = ops.swapaxes(logits, 1, 2) if kind == "tokens" else logits
-            # Batches may be cut to their longest row.
-            missing = feature.shape[-1] - ops.shape(logits)[-1]
-            padded = ops.pad(logits, [*[[0, 0]] * len(feature.shape), [0, missing]])
-            found[feature.name] = ops.reshape(padded, (-1, *feature.shape))
-        return found
+            # A batch may be trimmed to its longest row.
+            padding = feature.shape[-1] - ops.shape(logits)[-1]
+            logits = ops.pad(logits, [*[[0, 0]] * len(feature.shape), [0, padding]])
+            padded_logits[feature.name] = ops.reshape(logits, (-1, *feature.shape))
+        return padded_logits
 
-    def mixed_with(self, label_loss: RowLoss) -> RowLoss:
-        """Returns the loss (outputs, batch) -> [B] of labels and logits, by `--teacher_weight`."""
-        options = self._task.options
+    def mix_with(self, label_loss: RowLoss) -> RowLoss:
+        """Returns the loss (outputs, batch) -> [B], weighted by `--teacher_weight`."""
+        options = self._student.options
         weight, temperature = options.teacher_weight, options.teacher_temperature
 
         def mixed(outputs: Any, batch: Mapping[str, Any]) -> Any:
@@ -94,15 +104,15 @@ class Teacher:
 
 
 def row_loss(kind: str, student: Any, teacher: Any, input_mask: Any, temperature: float) -> Any:
-    """Computes how much the logits of a student differ from those of a teacher, [B].
+    """Computes T^2 KL(teacher || student) of the probabilities at temperature T, [B].
 
-    That is T^2 KL(teacher || student) of the probabilities at temperature T, by `kind` of logits:
+    `kind` says how logits become probabilities, and how their losses are reduced to one per row:
 
     - classes [B, L]: softmax over L.
     - labels [B, L]: sigmoid, mean over L.
-    - number [B, 1]: the squared difference, without temperature.
+    - number [B, 1]: the squared difference instead, without temperature.
     - positions [B, S]: softmax over the positions that are not padding.
-    - tokens [B, S, L], the teacher's [B, L, S]: softmax over L, mean over the same positions.
+    - tokens [B, S, L], the teacher's [B, L, S]: softmax over L, mean over these positions.
     """
     student = ops.cast(student, "float32")
     if kind == "number":
@@ -131,37 +141,38 @@ def _divergence(teacher: Any, student: Any, log_of: Callable[[Any], Any]) -> Any
 def open_teacher(
     make_task: Callable[..., Task], task: Task, devices: training.Devices
 ) -> Teacher | None:
-    """Checks `--teacher`, and returns it without loading its weights; None if not given.
+    """Checks `--teacher` and returns it without loading its weights; None if it is not set.
 
     Raises:
-        UserError: it is no training of the same script, task, labels, vocabulary and length, or the
-            task cannot be taught.
+        UserError: the teacher was trained with a different script, task, label list, vocabulary or
+            length, or the task does not support distillation.
     """
     folder = task.options.teacher
     if not folder:
         return None
     if not task.soft_targets:
-        raise UserError(f"--teacher: {type(task).__name__} cannot learn from a teacher")
+        raise UserError(f"--teacher: {type(task).__name__} does not support distillation")
     if devices.workers > 1:
         raise UserError("--teacher runs in one process: unset TF_CONFIG")
     _require_same_rows(folder, task)
-    # Without the data, as for a Predictor.
+    # As for a Predictor: reads no data.
     options = run_metadata.read_options(folder)
-    own = make_task(options, *load_config_and_tokenizer(options))
-    return Teacher(task, own, run_metadata.trained_prefix(folder), devices)
+    teacher = make_task(options, *load_config_and_tokenizer(options))
+    return Teacher(task, teacher, trained_checkpoint(folder), devices)
 
 
 def _require_same_rows(folder: str, task: Task) -> None:
-    """Raises a UserError unless a teacher was trained for a task, on rows that a student reads."""
+    """Raises a UserError unless the teacher was trained for this task, on rows of the same form."""
     options, script = task.options, registry.script_of(type(task.options))
-    trained, flags = run_metadata.read_run(folder)
-    if trained != script:
-        there = files.describe_absence(os.path.join(folder, run_metadata.RUN))
-        found = f"it was trained by {trained}.py" if trained else f"no run.json: {there}"
-        raise UserError(f"--teacher={folder} is not the output_dir of {script}.py ({found})")
-    asked, labels = task_of(options), os.path.join(folder, run_metadata.LABELS)
+    teacher_script, flags = run_metadata.read_run(folder)
+    if teacher_script != script:
+        absence = files.describe_absence(os.path.join(folder, run_metadata.RUN))
+        reason = f"{teacher_script}.py trained it" if teacher_script else f"no run.json: {absence}"
+        raise UserError(f"--teacher={folder} is not an output_dir of {script}.py ({reason})")
+    task_name = requested_task(options)
+    labels = os.path.join(folder, label_map.LABELS_FILE)
     pairs: dict[str, tuple[Any, Any]] = {
-        "task": (run_metadata.other_task(folder, asked) or asked, asked),
+        "task": (run_metadata.other_task(folder, task_name) or task_name, task_name),
         "labels": (label_map.read(labels) if files.exists(labels) else [], [*task.labels]),
     }
     for name in _SAME_FLAGS:
@@ -169,9 +180,11 @@ def _require_same_rows(folder: str, task: Task) -> None:
     for name, (theirs, ours) in pairs.items():
         if theirs != ours:
             raise UserError(
-                f"--teacher={folder} was trained with {name}={theirs}, and this run has "
-                f"{name}={ours}: a student needs the same"
+                f"--teacher={folder} was trained with {name}={theirs}, but this run has "
+                f"{name}={ours}. Both must be the same"
             )
-    own, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
-    if files.read_text(own).rstrip() != files.read_text(vocab).rstrip():
-        raise UserError(f"--teacher has another vocabulary, {own}, than this run, {vocab}")
+    teacher_vocab, vocab = os.path.join(folder, run_metadata.VOCAB), options.vocab_file or ""
+    if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
+        raise UserError(
+            f"The vocabulary of --teacher, {teacher_vocab}, differs from that of this run, {vocab}"
+        )

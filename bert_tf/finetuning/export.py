@@ -2,19 +2,21 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 
 from bert_tf import files, locks
 from bert_tf.finetuning.run_metadata import model_files, write
 from bert_tf.finetuning.task import Task
-from bert_tf.options.fine_tuning import FineTuningOptions
+from bert_tf.options import FineTuningOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
+from bert_tf.saved_models.onnx_folder import export_onnx
 from bert_tf.tokenization import FullTokenizer
 
-# In a version: the model without text operations, and a folder that TensorFlow ignores.
+# Subfolders of a version: the model without text ops, and extra files that TensorFlow ignores.
 IDS_FOLDER = "ids"
 _EXTRA_FOLDER = "assets.extra"
 
@@ -30,28 +32,54 @@ def export_task(
     text_pairs: bool | None = None,
     jit_compile: bool = False,
 ) -> str:
-    """Exports a fine-tuned model, and returns the folder of the new version.
+    """Exports a fine-tuned model and returns the folder of the new version.
 
-    With `text_input` the model takes texts, unless rows have several; `ids_model` then adds one
-    without text operations. `text_pairs` says whether it takes two texts by default; None asks the
-    task.
+    With `text_input`, the model takes raw text unless the task has several texts per row;
+    `ids_model` then also exports a model without text ops. `text_pairs` says whether the model
+    takes two texts by default; None means the task's default.
     """
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     length = options.max_seq_length
     text_input = text_input and task.texts_per_row is None
-    texts = modules.TextInputs(tokenizer, length) if text_input else None
+    text_inputs = modules.TextInputs(tokenizer, length) if text_input else None
     row_shape = (length,) if task.texts_per_row is None else (task.texts_per_row, length)
     with new_version(export_dir, model_files(options, task.labels)) as (folder, assets):
         pairs = task.text_pairs if text_pairs is None else text_pairs
-        inputs = {folder: texts}
-        if texts and ids_model:
-            inputs[os.path.join(folder, IDS_FOLDER)] = None
-        for path, given in inputs.items():
+        variants = {folder: text_inputs}
+        if text_inputs and ids_model:
+            variants[os.path.join(folder, IDS_FOLDER)] = None
+        for path, inputs in variants.items():
             module = modules.TaskModule(
-                model, task.serve, given, row_shape, assets, pairs, jit_compile
+                model, task.serve, inputs, row_shape, assets, pairs, jit_compile
             )
             modules.save(module, path, module.signatures())
     return log_version(export_dir)
+
+
+def export_to_onnx(
+    model: keras.Model,
+    options: ModelOptions,
+    export_dir: str,
+    entries: Mapping[str, str],
+    labels: Sequence[str] = (),
+    **kwargs: Any,
+) -> str:
+    """Exports a model with the vocabulary and length of its options; returns `export_dir`.
+
+    `entries`, which include `precision`, are added to `run.json`; `kwargs` are further arguments of
+    `export_onnx`.
+    """
+    return export_onnx(
+        model,
+        export_dir,
+        model_files(options, labels, **entries),
+        FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case),
+        do_lower_case=options.do_lower_case,
+        max_seq_length=options.max_seq_length,
+        labels=labels,
+        precision=entries["precision"],
+        **kwargs,
+    )
 
 
 def require_text_input(options: FineTuningOptions) -> None:
@@ -64,12 +92,12 @@ def require_text_input(options: FineTuningOptions) -> None:
 def new_version(
     export_dir: str, contents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields a folder, renamed to the next version on exit, and the paths of its assets.
+    """Yields a folder, renamed to the next version on exit, and the paths of its assets by name.
 
-    `contents` are files of the model by name. `.txt` files become assets of the SavedModel, the
-    others are written beside it.
+    `contents` maps file names to text. `.txt` files become assets of the SavedModel, which must be
+    saved inside the context; the others go to `assets.extra`.
     """
-    # Another export waits, and writes the version after this one.
+    # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
         number = max(_versions(export_dir), default=0) + 1
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
@@ -90,7 +118,7 @@ def new_version(
 def log_version(export_dir: str) -> str:
     """Logs and returns the folder of the newest version."""
     folder = os.path.join(export_dir, str(max(_versions(export_dir))))
-    log.info("SavedModel: %s", folder)
+    log.info("Exported a SavedModel to %s", folder)
     return folder
 
 

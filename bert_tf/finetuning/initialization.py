@@ -25,23 +25,23 @@ from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
-# Every input has these.
+# Tokens without which no text can be converted to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def find_model_files(options: Any) -> Any:
-    """Adds configuration and vocabulary from beside `init_checkpoint` to options without them.
+    """Fills in unset `bert_config_file` and `vocab_file` from the folder of `init_checkpoint`.
 
-    Without `init_checkpoint`, takes those that a training left in `output_dir`. Raises a UserError
-    if a file is missing, or `do_lower_case` is not the model's.
+    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
+    UserError if a file is missing, or if `do_lower_case` does not match the model.
     """
     flags = ("bert_config_file", "vocab_file")
     missing = [name for name in flags if not getattr(options, name, "not needed")]
-    folders = _folders_of_runs(options)
-    own = [newest for newest in map(checkpoints.latest, folders) if newest]
-    for newest in own:
+    folders = _run_folders(options)
+    newest_checkpoints = [newest for newest in map(checkpoints.latest, folders) if newest]
+    for newest in newest_checkpoints:
         _require_same_casing(OriginalSource(newest), "output_dir", options)
-    resumes = folders and len(own) == len(folders)
+    resumes = folders and len(newest_checkpoints) == len(folders)
     flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
     path = getattr(options, flag, None)
     # When resuming, `init_checkpoint` is not read and may have been deleted.
@@ -52,18 +52,18 @@ def find_model_files(options: Any) -> Any:
         _require_same_casing(source, flag, options)
     if not missing:
         return options
-    layers = _layers_to_take(options)
+    layers = _init_layers(options)
     available = {"bert_config_file": _config_file(source, len(layers))}
     available["vocab_file"] = source.vocab_file
     for name in missing:
         if available[name] is None:
-            raise UserError(f"--{name} is not given, and there is none beside --{flag}={path}")
-    shown = {**available, "bert_config_file": source.config_file or source.path}
-    log.info("Found beside --%s: %s", flag, ", ".join(str(shown[name]) for name in missing))
+            raise UserError(f"--{name} is not set, and --{flag}={path} has none")
+    log_paths = {**available, "bert_config_file": source.config_file or source.path}
+    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
     return dataclasses.replace(options, **{name: available[name] for name in missing})
 
 
-def _folders_of_runs(options: Any) -> list[str]:
+def _run_folders(options: Any) -> list[str]:
     """Returns the folders whose checkpoints take precedence over `init_checkpoint`, one per run."""
     if getattr(options, "resume", "never") == "never":
         return []
@@ -73,27 +73,27 @@ def _folders_of_runs(options: Any) -> list[str]:
 
 def _require_same_casing(source: Source, flag: str, options: Any) -> None:
     lower = source.do_lower_case
-    # Pre-training reads no texts and has no such flag.
+    # Pre-training reads no text, so it has no such flag.
     if lower in (None, getattr(options, "do_lower_case", lower)):
         return
-    # For the original's releases, `options.check` already checks casing by the name of the release.
+    # `options.check` already checks the casing of Google's released models by their folder names.
     if source.kind == "original" and not source.has_run:
         return
     raise UserError(
         f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
-        f"{getattr(options, flag)} was trained on texts that were "
-        f"{'' if lower else 'not '}lower-cased: pass --do_lower_case={str(lower).lower()}"
+        f"{getattr(options, flag)} was trained on {'lower-' if lower else ''}cased text: pass "
+        f"--do_lower_case={str(lower).lower()}"
     )
 
 
-def _layers_to_take(options: Any) -> list[int]:
+def _init_layers(options: Any) -> list[int]:
     return getattr(options, "init_layer_numbers", [])
 
 
 def _config_file(source: Source, num_layers: int = 0) -> str | None:
-    """Returns the configuration of a model as a file in the original's format.
+    """Returns a path of the configuration in the original's format, converting it if needed.
 
-    With `num_layers` it is that of a model with so many layers.
+    With `num_layers`, it is the configuration of a model with this many layers.
     """
     path = source.config_file
     is_ours = source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG)
@@ -109,37 +109,39 @@ def _config_file(source: Source, num_layers: int = 0) -> str | None:
 
 
 def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
-    """Loads configuration and tokenizer, and checks them against each other and the options."""
+    """Loads the configuration and tokenizer, and checks that they match each other."""
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
-    layers = _layers_to_take(options)
+    layers = _init_layers(options)
     if layers and len(layers) != config.num_hidden_layers:
         raise UserError(
-            f"--init_layers={options.init_layers} makes {len(layers)} layers, but "
+            f"--init_layers={options.init_layers} selects {len(layers)} layers, but "
             f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
         )
     tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
     size = max(tokenizer.vocab.values(), default=-1) + 1
     if size > config.vocab_size:
         raise UserError(
-            f"The vocabulary {options.vocab_file} has {size} entries, the model only "
-            f"{config.vocab_size}. Pass the vocab.txt that came with the model"
+            f"The vocabulary {options.vocab_file} has {size} entries, but the model "
+            f"has only {config.vocab_size}. Pass the vocab.txt that came with the model"
         )
     missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
     if missing:
-        lacks = ", ".join(missing)
         raise UserError(
-            f"The vocabulary {options.vocab_file} lacks {lacks}: it is not one of BERT's, "
-            "with one piece on each line"
+            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
+            "vocabulary, which has one token per line"
         )
-    folders = _folders_of_runs(options)
+    folders = _run_folders(options)
     paths = [*filter(None, map(checkpoints.latest, folders))]
     if options.init_checkpoint and (not folders or len(paths) < len(folders)):
         paths.append(options.init_checkpoint)
         if layers:
-            # Before the data are read.
+            # Raises for a missing layer before the data is read.
             SelectedLayers(find_source(options.init_checkpoint), layers)
     sources = list(map(find_source, paths))
+    files_read = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
+    for folder in dict.fromkeys(map(os.path.dirname, files_read)):
+        run_metadata.warn_of_changes(folder)
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
         warn_of_other_config(config, options.bert_config_file or "", source)
@@ -147,93 +149,98 @@ def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTo
 
 
 def check_length(options: EncoderOptions, config: BertConfig) -> None:
-    """Raises a UserError if inputs may be longer than the model's positions."""
+    """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
     if options.max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={options.max_seq_length} is more than the model's "
-            f"{config.max_position_embeddings} positions: pass a smaller one"
+            f"--max_seq_length={options.max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions: pass a smaller value"
         )
 
 
 def restore_from(model: keras.Model, path: str, layers: Sequence[int] = ()) -> checkpoints.Restored:
-    """Loads weights in any format that `find_source` reads; with `layers` only these."""
+    """Loads weights in any format that `find_source` recognizes; `layers` selects some layers."""
     source = find_source(path)
     if layers:
-        log.info("The layers are layers %s of %s", ", ".join(map(str, layers)), source.path)
+        log.info("Initialized from layers %s of %s", ", ".join(map(str, layers)), source.path)
         return restore_source(model, SelectedLayers(source, layers))
     restored = restore_source(model, source)
     if isinstance(source, SavedModelSource) and source.is_encoder:
         require_same_outputs(source, model.config)
-    deeper = [name for name in restored.unused if name.startswith("bert/encoder/")]
-    if deeper:
-        message = "The checkpoint has more layers than the configuration asks for; not used: %s"
-        log.warning(message, checkpoints.summarize(deeper))
+    unused_layers = [name for name in restored.unused if name.startswith("bert/encoder/")]
+    if unused_layers:
+        message = "The checkpoint has more layers than the configuration; unused: %s"
+        log.warning(message, checkpoints.summarize(unused_layers))
     return restored
 
 
-def restore_weights(model: keras.Model, options: Any) -> str | None:
-    """Loads the newest checkpoint of `output_dir`, otherwise `init_checkpoint`.
+def trained_checkpoint(folder: str) -> str:
+    """Returns the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
+    prefix = run_metadata.best_prefix(folder) or checkpoints.newest_readable(folder)[0]
+    # The folder's list of checkpoints does not name one that was moved or stripped.
+    return prefix or checkpoints.resolve(folder)
 
-    Skips damaged checkpoints, for instance after a power cut. Returns the checkpoint that the run
-    resumes from; None for a new run. Raises a UserError if the checkpoint does not fit, or `resume`
-    forbids to use it.
+
+def restore_weights(model: keras.Model, options: Any) -> str | None:
+    """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
+
+    Without training, loads the best instead of the newest one, if known. Skips damaged checkpoints.
+    Returns the checkpoint in `output_dir`; None for a new run. Raises a UserError if it does not
+    match the model, or if `resume` does not allow it.
     """
     output_dir, init_checkpoint = options.output_dir or "", options.init_checkpoint
-    newest = _own_checkpoint(output_dir, options.do_train, options.resume)
-    if newest:
-        _resume(model, newest, options)
-        return newest
+    checkpoint = _output_checkpoint(output_dir, options.do_train, options.resume)
+    if checkpoint:
+        _resume(model, checkpoint, options)
+        return checkpoint
     if not init_checkpoint:
         log.warning(
-            "No --init_checkpoint: all weights of the model start from random values%s",
-            "" if options.do_train else ", and without --do_train=true they stay random",
+            "No --init_checkpoint: all weights are initialized randomly%s",
+            "" if options.do_train else ", and stay random without --do_train=true",
         )
         return None
-    restored = restore_from(model, init_checkpoint, _layers_to_take(options))
-    is_own = os.path.normpath(os.path.dirname(restored.prefix)) == os.path.normpath(output_dir)
-    if options.do_train and is_own:
+    restored = restore_from(model, init_checkpoint, _init_layers(options))
+    folder = os.path.dirname(restored.prefix)
+    if options.do_train and os.path.normpath(folder) == os.path.normpath(output_dir):
         log.warning(
-            "--output_dir=%s has the model of --init_checkpoint, which this training would hide: "
-            "choose another --output_dir",
+            "--output_dir=%s contains the --init_checkpoint: later runs that are given this folder "
+            "would load this run's checkpoints instead. Choose a different --output_dir",
             output_dir,
         )
     log.info("%s", restored.describe())
     run_metadata.warn_if_untrained(restored.prefix, options.do_train)
     if restored.new and not options.do_train:
         log.warning(
-            "Random, because not in %s: %s. Without --do_train=true the results are random: pass a "
-            "fine-tuned model.ckpt-N as --init_checkpoint",
+            "Not in %s, so initialized randomly: %s. Without --do_train=true the results are "
+            "meaningless: pass a fine-tuned model.ckpt-N as --init_checkpoint",
             restored.prefix,
             checkpoints.summarize(restored.new),
         )
     return None
 
 
-def _resume(model: keras.Model, newest: str, options: Any) -> None:
+def _resume(model: keras.Model, checkpoint: str, options: Any) -> None:
     try:
-        restored = restore_all(model, newest)
+        restored = restore_strict(model, checkpoint)
     except UserError as error:
-        cannot = (
-            f"--output_dir={options.output_dir} has a checkpoint that this run cannot resume from"
-        )
-        advice = "Choose another --output_dir, or empty this one to start anew"
-        raise UserError(f"{cannot}. {error}. {advice}") from error
-    log.info("Resuming from %s (%d variables)", newest, len(restored.restored))
-    run_metadata.warn_if_untrained(newest, options.do_train)
+        problem = f"Cannot resume from the checkpoint in --output_dir={options.output_dir}"
+        advice = "Choose another --output_dir, or empty this one to start over"
+        raise UserError(f"{problem}. {error}. {advice}") from error
+    log.info("Resuming from %s (%d variables)", checkpoint, len(restored.restored))
+    run_metadata.warn_if_untrained(checkpoint, options.do_train)
     init_checkpoint = options.init_checkpoint
-    if init_checkpoint and not _is_same(init_checkpoint, newest):
-        begun = run_metadata.hint(options.output_dir, "begun_from")
-        another = options.do_train and begun and not _is_same(begun, init_checkpoint)
+    if init_checkpoint and not _is_same(init_checkpoint, checkpoint):
+        start = run_metadata.read_run_string(options.output_dir, "begun_from")
+        is_different = options.do_train and start and not _is_same(start, init_checkpoint)
         log.log(
-            logging.WARNING if another else logging.INFO,
-            "--init_checkpoint=%s is not read: --output_dir has checkpoints of its own%s",
+            logging.WARNING if is_different else logging.INFO,
+            "--init_checkpoint=%s is ignored: --output_dir has its own checkpoints%s",
             init_checkpoint,
-            f", of a training that began from {begun}" if begun else "",
+            f", from a run that started from {start}" if start else "",
         )
 
 
 def _is_same(*checkpoint_paths: str) -> bool:
-    """Returns whether paths name the same checkpoint, such as a folder and the prefix in it."""
+    """Returns whether paths refer to the same checkpoint, e.g. a folder and a prefix in it."""
     prefixes = set()
     for path in checkpoint_paths:
         with contextlib.suppress(UserError):
@@ -242,34 +249,34 @@ def _is_same(*checkpoint_paths: str) -> bool:
     return len(prefixes) == 1
 
 
-def _own_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint, or without a training the best, if there is one."""
-    newest, damaged = None, []
+def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
+    """Returns the newest readable checkpoint; without training, the best one if there is one."""
+    checkpoint, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
-        newest, damaged = (best, []) if best else checkpoints.newest_readable(output_dir)
+        checkpoint, damaged = (best, []) if best else checkpoints.newest_readable(output_dir)
     for prefix in damaged:
         log.warning("%s is damaged; skipping it", prefix)
-    if newest and resume == "never":
+    if checkpoint and resume == "never":
         raise UserError(
-            f"--resume=never, but --output_dir={output_dir} has checkpoints: {newest}. Choose "
+            f"--resume=never, but --output_dir={output_dir} has checkpoints: {checkpoint}. Choose "
             "another --output_dir, or empty this one"
         )
-    if not newest and resume == "must":
-        found = files.describe_absence(os.path.join(output_dir, "*"))
-        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({found})")
-    return newest
+    if not checkpoint and resume == "must":
+        why = files.describe_absence(os.path.join(output_dir, "*"))
+        raise UserError(f"--resume=must, but --output_dir={output_dir} has no checkpoint ({why})")
+    return checkpoint
 
 
-def restore_all(model: keras.Model, prefix: str) -> checkpoints.Restored:
-    """Restores a checkpoint that must have exactly the variables of the model."""
+def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
+    """Restores a checkpoint, which must have exactly the model's variables."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
-        new, unused = (
-            checkpoints.summarize(names) or "nothing" for names in (restored.new, restored.unused)
+        missing, unexpected = (
+            checkpoints.summarize(names) or "none" for names in (restored.new, restored.unused)
         )
         raise UserError(
-            f"{prefix} is the checkpoint of another model: it lacks {new}, and has beyond this "
-            f"model {unused}"
+            f"{prefix} does not match this model. Missing variables: {missing}; unexpected "
+            f"variables: {unexpected}"
         )
     return restored

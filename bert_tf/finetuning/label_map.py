@@ -1,4 +1,4 @@
-"""`labels.txt`: the labels of a model in the order of its outputs, beside its checkpoints."""
+"""`labels.txt`: a model's labels in output order, stored next to its checkpoints."""
 
 import os
 import re
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats.detection import find_source
-from bert_tf.checkpoints.label_map import LABELS_FILE as LABELS
-from bert_tf.checkpoints.label_map import read
+from bert_tf.checkpoints.label_map import LABELS_FILE
+from bert_tf.checkpoints.label_map import read as read_labels
 from bert_tf.errors import UserError
 from bert_tf.options.fine_tuning import FineTuningOptions
 from bert_tf.progress import log
@@ -19,85 +19,86 @@ def require_same(
     options: FineTuningOptions,
     is_label: Callable[[str], bool] | None = None,
 ) -> None:
-    """Raises a UserError if labels are not those of the checkpoint that is resumed or evaluated.
+    """Raises a UserError if labels differ from those of the checkpoint to resume or evaluate.
 
-    `labels` are in order; `source` says where they are from. A training from `init_checkpoint` may
-    have labels of its own.
+    `labels` are in output order; `source` says where they come from. A training run that starts
+    from `init_checkpoint` may have different labels.
     """
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
-    path = os.path.join(folder, LABELS)
-    if (options.do_train and not _resumes(options)) or not files.exists(path):
+    path = os.path.join(folder, LABELS_FILE)
+    if (options.do_train and not _will_resume(options)) or not files.exists(path):
         return
-    before = read(path, is_label)
-    if before != list(labels):
+    trained_labels = read_labels(path, is_label)
+    if trained_labels != list(labels):
         advice = (
-            "Choose another --output_dir, or empty this one to start anew"
+            "Choose another --output_dir, or empty this one to start over"
             if options.do_train
-            else "Its outputs are in that order: leave out --labels, or correct it"
+            else "The model's outputs are in that order: omit or correct --labels"
         )
         raise UserError(
-            f"{source} has the labels {', '.join(labels)}, but the training in {folder} had "
-            f"{', '.join(before)} ({path}). {advice}"
+            f"{source} has the labels {', '.join(labels)}, but the model in {folder} was "
+            f"trained with {', '.join(trained_labels)} ({path}). {advice}"
         )
 
 
 def folder_of_checkpoint(options: FineTuningOptions) -> str:
-    """Returns the folder of the checkpoint that an evaluation or a prediction reads."""
-    start = options.init_checkpoint
-    if not start or _resumes(options):
+    """Returns the folder of the checkpoint that evaluation and prediction load."""
+    path = options.init_checkpoint
+    if not path or _will_resume(options):
         return options.output_dir or ""
-    return start if files.is_dir(start) else os.path.dirname(start)
+    return path if files.is_dir(path) else os.path.dirname(path)
 
 
-def _resumes(options: FineTuningOptions) -> bool:
+def _will_resume(options: FineTuningOptions) -> bool:
     return options.resume != "never" and bool(checkpoints.latest(options.output_dir or ""))
 
 
 def of_checkpoint(
     options: FineTuningOptions, is_label: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Returns the labels of the checkpoint that an evaluation or a prediction reads."""
-    path = os.path.join(folder_of_checkpoint(options), LABELS)
+    """Returns the labels of the checkpoint that evaluation and prediction load."""
+    path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
-        return read(path, is_label)
+        return read_labels(path, is_label)
     labels = _labels_of_source(options)
     if labels and (is_label is None or all(map(is_label, labels))):
         return labels
     raise UserError(
-        f"No such file: {path} ({files.describe_absence(path)}). The training writes it beside "
-        "its checkpoints: pass --do_train=true, or its folder as --output_dir, or one of its "
-        "checkpoints as --init_checkpoint"
-        + ", or --labels in the order of its outputs"
+        f"No such file: {path} ({files.describe_absence(path)}). Training writes it next to "
+        "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, or "
+        "one of its checkpoints as --init_checkpoint"
+        + ", or --labels in the order of the model's outputs"
         * getattr(options, "is_own_tables", False)
     )
 
 
 def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
-    """Returns the labels in the configuration of another library's model."""
-    start = options.init_checkpoint
-    if not start or _resumes(options):
+    """Returns the labels in the configuration of a model from another library."""
+    path = options.init_checkpoint
+    if not path or _will_resume(options):
         return None
-    labels = find_source(start).labels
-    # The default label names in Hugging Face Transformers.
-    nameless = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
-    return None if nameless else labels
+    labels = find_source(path).labels
+    # Hugging Face Transformers writes these if no labels were set.
+    has_default_names = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
+    return None if has_default_names else labels
 
 
 def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
-    """Raises a UserError if a model has the labels of a published task in another order.
+    """Raises a UserError if a model orders the labels of a published task differently.
 
-    That would only show as bad metrics: models of transformers, for example, have MNLI's in another
-    order. Warns about different names, which may mean the same labels.
+    The only symptom would be bad metrics. Hugging Face's MNLI models, for example, use a different
+    order. Warns about different label names, because they may still mean the same labels.
     """
-    path = os.path.join(folder_of_checkpoint(options), LABELS)
-    outputs = files.read_small_lines(path) if files.exists(path) else _labels_of_source(options)
-    ours, theirs = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
-    if ours != theirs and sorted(ours) == sorted(theirs):
+    path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
+    exists = files.exists(path)
+    outputs = files.read_small_file_lines(path) if exists else _labels_of_source(options)
+    expected, actual = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
+    if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(
-            f"The outputs of the model are {', '.join(outputs or [])}, in this order, those of the "
-            f"task {', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
+            f"The model's outputs are {', '.join(outputs or [])}, but the task's labels are "
+            f"{', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
         )
     # A different number of outputs raises an error when the weights are loaded.
-    if outputs and ours != theirs and len(ours) == len(theirs):
-        message = "The outputs of the model are %s, and are taken for %s of the task, in this order"
+    if outputs and expected != actual and len(expected) == len(actual):
+        message = "The model names its outputs %s; assuming that they are %s, in this order"
         log.warning(message, ", ".join(outputs), ", ".join(labels))

@@ -1,4 +1,4 @@
-"""Several runs that differ in their seed: mean and deviation of their metrics."""
+"""Runs that differ only in their random seed: mean and standard deviation of the metrics."""
 
 import json
 import os
@@ -15,7 +15,7 @@ RUNS = "runs.json"
 
 
 def run_names(count: int) -> list[str]:
-    """Returns the names of the folders of the runs."""
+    """Returns the folder names of the runs."""
     return [f"run_{number}" for number in range(1, count + 1)]
 
 
@@ -23,28 +23,28 @@ def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int)
     """Summarizes the metrics of at least one run.
 
     Returns:
-        `mean`, `deviation` (of a sample: by N - 1; 0 for one run), `best` and `runs`.
+        `mean`, `deviation` (sample standard deviation; 0 for one run), `best` and `runs`.
     """
     metrics = [plain_metrics(run.metrics) for run in runs]
-    listed = [
-        {"folder": name, "random_seed": seed, **one}
-        for name, seed, one in zip(run_names(len(runs)), seeds, metrics, strict=True)
+    entries = [
+        {"folder": name, "random_seed": seed, **values}
+        for name, seed, values in zip(run_names(len(runs)), seeds, metrics, strict=True)
     ]
-    values = np.array([[float(value) for value in one.values()] for one in metrics])
-    found = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
-    mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in found)
-    return {"mean": mean, "deviation": deviation, "best": listed[best_run], "runs": listed}
+    values = np.array([[float(value) for value in run.values()] for run in metrics])
+    statistics = values.mean(axis=0), values.std(axis=0, ddof=min(len(runs) - 1, 1))
+    mean, deviation = (dict(zip(metrics[0], row.tolist(), strict=True)) for row in statistics)
+    return {"mean": mean, "deviation": deviation, "best": entries[best_run], "runs": entries}
 
 
 def write_summary(
     output_dir: str, runs: Sequence[Results], seeds: Sequence[int], best_run: int
 ) -> Results:
-    """Writes and logs the summary of the runs; returns the means and the file."""
+    """Writes and logs the summary of the runs; returns the mean metrics and the file's path."""
     summary = summarize_runs(runs, seeds, best_run)
     if not any(run.get("eval_matthews", 1) for run in summary["runs"]):
         log.warning(
-            "eval_matthews is 0: all %d runs predict one label only. Check the labels, and try a "
-            "lower --learning_rate",
+            "eval_matthews is 0: all %d runs predict only one label. Check the labels, or lower "
+            "--learning_rate",
             len(runs),
         )
     path = os.path.join(output_dir, RUNS)
@@ -54,5 +54,5 @@ def write_summary(
             continue
         values = ", ".join(f"{run[name]:.4f}" for run in summary["runs"])
         log.info("%s: %.4f +- %.4f (%s)", name, mean, summary["deviation"][name], values)
-    log.info("Best: %s. All metrics: %s", summary["best"]["folder"], path)
+    log.info("Best run: %s. All metrics: %s", summary["best"]["folder"], path)
     return Results(metrics=summary["mean"], files=[path])

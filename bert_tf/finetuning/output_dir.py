@@ -1,4 +1,4 @@
-"""The output directory of a run: its lock, early checks, and the results."""
+"""The output directory of a run: its lock, early checks, and results."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
 EVAL_RESULTS = "eval_results.txt"
 EVAL_RESULTS_JSON = "eval_results.json"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
-# Metrics in the original's `eval_results.txt` of a classifier.
+# Metrics that the original's classifier writes to `eval_results.txt`.
 _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
 
 
@@ -29,8 +29,8 @@ class Results:
 
 
 @contextlib.contextmanager
-def reserved(options: Any, is_chief: bool) -> Iterator[None]:
-    """Keeps other trainings out of `output_dir`; evaluation and prediction need no lock."""
+def locked_output_dir(options: Any, is_chief: bool) -> Iterator[None]:
+    """Locks `output_dir` while training, after checking that it can be created and written to."""
     output_dir = options.output_dir or ""
     folder = os.path.abspath(output_dir)
     while not os.path.exists(folder) and not files.is_remote(output_dir):
@@ -47,25 +47,25 @@ def reserved(options: Any, is_chief: bool) -> Iterator[None]:
 def prepare_output_dir(
     output_dir: str, names: Iterable[str] = (), folders: Iterable[str] = ()
 ) -> None:
-    """Creates the folder, and checks before the training that results can be written to it.
+    """Creates the folder, and checks early that results can be written to it.
 
-    `names` are the files and `folders` the folders that the run writes.
+    `names` and `folders` are the names of the files and folders that the run writes.
     """
     files.make_dirs(output_dir)
     for name in (EVAL_FOLDER, *folders):
         path = os.path.join(output_dir, name)
         if files.exists(path) and not files.is_dir(path):
-            raise UserError(f"{path} is a file, in place of a folder that will be written to")
+            raise UserError(f"{path} is a file, but the run writes a folder of that name")
     for path in [os.path.join(output_dir, name) for name in (*names, *EVAL_FILES)]:
         if files.is_dir(path):
-            raise UserError(f"{path} is a folder, in place of a file")
+            raise UserError(f"{path} is a folder, but the run writes a file of that name")
     require_writable(os.path.join(output_dir, EVAL_RESULTS))
 
 
 def result_path(output_dir: str, name: str, suffix: str) -> str:
-    """Returns the path of a result, with a suffix before the extension.
+    """Returns the path of a result file, with `suffix` before the extension.
 
-    A name that contains the task already, such as that of a GLUE submission, gets no suffix.
+    The suffix is `_<task>`. A name that contains the task, such as GLUE's `MRPC.tsv`, gets none.
     """
     stem, extension = os.path.splitext(name)
     suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix
@@ -73,7 +73,7 @@ def result_path(output_dir: str, name: str, suffix: str) -> str:
 
 
 def write_results(output_dir: str, suffix: str, write: Callable[[str], Iterable[str]]) -> list[str]:
-    """Calls `write` with a folder; adds the suffix to the names of the files, and returns them."""
+    """Calls `write` with a folder, adds the suffix to the file names, and returns the paths."""
     if not suffix:
         return list(write(output_dir))
     paths = []
@@ -89,20 +89,21 @@ def write_metrics(
     metrics: Mapping[str, Any],
     step: int,
     num_examples: int,
-    more: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
     suffix: str = "",
 ) -> None:
     """Writes metrics to `eval_results.txt`, as JSON, and as curves for TensorBoard.
 
-    `more` has further entries for the JSON file; `suffix` is added to the names of the files.
+    `extra` has additional entries for the JSON file; `suffix` is added to the file names.
     """
-    first = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
-    # str writes the shortest digits that identify a float32.
-    names = sorted(metrics, key=lambda name: (name not in first, name))
+    # The original's metrics come first, as in its file.
+    leading = _ORIGINAL_METRICS if "eval_loss" in metrics else ()
+    names = sorted(metrics, key=lambda name: (name not in leading, name))
+    # `str` gives the shortest decimal that identifies a float32.
     lines = [f"{name} = {metrics[name]!s}" for name in names]
     log.info("Evaluation of %d examples: %s", num_examples, ", ".join(lines))
     files.write_text(result_path(output_dir, EVAL_RESULTS, suffix), "\n".join(lines) + "\n")
-    text = json.dumps({**plain_metrics(metrics), **(more or {})}, indent=1) + "\n"
+    text = json.dumps({**plain_metrics(metrics), **(extra or {})}, indent=1) + "\n"
     files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}

@@ -1,7 +1,7 @@
-"""A fine-tuned model that predicts one request after the other, for `Predictor`."""
+"""Serves prediction requests with a fine-tuned model, for `Predictor`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,30 +9,43 @@ import keras
 from bert_tf import training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
+from bert_tf.finetuning.export import export_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
-    restore_all,
+    restore_strict,
+    trained_checkpoint,
 )
 from bert_tf.finetuning.run import MakeTask
+from bert_tf.finetuning.task import Task
+from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """The model of a task from the checkpoint in `output_dir`; several threads may share it."""
+    """Predicts with the model of a task in `output_dir`; several threads may share it."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = find_model_files(options)
-        task = make_task(options, *load_config_and_tokenizer(options))
-        devices = training.open_devices(options)
-        devices.require_one_process()
-        self._task = task
+        folder = options.output_dir or ""
+        uses_onnx = options.engine == "onnx"
+        if uses_onnx and is_exported(folder):
+            options = use_exported_files(options, folder)
+        else:
+            options = find_model_files(options)
+        self._task = task = make_task(options, *load_config_and_tokenizer(options))
+        # The labels are unknown, so only the encoder's inputs are needed.
+        features = [feature for feature in task.features("predict") if feature.per_token]
         with training.explained_errors():
+            if uses_onnx:
+                self._inference: RowBatches = _onnx_inference(task, options, features)
+                return
+            devices = training.open_devices(options)
+            devices.require_one_process()
             model = training.build_model(task.build_model, devices, zero_init_encoder=True)
-            restore_trained(model, options.output_dir or "")
-            # Without labels, which are unknown.
-            features = [feature for feature in task.features("predict") if feature.per_token]
+            restore_trained(model, folder)
             self._inference = training.Inference(
                 model, task.fetch, features, devices, options.predict_batch_size
             )
@@ -46,46 +59,61 @@ class TaskPredictor:
         return list(self._task.decode(examples, outputs))
 
 
+def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> OnnxInference:
+    folder = options.output_dir or ""
+
+    checkpoint = "" if is_exported(folder) else trained_checkpoint(folder)
+
+    def export(export_dir: str, entries: Mapping[str, str]) -> None:
+        model = task.build_model(zero_init_encoder=True)
+        restore_trained(model, folder)
+        export_to_onnx(model, options, export_dir, entries, task.labels)
+
+    path = find_onnx_model(folder, options, checkpoint, export)
+    return OnnxInference(path, task.fetch, features, options.predict_batch_size)
+
+
 def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores the best checkpoint of a training run with `--eval_every`, otherwise the newest."""
-    prefix = run_metadata.trained_prefix(folder)
+    """Restores `trained_checkpoint`, which must have exactly the variables of the model."""
+    prefix = trained_checkpoint(folder)
     run_metadata.warn_if_untrained(prefix)
-    restore_all(model, prefix)
+    restore_strict(model, prefix)
 
 
-def require_texts(inputs: Sequence[Any], numbers: Sequence[int], expected: str) -> None:
-    """Raises a UserError if inputs are no texts or tuples of as many texts as `numbers` allows.
+def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
+    """Raises a UserError unless each input is a text or a tuple of texts, in an allowed number.
 
-    The number 1 stands for a text that is not in a tuple; `expected` describes a valid input.
+    `counts` has the allowed numbers, 1 for a text without a tuple; `expected` describes a valid
+    input.
     """
-    for number, given in enumerate(inputs):
-        texts = given if isinstance(given, tuple) else (given,)
-        if not all(isinstance(text, str) for text in texts) or len(texts) not in numbers:
-            raise UserError(f"Input {number}: expected {expected}. Received: {repr(given)[:100]}")
+    for index, item in enumerate(inputs):
+        texts = item if isinstance(item, tuple) else (item,)
+        if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
+            raise UserError(f"Input {index}: expected {expected}. Received: {repr(item)[:100]}")
 
 
 class PairCheck:
-    """Warns once of pairs for a model of single texts, and the other way round.
+    """Warns once about text pairs if the model was trained on single texts, and vice versa.
 
-    `has_pairs` says whether the model was trained on pairs; None if that is unknown.
+    `has_pairs` says whether it was trained on pairs; None if unknown.
     """
 
     def __init__(self, has_pairs: bool | None) -> None:
-        self._warnings = {"joined": "contain ' ||| ', at which nothing is split here"}
+        self._warnings = {"joined": "contain ' ||| ', which does not separate a pair here"}
         if has_pairs:
-            self._warnings["single"] = "are single texts, and the model was trained on pairs"
+            self._warnings["single"] = "are single texts, but the model was trained on pairs"
         elif has_pairs is not None:
-            self._warnings["pair"] = "are pairs, and the model was trained on single texts"
+            self._warnings["pair"] = "are pairs, but the model was trained on single texts"
 
     def __call__(self, inputs: Sequence[Any]) -> None:
-        """Checks texts and tuples of texts."""
+        """Checks a list of texts and tuples of texts."""
         for kind, count in Counter(map(_kind_of, inputs)).items():
             if warning := self._warnings.pop(kind, None):
-                what = "%d of %d inputs %s: a pair is a tuple of two texts (this is said once)"
-                log.warning(what, count, len(inputs), warning)
+                message = "%d of %d inputs %s: pass a pair as a tuple of two texts (logged once)"
+                log.warning(message, count, len(inputs), warning)
 
 
-def _kind_of(given: Any) -> str:
-    texts = given if isinstance(given, tuple) else (given,)
+def _kind_of(item: Any) -> str:
+    texts = item if isinstance(item, tuple) else (item,)
     joined = any(" ||| " in text for text in texts)
     return "joined" if joined else "pair" if len(texts) == 2 else "single"

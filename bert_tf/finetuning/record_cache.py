@@ -1,4 +1,4 @@
-"""Remembers what record files were made from, so that they can be reused."""
+"""Keeps fingerprints of the inputs of record files, so that the files can be reused."""
 
 import hashlib
 import json
@@ -10,22 +10,26 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 MANIFEST = "records.json"
-# Raise it when the same examples become other records.
-_FORMAT = 2
+# Increment when the same examples would give different records.
+_FORMAT_VERSION = 2
+_FINGERPRINT_VERSION = 1
 
 
 def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
-    """Returns a digest of the `repr` of settings and examples."""
-    digest = hashlib.blake2b(repr((1, *settings)).encode(errors="surrogatepass"))
+    """Returns a digest of the `repr` of the settings and the examples."""
+    digest = hashlib.blake2b(repr((_FINGERPRINT_VERSION, *settings)).encode(errors="surrogatepass"))
     for example in examples:
         digest.update(repr(example).encode(errors="surrogatepass"))
     return digest.hexdigest()[:32]
 
 
 def read_stats(path: str, key: str) -> dict[str, Any] | None:
-    """Returns the statistics of a record file if it was made from `key` and not changed since."""
+    """Returns a record file's statistics; None if it has other inputs or was modified.
+
+    `key` is the `fingerprint` of the inputs.
+    """
     entry = _read_manifest(path).get(os.path.basename(path))
-    if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT} {key}":
+    if not isinstance(entry, dict) or entry.get("key") != f"{_FORMAT_VERSION} {key}":
         return None
     if not files.exists(path) or entry.get("stamp") != list(files.size_and_mtime(path)):
         return None
@@ -33,9 +37,9 @@ def read_stats(path: str, key: str) -> dict[str, Any] | None:
 
 
 def write_stats(path: str, key: str, stats: dict[str, Any]) -> None:
-    """Stores the statistics of a record file that was just written from `key`."""
+    """Stores the statistics and the key of a record file that was just written."""
     folder, name = os.path.split(path)
-    entry = {"key": f"{_FORMAT} {key}", "stamp": files.size_and_mtime(path), "about": stats}
+    entry = {"key": f"{_FORMAT_VERSION} {key}", "stamp": files.size_and_mtime(path), "about": stats}
     text = json.dumps({**_read_manifest(path), name: entry}, indent=1) + "\n"
     files.write_text(os.path.join(folder, MANIFEST), text)
 

@@ -1,4 +1,4 @@
-"""Reads the examples of a task, and writes their records or reuses those of an earlier run."""
+"""Reads a task's examples, and writes their records or reuses those of an earlier run."""
 
 import contextlib
 import dataclasses
@@ -23,19 +23,19 @@ from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.training import Devices
 
-# Number of examples to featurize at a time.
+# Number of examples that are featurized at a time.
 _CHUNK_EXAMPLES = 1024
 
 
 def record_file(split: str) -> str:
-    """Returns the name of the record file of a split, as in the original."""
+    """Returns the name of a split's record file, as in the original."""
     return f"{split}.tf_record"
 
 
 class Splits:
-    """The examples of a task by split, and their records in a folder.
+    """A task's examples by split, and their record files in a folder.
 
-    With a `teacher`, the training records have its logits.
+    With a `teacher`, the training records include its logits.
     """
 
     def __init__(
@@ -51,20 +51,20 @@ class Splits:
         return self._read(split)
 
     def digest(self, split: str) -> tuple[str, str]:
-        """Returns a digest of `Task.identity` of a split, and a description of the data."""
+        """Returns a digest of a split's `Task.identity`, and a description of the data."""
         if split not in self._digests:
-            rows = list(self._task.identity(self[split]))
-            digest = fingerprint(examples=rows)
-            self._digests[split] = digest, describe_data(rows, digest)
+            identities = list(self._task.identity(self[split]))
+            digest = fingerprint(examples=identities)
+            self._digests[split] = digest, describe_data(identities, digest)
         return self._digests[split]
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the records of a split."""
+        """Returns the features of the records of a split."""
         soft = self.teacher.features if self.teacher and split == "train" else ()
         return (*self._task.features(split), *soft)
 
     def records(self, split: str) -> tuple[str, int]:
-        """Returns path and number of the records; the chief writes them, the others wait."""
+        """Returns the path and number of a split's records, which the chief writes if needed."""
         if split in self._records:
             return self._records[split]
         path = os.path.join(self._folder, record_file(split))
@@ -72,7 +72,7 @@ class Splits:
         count = self._devices.from_chief(count)
         if not files.exists(path):
             raise UserError(
-                f"Worker 0 wrote {path}, and this one does not see it: --output_dir must be in a "
+                f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
                 "file system that all workers share"
             )
         self._records[split] = path, count
@@ -82,16 +82,16 @@ class Splits:
         task, options, features = self._task, self._task.options, self.features(split)
         teacher = self.teacher if split == "train" else None
         vocabulary = files.read_text(options.vocab_file or "")
-        # Flags of training and devices do not change the rows, and the digest covers the files.
-        shared = {field.name for field in dataclasses.fields(FineTuningOptions)}
-        own = {
+        # Training and device flags do not change the rows, and the digest covers the data files.
+        common_flags = {field.name for field in dataclasses.fields(FineTuningOptions)}
+        task_flags = {
             name: value
             for name, value in dataclasses.asdict(options).items()
-            if name not in shared and not name.endswith(("_batch_size", "_dir", "_file"))
+            if name not in common_flags and not name.endswith(("_batch_size", "_dir", "_file"))
         }
-        settings = own, list(task.labels), options.do_lower_case, vocabulary, features
-        taught = (teacher.identity,) if teacher else ()
-        key = fingerprint(*settings, *taught, self.digest(split)[0])
+        settings = task_flags, list(task.labels), options.do_lower_case, vocabulary, features
+        logits = (teacher.identity,) if teacher else ()
+        key = fingerprint(*settings, *logits, self.digest(split)[0])
         stats = read_stats(path, key)
         if stats:
             log.info("Reusing %s, which was written from the same data and flags", path)
@@ -109,37 +109,37 @@ class Splits:
 def _featurize(
     task: Task, examples: Sequence[Any], split: str, stats: dict[str, int]
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yields the rows of all examples chunk by chunk, and counts the truncated ones."""
+    """Yields the rows of all examples chunk by chunk; counts truncated examples in `stats`."""
     names = [feature.name for feature in task.features(split)]
 
     def convert(chunk: Sequence[Any]) -> tuple[int, Mapping[str, np.ndarray]]:
         return len(chunk), task.featurize(chunk, split)
 
     converted = map_in_order(convert, list(chunks(examples, _CHUNK_EXAMPLES)))
-    with contextlib.closing(converted), bar(len(examples), f"{split} features") as shown:
+    with contextlib.closing(converted), bar(len(examples), f"{split} features") as progress_bar:
         for count, rows in converted:
             cut = rows.get(CUT_TOKENS, np.zeros(0, int))
             stats["cut_examples"] += int((cut > 0).sum())
             stats["cut_tokens"] += int(cut.sum())
             stats["most_cut"] = max(stats["most_cut"], int(cut.max(initial=0)))
             yield {name: rows[name] for name in names}
-            shown.update(count)
+            progress_bar.update(count)
 
 
 def _report(split: str, stats: Mapping[str, int], max_seq_length: int) -> None:
-    """Logs the number of windows, if there are more than examples, and of truncated examples."""
-    examples, cut = stats["examples"], stats["cut_examples"]
+    """Logs how many windows the examples were split into, and how many were truncated."""
+    examples, truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > examples:
-        log.info("%s: %d examples are read in %d windows", split, examples, stats["records"])
-    if cut:
+        log.info("%s: %d examples were split into %d windows", split, examples, stats["records"])
+    if truncated:
         log.info(
-            "%s: %d of %d examples (%.1f %%) are longer than --max_seq_length=%d and were cut, by "
-            "%.0f word pieces on average and %d at most",
+            "%s: %d of %d examples (%.1f%%) are longer than --max_seq_length=%d and were "
+            "truncated, by %.0f word pieces on average and %d at most",
             split,
-            cut,
+            truncated,
             examples,
-            100 * cut / examples,
+            100 * truncated / examples,
             max_seq_length,
-            stats["cut_tokens"] / cut,
+            stats["cut_tokens"] / truncated,
             stats["most_cut"],
         )

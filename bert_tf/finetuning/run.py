@@ -1,4 +1,4 @@
-"""The one run of all fine-tuning tasks: read, build, restore, train, evaluate, predict, export."""
+"""The run of every fine-tuning task: read, build, restore, train, evaluate, predict, export."""
 
 import dataclasses
 import os
@@ -15,7 +15,8 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
-from bert_tf.finetuning.export import export_task, require_text_input
+from bert_tf.finetuning.engines import find_onnx_model
+from bert_tf.finetuning.export import export_task, export_to_onnx, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -25,23 +26,25 @@ from bert_tf.finetuning.multi_seed import RUNS, run_names, write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
+    locked_output_dir,
     prepare_output_dir,
-    reserved,
     result_path,
     write_metrics,
     write_results,
 )
 from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
-from bert_tf.finetuning.run_checks import check_evaluated, check_resumed
+from bert_tf.finetuning.run_checks import check_resumed, result_suffix
 from bert_tf.finetuning.task import Task
+from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
 from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
 
-# Folder of exported models in `output_dir`.
+# Subfolder of `output_dir` for exported models.
 EXPORT_FOLDER = "export"
 
 MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]
@@ -50,25 +53,25 @@ MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     """Fine-tunes, evaluates, predicts and exports, as the options say.
 
-    Everything is read and checked before anything is written.
+    Reads and checks everything before writing anything.
 
     Raises:
-        UserError: options, configuration, vocabulary, checkpoint or data are invalid; then nothing
-            in `output_dir` has changed. Or a file cannot be written.
+        UserError: options, configuration, vocabulary, checkpoint or data are invalid, in which
+            case `output_dir` is unchanged; or a file cannot be written.
     """
     options.check()
     options = find_model_files(options)
     if not options.do_train:
         folder = label_map.folder_of_checkpoint(options)
         run_metadata.require_script(folder, registry.script_of(type(options)))
-    # Before the data, which may be large.
+    # Checked before the data are read, which may take long.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     teacher = open_teacher(make_task, task, devices)
     monitor = Monitor(options.best_metric, task.metric_names, task.lower_is_better)
     if options.do_export and task.texts_per_row is None:
         require_text_input(options)
-    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
+    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, teacher)
         splits = Splits(task, options.output_dir or "", devices, teacher)
@@ -78,13 +81,13 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
 def _run_with_several_seeds(
     task: Task, devices: training.Devices, monitor: Monitor, teacher: Teacher | None
 ) -> Results:
-    """Trains in a folder for each seed, from the same examples and records."""
+    """Trains once per seed, each time in its own folder, from the same examples and records."""
     options = task.options
     folder = options.output_dir or ""
     names = run_names(options.num_runs)
     if devices.is_chief:
-        # An obstacle to the last run must be found before the first.
-        files, folders = _written(task)
+        # Problems in the folder of any run should surface before the first run starts.
+        files, folders = _output_names(task)
         prepare_output_dir(folder, [RUNS, *files], names)
         for name in names:
             prepare_output_dir(os.path.join(folder, name), files, folders)
@@ -92,29 +95,29 @@ def _run_with_several_seeds(
     results: list[Results] = []
     seeds = [(options.random_seed + number) % 2**32 for number in range(options.num_runs)]
     for name, seed in zip(names, seeds, strict=True):
-        options_of_run = dataclasses.replace(
+        run_options = dataclasses.replace(
             options,
             num_runs=1,
             random_seed=seed,
             output_dir=os.path.join(folder, name),
-            # --resume=must asks for a checkpoint of any of the runs.
+            # --resume=must applies to the first run only: later ones may not have started.
             resume="auto" if options.resume == "must" and results else options.resume,
         )
         log.info("%s of %d, --random_seed=%d", name, options.num_runs, seed)
-        results.append(FineTuningRun(task, options_of_run, devices, monitor, splits).run())
-        # Device memory does not hold the models of all runs.
+        results.append(FineTuningRun(task, run_options, devices, monitor, splits).run())
+        # The models of all runs would not fit in device memory.
         keras.backend.clear_session()
     if not devices.is_chief:
         return Results()
-    scores = [monitor.score(found.metrics) for found in results]
+    scores = [monitor.score(result.metrics) for result in results]
     return write_summary(folder, results, seeds, scores.index(max(scores)))
 
 
 @dataclasses.dataclass
 class FineTuningRun:
-    """One training with its evaluation and prediction, for the seed and folder of `options`.
+    """Training, evaluation, prediction and export with the seed and folder of `options`.
 
-    The runs of several seeds share `splits`.
+    Runs with different seeds share `splits`.
     """
 
     task: Task
@@ -125,39 +128,44 @@ class FineTuningRun:
 
     def __post_init__(self) -> None:
         self.output_dir = self.options.output_dir or ""
-        # The checkpoint that the run resumes from, the files to keep beside its own, and its step.
+        # The checkpoint to resume from, the files to save next to new checkpoints, and the steps.
         self.restored: str | None = None
-        self.kept: dict[str, str] = {}
+        self.metadata_files: dict[str, str] = {}
         self.step = self.num_train_steps = 0
         self.evaluation: EvalCallback | None = None
-        self._inference: dict[str, training.Inference] = {}
+        self._inference: dict[str, RowBatches] = {}
 
     def run(self) -> Results:
-        """Does what the options say; see `run`."""
+        """Trains, evaluates, predicts and exports, as the options say."""
         task, options, devices = self.task, self.options, self.devices
-        names = ["train"] * options.do_train + ["eval"] * options.evaluates
-        for split in [*names, *[task.predict_split] * options.do_predict]:
-            # Read before the work begins, so that invalid data are found.
+        splits = ["train"] * options.do_train + ["eval"] * options.evaluates
+        for split in [*splits, *[task.predict_split] * options.do_predict]:
+            # Read every split first, so that invalid data raise errors before training.
             self.splits[split]
-        if names == ["train", "eval"] and len(set(map(self.splits.digest, names))) == 1:
-            log.warning("The data to evaluate on are the training data: check --data_dir or files")
+        if splits == ["train", "eval"] and len(set(map(self.splits.digest, splits))) == 1:
+            log.warning("The evaluation data equal the training data: check --data_dir or files")
         data = self.splits.digest("train")[1] if options.do_train else ""
-        is_unchanged = check_resumed(options, data)
+        unchanged = check_resumed(options, data)
         keras.utils.set_random_seed(options.random_seed)
         self.model = self._build_model()
         self.restored = restore_weights(self.model, options)
+        if options.engine == "onnx" and not (self.restored or options.init_checkpoint):
+            raise UserError(
+                f"--engine=onnx: --output_dir={self.output_dir} has no checkpoint to export. Pass "
+                "the folder of a training run, or --init_checkpoint"
+            )
         if self.restored:
             self.step = checkpoints.step_of(self.restored)
-            labels = run_metadata.labels_file(task.labels)
-            run_metadata.require_same(self.output_dir, labels, "the labels of the data")
+            labels_file = run_metadata.labels_file(task.labels)
+            run_metadata.require_same(self.output_dir, labels_file, "the labels of the data")
         if options.do_train:
             self.num_train_steps = self._count_train_steps()
             resumes = bool(self.restored)
-            self.kept = run_metadata.training_files(options, resumes, data, task.labels)
+            self.metadata_files = run_metadata.run_files(options, resumes, data, task.labels)
             self.evaluation = self._eval_callback()
         if devices.is_chief:
-            files, folders = _written(task)
-            prepare_output_dir(self.output_dir, [*files, *self.kept], folders)
+            files, folders = _output_names(task)
+            prepare_output_dir(self.output_dir, [*files, *self.metadata_files], folders)
         devices.require_equal(self.step, "step to resume from", "--output_dir")
         devices.require_equal(self.num_train_steps, "number of steps", "the training data")
         devices.require_equal_options(options)
@@ -167,8 +175,8 @@ class FineTuningRun:
         evaluation = self.evaluation
         if options.do_train and self._has_steps_left():
             self._train()
-        elif evaluation and is_unchanged and evaluation.best and evaluation.is_due(self.step, True):
-            # The last run was killed between its last checkpoint and the evaluation of that.
+        elif evaluation and unchanged and evaluation.best and evaluation.is_due(self.step, True):
+            # The last run was killed after its last checkpoint, before evaluating it.
             evaluation.evaluate(self.step)
         if options.do_train:
             self._restore_best()
@@ -194,8 +202,8 @@ class FineTuningRun:
         steps = int(rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             raise UserError(
-                f"{rows} training examples in batches of {options.train_batch_size} are not one "
-                "training step: lower --train_batch_size or raise --num_train_epochs"
+                f"{rows} training examples in batches of {options.train_batch_size} do not make "
+                "one training step: lower --train_batch_size or raise --num_train_epochs"
             )
         return steps
 
@@ -214,23 +222,23 @@ class FineTuningRun:
             patience=options.early_stopping_patience,
             first_step=self.step,
             examples_key=self.splits.digest("eval")[0],
-            extra_files=self.kept,
+            extra_files=self.metadata_files,
             is_chief=self.devices.is_chief,
         )
 
     def _has_steps_left(self) -> bool:
         if self.step >= self.num_train_steps:
-            found = f"{self.restored} is at step {self.step} of {self.num_train_steps} already"
-            log.warning("Skipping training: %s. Raise --num_train_epochs to go on", found)
+            status = f"{self.restored} is already at step {self.step} of {self.num_train_steps}"
+            log.warning("Skipping training: %s. Raise --num_train_epochs to continue", status)
             return False
         if self.evaluation and self.evaluation.should_stop:
-            message = "Skipping training: it ended early at step %d, as evaluations got no better"
+            message = "Skipping training: early stopping ended it at step %d"
             log.warning(message, self.step)
             return False
         return True
 
     def _train(self) -> None:
-        """Writes the records and trains on them."""
+        """Writes the training records and trains on them."""
         task, options, devices = self.task, self.options, self.devices
         num_train_steps, evaluation = self.num_train_steps, self.evaluation
         state = training.create_train_state(
@@ -242,7 +250,7 @@ class FineTuningRun:
             restore_from=self.restored,
         )
         if devices.is_chief:
-            run_metadata.write(self.output_dir, self.kept)
+            run_metadata.write(self.output_dir, self.metadata_files)
         path, count = self.splits.records("train")
         features, step = self.splits.features("train"), self.step
         row_loss, teacher = partial(task.loss, training=True), self.splits.teacher
@@ -251,7 +259,7 @@ class FineTuningRun:
         )
         train_step = training.make_train_step(
             state,
-            training.mean_loss(teacher.mixed_with(row_loss) if teacher else row_loss),
+            training.mean_loss(teacher.mix_with(row_loss) if teacher else row_loss),
             devices.strategy,
             training.step_options(options, devices, task.loss_uses_padding),
             batches.element_spec,
@@ -268,27 +276,27 @@ class FineTuningRun:
         self.step = state.step
 
     def _restore_best(self) -> None:
-        """Restores the best weights if the training had `--eval_every`."""
+        """Restores the best weights of a run with `--eval_every`."""
         # Barrier: the chief may still be writing them.
         self.devices.from_chief(0)
         if prefix := run_metadata.best_prefix(self.output_dir):
             checkpoints.restore(self.model, prefix)
             self.step = checkpoints.step_of(prefix)
-            log.info("Restored the best weights, those of step %d: %s", self.step, prefix)
+            log.info("Restored the best weights, from step %d: %s", self.step, prefix)
 
     def _evaluate(self) -> tuple[dict[str, Any], Sequence[Any]]:
         examples = self.splits["eval"]
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
         if losses is not None:
-            # As in the original, a mean over batches, in which a short last one counts in full.
+            # As in the original, the mean over batches, with full weight for a short last one.
             size = self.options.batch_size("eval")
             batches = np.split(losses, range(size, len(losses), size))
             metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
         return metrics, predictions
 
     def _predict(self, split: str) -> tuple[Sequence[Any], np.ndarray | None]:
-        """Returns predictions, and the loss of each row if the records have the targets."""
+        """Returns predictions, and the loss of each row if the records contain the targets."""
         task = self.task
         has_targets = bool(task.targets) and {*task.features(split)}.issuperset(task.targets)
         has_loss = split != "predict" and task.rows_are_independent and has_targets
@@ -299,35 +307,44 @@ class FineTuningRun:
 
         path, count = self.splits.records(split)
         inference = self._inference.get(split)
-        # In other precisions the weights are cast once, and must be cast anew.
+        # Other precisions use a cast copy of the weights, which is out of date after training.
         if inference is None or self.devices.precision != "float32":
             features, size = task.features(split), self.options.batch_size(split)
-            inference = training.Inference(self.model, fetch, features, self.devices, size)
+            if self.options.engine == "onnx":
+                folder = label_map.folder_of_checkpoint(self.options)
+                checkpoint = self.restored or self.options.init_checkpoint or ""
+                onnx_file = find_onnx_model(folder, self.options, checkpoint, self._to_onnx)
+                inference = OnnxInference(onnx_file, fetch, features, size)
+            else:
+                inference = training.Inference(self.model, fetch, features, self.devices, size)
             self._inference[split] = inference
         outputs = inference.predict_records(path, count, split)
         return task.decode(self.splits[split], outputs), outputs.get("loss")
+
+    def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
+        export_to_onnx(self.model, self.options, export_dir, entries, self.task.labels)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts as the options say, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None
-        # Results for another task than the trained one must not replace those of that task.
-        suffix = "" if options.do_train else check_evaluated(options)
+        # Results for a different task must not overwrite those of the trained task.
+        suffix = "" if options.do_train else result_suffix(options)
         if options.do_eval:
             metrics, predictions = self._evaluate()
             results.metrics = {**metrics, "global_step": step}
             results.files += [result_path(folder, name, suffix) for name in EVAL_FILES]
             if is_chief:
-                more: dict[str, Any] = {}
+                extra: dict[str, Any] = {}
 
                 def report(folder: str) -> Iterable[str]:
                     entries, paths = task.report(self.splits["eval"], predictions, folder)
-                    more.update(entries)
+                    extra.update(entries)
                     return paths
 
                 results.files += write_results(folder, suffix, report)
-                write_metrics(folder, results.metrics, step, len(predictions), more, suffix)
+                write_metrics(folder, results.metrics, step, len(predictions), extra, suffix)
         if options.do_predict or (options.do_eval and split == "eval"):
             if predictions is None or split != "eval":
                 predictions, _ = self._predict(split)
@@ -335,11 +352,11 @@ class FineTuningRun:
                 write = partial(task.write_predictions, self.splits[split], predictions)
                 paths = write_results(folder, suffix, write)
                 results.files += paths
-                log.info("Prediction of %d examples: %s", len(predictions), ", ".join(paths))
+                log.info("Predictions for %d examples: %s", len(predictions), ", ".join(paths))
         return results
 
 
-def _written(task: Task) -> tuple[list[str], list[str]]:
-    """Returns the names of the files and of the folders that a run may write."""
+def _output_names(task: Task) -> tuple[list[str], list[str]]:
+    """Returns the names of the files and the names of the folders that a run may write."""
     names = [*map(record_file, ("train", "eval", task.predict_split)), *task.result_files]
     return [*names, MANIFEST, EVALUATIONS, CURVE, CURVE_PLOT], [BEST_FOLDER, EXPORT_FOLDER]

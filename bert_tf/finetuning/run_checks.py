@@ -1,4 +1,4 @@
-"""Compares a run with the training that its output directory already holds."""
+"""Compares a run with the training run that its output directory already contains."""
 
 import dataclasses
 import logging
@@ -10,73 +10,75 @@ from bert_tf import checkpoints, registry
 from bert_tf.errors import UserError
 from bert_tf.finetuning.label_map import folder_of_checkpoint
 from bert_tf.finetuning.record_cache import fingerprint
-from bert_tf.finetuning.run_metadata import hint, other_task, read_run
+from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_string
 from bert_tf.progress import log
 
-_DATA = "training data changed:"
+_DATA = "training_data"
 # Increasing these is how one continues a training run.
-_LENGTHS = ("num_train_epochs", "num_train_steps")
-# Flags that change the weights, or the choice of the best ones.
-_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_LENGTHS, "best_metric")
-_COMPARED += ("random_seed", "warmup_proportion", "num_warmup_steps", "adam_bias_correction")
-_COMPARED += ("optimizer", "gradient_clip_scope", "length_grouping", "freeze_layers", "eval_every")
-_COMPARED += ("class_weights", "long_text", "doc_stride", "max_query_length", "doc_context")
-_COMPARED += ("version_2_with_negative", "max_predictions_per_seq", "use_next_sentence")
+_DURATIONS = ("num_train_epochs", "num_train_steps")
+# Flags that affect the weights, or which weights are considered best.
+_COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_DURATIONS)
+_COMPARED += ("best_metric", "random_seed", "warmup_proportion", "num_warmup_steps")
+_COMPARED += ("adam_bias_correction", "optimizer", "gradient_clip_scope", "length_grouping")
+_COMPARED += ("freeze_layers", "eval_every", "class_weights", "long_text", "doc_stride")
+_COMPARED += ("max_query_length", "doc_context", "version_2_with_negative")
+_COMPARED += ("max_predictions_per_seq", "use_next_sentence")
 _COMPARED += ("teacher", "teacher_temperature", "teacher_weight")
 
 
 def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
-    """Describes training data for `run.json`: the number of rows and their digest."""
+    """Describes training data for `run.json` by the number of rows and a digest."""
     return f"{len(rows)} rows ({(digest or fingerprint(examples=rows))[:8]})"
 
 
 def check_resumed(options: Any, training_data: str) -> bool:
-    """Logs how a run differs from the training in `output_dir` that it resumes or evaluates.
+    """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
 
-    Compares the flags that `run.json` has, and returns whether they are equal. Raises a UserError
-    if the training has another task or another kind of output.
+    Returns False if there is no such run, or if training continues with other data or `_COMPARED`
+    flags. Raises a UserError if the two runs differ in task or kind of output.
     """
-    folder, asked = options.output_dir or "", task_of(options)
-    script, before = read_run(folder, damaged=(None, {}))
+    folder, task = options.output_dir or "", requested_task(options)
+    script, saved = read_run(folder, default=(None, {}))
     if not script or options.resume == "never" or not checkpoints.latest(folder):
         return False
-    now = {**dataclasses.asdict(options), _DATA: training_data, "task": asked}
-    now["script"], before["script"] = registry.script_of(type(options)), script
-    before[_DATA] = hint(folder, "training_data") or training_data
-    before["task"] = (options.do_train and other_task(folder, asked)) or asked
+    current = {**dataclasses.asdict(options), _DATA: training_data, "task": task}
+    current["script"], saved["script"] = registry.script_of(type(options)), script
+    saved[_DATA] = read_run_string(folder, _DATA) or training_data
+    saved["task"] = (options.do_train and other_task(folder, task)) or task
     for name in ("script", "task", "problem_type"):
-        if before.get(name, "auto") not in ("auto", now.get(name)):
+        if saved.get(name, "auto") not in ("auto", current.get(name)):
             raise UserError(
-                f"--output_dir={folder} holds a training with {name}={before[name]}, and this run "
-                f"has {name}={now[name]}. Choose another --output_dir; --init_checkpoint={folder} "
-                "starts a new training from those weights"
+                f"--output_dir={folder} contains a run with {name}={saved[name]}, but this "
+                f"one has {name}={current[name]}. Choose another --output_dir; to start from those "
+                f"weights, pass --init_checkpoint={folder}"
             )
-    names = [name for name in _COMPARED if options.do_train and name in before]
-    changed = [name for name in names if before[name] != now[name]]
+    names = [name for name in _COMPARED if options.do_train and name in saved]
+    changed = [name for name in names if saved[name] != current[name]]
     for name in changed:
-        is_longer = name in _LENGTHS and now[name] > before[name]
+        is_longer = name in _DURATIONS and current[name] > saved[name]
         level = logging.INFO if is_longer else logging.WARNING
-        log.log(level, "%s: %s was %s, now %s", folder, name, before[name], now[name])
+        subject = "training data changed:" if name == _DATA else name
+        log.log(level, "%s: %s was %s, now %s", folder, subject, saved[name], current[name])
     return not changed
 
 
-def check_evaluated(options: Any) -> str:
-    """Warns if a model was trained for another task than it is evaluated on.
+def result_suffix(options: Any) -> str:
+    """Returns a suffix for result files: "", or `_<task>` if the folder's model has another task.
 
-    Returns a suffix for results that would overwrite those of the trained task, or "".
+    The files of that task are thus kept. Warns if the task is not the one of the evaluated model.
     """
-    folder, asked = folder_of_checkpoint(options), task_of(options)
-    trained = other_task(folder, asked)
-    if trained:
-        log.warning("%s: trained as %s, asked as %s", folder, trained, asked)
-    before = read_run(folder, damaged=(None, {}))[1]
-    has_negative = before.get("version_2_with_negative", True)
+    folder, task = folder_of_checkpoint(options), requested_task(options)
+    trained_task = other_task(folder, task)
+    if trained_task:
+        log.warning("%s: trained for task %s, used for task %s", folder, trained_task, task)
+    saved = read_run(folder, default=(None, {}))[1]
+    has_negative = saved.get("version_2_with_negative", True)
     if getattr(options, "version_2_with_negative", False) and not has_negative:
-        log.warning("%s was trained without --version_2_with_negative: leave it out", folder)
-    name = os.path.splitext(os.path.basename(asked))[0].lower()
-    return f"_{name}" if other_task(options.output_dir or "", asked) else ""
+        log.warning("%s was trained without --version_2_with_negative: omit this flag", folder)
+    name = os.path.splitext(os.path.basename(task))[0].lower()
+    return f"_{name}" if other_task(options.output_dir or "", task) else ""
 
 
-def task_of(options: Any) -> str:
-    """Returns the task that options name, "" if the script has only one."""
+def requested_task(options: Any) -> str:
+    """Returns the task named by the options, or "" if the script has only one."""
     return getattr(options, "task_name", None) or getattr(options, "task_module", None) or ""

@@ -1,6 +1,6 @@
 """The contract of a fine-tuning task.
 
-B batch, C texts of a row, S max_seq_length.
+B batch size, C texts per row, S max_seq_length.
 """
 
 import abc
@@ -23,25 +23,25 @@ PREDICTIONS = "predictions.jsonl"
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
-    Splits are "train", "eval" and "predict". An example is whatever `read` returns items of; a row
-    is one record, and one row of a batch. An example may become several rows.
+    Splits are "train", "eval" and "predict". An example is an item of what `read` returns; a row
+    is a record, and a row of a batch. An example may become several rows.
 
     Attributes:
-        options: the task's own options, as `run.json` saves them.
-        labels: names of the model's outputs, in order; the run keeps them in `labels.txt`.
-        targets: features that the loss needs beside the encoder's inputs.
-        texts_per_row: C; None for rows of one text, [B, S] instead of [B, C, S].
+        options: the task's options, which the run saves in `run.json`.
+        labels: names of the model's outputs, in order, which the run saves in `labels.txt`.
+        targets: features that the loss needs in addition to the encoder's inputs.
+        texts_per_row: C for inputs [B, C, S]; None for inputs [B, S], with one text per row.
         text_pairs: whether an exported model takes two texts by default.
-        metric_names: metrics that `--best_metric` accepts, without `eval_`, the default first.
-        lower_is_better: those of which lower is better.
-        predict_split: the split that predictions are written for; "eval" if they are what is
-            evaluated.
+        metric_names: metrics for `--best_metric`, without `eval_`; the first is the default.
+        lower_is_better: the names of metrics to minimize.
+        predict_split: the split that predictions are written for; "eval" to write those of the
+            evaluation.
         result_files: names of the files that `write_predictions` and `report` write.
-        loss_uses_padding: whether the loss depends on outputs at padding.
-        rows_are_independent: whether the loss of a row depends on that row only; False for
+        loss_uses_padding: whether the loss depends on outputs at padding positions.
+        rows_are_independent: whether the loss of a row depends only on that row; False with
             in-batch negatives.
-        soft_targets: outputs that `--teacher` can teach, with their kind, see
-            `distillation.row_loss`; none if the task does not support it.
+        soft_targets: (output, kind) of the logits that a `--teacher` provides, see
+            `distillation.row_loss`; empty if the task does not support distillation.
     """
 
     options: FineTuningOptions
@@ -59,7 +59,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def read(self, split: str) -> Sequence[Any]:
-        """Reads and checks the examples of a split; they can be sliced.
+        """Reads and checks the examples of a split, as a sequence that can be sliced.
 
         Raises:
             UserError: a file is missing, invalid or empty.
@@ -67,16 +67,16 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def featurize(self, examples: Sequence[Any], split: str) -> Mapping[str, np.ndarray]:
-        """Converts a slice of the examples to rows, at least one for each; threads call it.
+        """Converts a slice of the examples to rows, at least one per example; must be thread-safe.
 
         Returns:
-            An array [rows, ...] for each of `features(split)`; others are dropped. The reserved
-            `CUT_TOKENS` reports how many tokens each row lost.
+            An array [rows, ...] for each of `features(split)`; others are dropped. The optional
+            `CUT_TOKENS` counts the tokens that were cut from each row.
         """
 
     @abc.abstractmethod
     def build_model(self, **kwargs: Any) -> keras.Model:
-        """Builds the model; its attribute `bert` is the encoder.
+        """Builds the model, whose attribute `bert` must be the encoder.
 
         Args:
             kwargs: keyword arguments of `ConfiguredModel`.
@@ -88,30 +88,30 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def decode(self, examples: Sequence[Any], outputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
-        """Converts fetched outputs to predictions, one for each example or, in SQuAD, question.
+        """Converts fetched outputs to predictions, one per example or, in SQuAD, per question.
 
         Args:
-            examples: of `read` or `from_inputs`.
-            outputs: what `fetch` selects, of all rows in order; and `loss` [rows] if the split has
-                the targets and rows are independent.
+            examples: items from `read` or `from_inputs`.
+            outputs: arrays that `fetch` selects, for all rows in order; also `loss` [rows] if the
+                split has targets and the rows are independent.
         """
 
     @abc.abstractmethod
     def metrics(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
-        """Compares predictions with the labels that the examples carry.
+        """Computes metrics from predictions and the labels in the examples.
 
         Returns:
-            Numbers by name. Names begin with `eval_`, and those of `metric_names`, except for loss,
-            are among them. The run adds `loss`, the original's mean over batches.
+            Numbers by name. Names start with `eval_` and include those of `metric_names`, except
+            `loss`, which the run adds: as in the original, the mean over batches.
         """
 
     def features(self, split: str) -> tuple[Feature, ...]:
-        """Declares the records: the encoder's inputs, and `targets` except for prediction."""
+        """Returns the features of the records: encoder inputs and, unless predicting, `targets`."""
         inputs = sequence_features(self.options.max_seq_length, self.texts_per_row)
         return inputs if split == "predict" else (*inputs, *self.targets)
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the tensors [B, ...] that `decode` needs; by default all outputs."""
+        """Selects the tensors [B, ...] that `decode` needs; by default, all outputs."""
         return outputs
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -125,11 +125,11 @@ class Task(abc.ABC):
     def write_predictions(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> Iterable[str]:
-        """Writes the predictions and returns the paths; by default `predictions.jsonl`."""
+        """Writes the predictions and returns the paths; by default, to `predictions.jsonl`."""
         path = os.path.join(output_dir, PREDICTIONS)
         lines = (
-            json.dumps(found._asdict() if hasattr(found, "_asdict") else found, ensure_ascii=False)
-            for found in predictions
+            json.dumps(item._asdict() if hasattr(item, "_asdict") else item, ensure_ascii=False)
+            for item in predictions
         )
         files.write_text(path, "".join(f"{line}\n" for line in lines))
         return [path]
@@ -137,25 +137,25 @@ class Task(abc.ABC):
     def report(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> tuple[Mapping[str, Any], Iterable[str]]:
-        """Reports on an evaluation beyond metrics.
+        """Reports more about an evaluation than metrics.
 
         Returns:
-            More entries for `eval_results.json`, and paths of files that were written.
+            Additional entries for `eval_results.json`, and the paths of the files written.
         """
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, including strings; by default as `fetch`."""
+        """Selects the outputs of an exported model, possibly strings; by default as `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:
-        """Returns how many rows count as an epoch; by default the number of examples."""
+        """Returns the number of rows per epoch; by default, the number of examples."""
         return len(examples)
 
     def identity(self, examples: Sequence[Any]) -> Iterable[Any]:
-        """Returns what identifies the examples, by its `repr`, whatever the flags are.
+        """Returns items whose `repr` identifies the examples, independently of flags.
 
-        The run detects changed training data by it, and reuses the records of an earlier run if
-        flags, vocabulary and labels are the same, too.
+        The run uses it to detect changed training data, and to reuse the records of an earlier run
+        if flags, vocabulary and labels are also the same.
         """
         return examples

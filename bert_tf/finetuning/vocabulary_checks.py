@@ -1,4 +1,4 @@
-"""Warns if a vocabulary is not the model's, is damaged, or has the wrong casing."""
+"""Warns if a vocabulary does not belong to the model, is damaged, or has the wrong casing."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,34 +9,38 @@ from bert_tf.checkpoints.formats import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
-# A model may round its vocab_size up to a multiple of 8 to 64.
-_MOST_SPARE_ROWS, _ROUNDED_TO = 64, 8
-_CONSECUTIVE = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Models may pad vocab_size to a multiple of 8, 16, 32 or 64.
+_MAX_PADDING, _PADDING_MULTIPLE = 64, 8
+_CONSECUTIVE_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def check_vocabulary(
     path: str, lower_case: bool, vocab_size: int = 0, sources: Sequence[Source] = ()
 ) -> None:
-    """Warns if a vocabulary is probably not the model's, or does not fit `lower_case`.
+    """Warns if a vocabulary does not seem to be the model's, or does not match `lower_case`.
 
-    It is compared with the model's `vocab_size` and with the vocabularies of `sources`, the
+    Compares it with the model's `vocab_size` and with the vocabularies of `sources`, the
     checkpoints to restore.
     """
     entries = _entries(path)
-    own = next((source.vocab_file for source in sources if source.vocab_file), None)
-    is_other = own and os.path.realpath(own) != os.path.realpath(path)
-    problem = _difference(entries, own) if is_other else next(_unusual(entries, vocab_size), None)
+    model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)
+    if model_vocab and os.path.realpath(model_vocab) != os.path.realpath(path):
+        problem = _difference(entries, model_vocab)
+    else:
+        problem = next(_problems(entries, vocab_size), None)
     if problem:
-        log.warning("%s %s. Check that --vocab_file is the model's own", path, problem)
-    # The training with the same flag has warned already.
+        log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
+    # The casing of a checkpoint is known and matches, even if its vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
-    lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
-    if lower_case == is_cased(entries) and (lower or lower_case):
-        found = f"{lower} lower-case pieces and {count_capitals(entries)} with capitals"
-        effect = "are never found. For a " if lower_case else "become [UNK]. For an un"
-        flag = f"--do_lower_case={str(not lower_case).lower()}"
-        log.warning("%s has %s; capitals %scased model pass %s", path, found, effect, flag)
+    num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
+    if lower_case == is_cased(entries) and (num_lower or lower_case):
+        counts = f"{num_lower} lower-case tokens and {count_capitals(entries)} with capitals"
+        if lower_case:
+            advice = "capitals are never used. For a cased model, pass --do_lower_case=false"
+        else:
+            advice = "capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
+        log.warning("%s has %s; %s", path, counts, advice)
 
 
 def _entries(path: str) -> list[str]:
@@ -45,28 +49,28 @@ def _entries(path: str) -> list[str]:
     return "\n".join(lines).rstrip("\n").split("\n")
 
 
-def _difference(entries: Sequence[str], own: str) -> str | None:
-    pairs = list(zip_longest(entries, _entries(own), fillvalue=""))
+def _difference(entries: Sequence[str], model_vocab: str) -> str | None:
+    pairs = list(zip_longest(entries, _entries(model_vocab), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
-    # [unusedN] are free for the user's own words.
-    is_free = all(entry and other.startswith("[unused") for _, entry, other in changed)
-    if not changed or (is_free and len(set(entries)) == len(entries)):
+    # Users may replace [unusedN] with their own words.
+    only_unused = all(entry and other.startswith("[unused") for _, entry, other in changed)
+    if not changed or (only_unused and len(set(entries)) == len(entries)):
         return None
     line, entry, other = changed[0]
-    first = f"first in line {line}: {entry!r} instead of {other!r}"
-    return f"differs from {own} in {len(changed)} of {len(pairs)} entries, {first}"
+    detail = f"first at line {line}: {entry!r} instead of {other!r}"
+    return f"differs from {model_vocab} in {len(changed)} of {len(pairs)} entries, {detail}"
 
 
-def _unusual(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
+def _problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
     lines: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
         if not entry or lines.setdefault(entry, line) != line:
-            twice = f"has {entry!r} in lines {lines.get(entry)} and {line}"
-            yield twice if entry else f"is blank in line {line}"
+            duplicate = f"has {entry!r} in lines {lines.get(entry)} and {line}"
+            yield duplicate if entry else f"is blank in line {line}"
     if entries[0] != "[PAD]":
-        yield f"begins with {entries[0]!r} instead of '[PAD]'"
-    found = [lines[token] for token in _CONSECUTIVE if token in lines]
-    if any(after - before != 1 for before, after in pairwise(found)):
-        yield f"has {', '.join(_CONSECUTIVE)} in lines {found}, not one after the other"
-    if vocab_size - len(entries) > (0 if vocab_size % _ROUNDED_TO else _MOST_SPARE_ROWS):
+        yield f"starts with {entries[0]!r} instead of '[PAD]'"
+    numbers = [lines[token] for token in _CONSECUTIVE_TOKENS if token in lines]
+    if any(after - before != 1 for before, after in pairwise(numbers)):
+        yield f"has {', '.join(_CONSECUTIVE_TOKENS)} in lines {numbers}, not in consecutive lines"
+    if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
         yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"

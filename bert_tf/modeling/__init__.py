@@ -1,4 +1,4 @@
-"""The model, in keras and keras.ops only: it runs on every backend of Keras."""
+"""The BERT models, written with keras and keras.ops only, for any Keras backend."""
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
@@ -7,12 +7,13 @@ from bert_tf.modeling.heads import (
     BertPretrainer,
     BertSpanLabeler,
     BertTokenClassifier,
+    EncoderWithHead,
     checkpoint_name,
 )
 from bert_tf.modeling.layers import create_initializer, gelu, get_activation
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
-globals().update(replaced("modeling"))
+globals().update(error_stubs("modeling"))
 
 __all__ = [
     "BertClassifier",
@@ -21,6 +22,7 @@ __all__ = [
     "BertPretrainer",
     "BertSpanLabeler",
     "BertTokenClassifier",
+    "EncoderWithHead",
     "checkpoint_name",
     "create_initializer",
     "gelu",

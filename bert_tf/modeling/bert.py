@@ -1,4 +1,4 @@
-"""BertModel: embeddings, encoder and pooler. Shape letters: see `layers.py`."""
+"""`BertModel`: embeddings, encoder and pooler. Shape letters: see `layers.py`."""
 
 import copy
 import os
@@ -19,19 +19,19 @@ from bert_tf.modeling.layers import (
     layer_norm_layer,
 )
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
-from bert_tf.replaced import replaced
+from bert_tf.removed_api import error_stubs
 
 
 class ConfiguredModel(keras.Model):
-    """A model whose shapes all follow from a `BertConfig`; takes the arguments of `BertModel`.
+    """Base class of models defined by a `BertConfig`; takes the arguments of `BertModel`.
 
-    The constructor creates the variables, so that a checkpoint can be loaded before anything is
-    computed, and their names do not depend on where the model is used.
+    The constructor creates the variables, so that a checkpoint can be loaded before the first call
+    and variable names do not depend on where the model is used.
     """
 
-    # 2 for inputs [B, S], 3 for [B, C, S].
+    # Rank of the inputs: 2 for [B, S], 3 for [B, C, S].
     input_rank = 2
-    # The inputs that an exported model takes.
+    # Inputs of an exported model.
     input_names: tuple[str, ...] = ("input_ids", "input_mask", "segment_ids")
 
     def __init__(
@@ -44,7 +44,7 @@ class ConfiguredModel(keras.Model):
     ) -> None:
         are_flags = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
         if "is_training" in kwargs or "input_ids" in kwargs or not are_flags:
-            replaced("modeling")["BertModel(config, is_training, ...)"]()
+            error_stubs("modeling")["BertModel(config, is_training, ...)"]()
         if not isinstance(config, BertConfig):
             received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
             raise ValueError(f"config must be a BertConfig. {received}")
@@ -57,38 +57,38 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_checkpoint(cls, path: str | os.PathLike, **kwargs: Any) -> Any:
-        """Creates a model with the weights of a checkpoint. Needs Keras' TensorFlow backend.
+        """Creates a model with the weights of a checkpoint. Requires Keras' TensorFlow backend.
 
         Example:
             encoder = BertModel.from_checkpoint("uncased_L-12_H-768_A-12")
             classifier = BertClassifier.from_checkpoint("uncased_L-12_H-768_A-12", num_labels=3)
 
         Args:
-            path: a checkpoint or its folder, in any format that `convert_checkpoint.py` reads.
-            kwargs: arguments of the constructor, except for `config`.
+            path: checkpoint or its folder, in any format that `convert_checkpoint.py` reads.
+            kwargs: arguments of the constructor, except `config`.
 
         Returns:
-            The model. Variables that the checkpoint lacks, such as a new head, are random; the log
-            lists them.
+            The model. Variables missing from the checkpoint, such as those of a new head, are
+            initialized randomly and listed in the log.
 
         Raises:
-            UserError: the checkpoint cannot be read, lacks a configuration, or does not fit.
+            UserError: the checkpoint cannot be read, has no configuration or does not fit.
         """
         return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Checks the inputs before Keras does, whose messages are longer."""
+        """Checks the inputs first, as Keras' error messages are longer."""
         check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Builds nothing when Keras loads a saved model: the constructor did."""
+        """Does nothing: when Keras loads a saved model, the constructor has built it."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of `__init__`; ValueError if `hidden_act` is a function."""
+        """Returns the arguments of `__init__`; raises ValueError if `hidden_act` is a function."""
         if callable(self.config.hidden_act):
             raise ValueError(
-                f"hidden_act is a function, which cannot be saved: {self.config.hidden_act!r}"
+                f"Cannot save a model whose hidden_act is a function: {self.config.hidden_act!r}"
             )
         return {
             "name": self.name,
@@ -100,14 +100,14 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "ConfiguredModel":
-        """Creates the model that `get_config` describes."""
+        """Creates a model from the result of `get_config`."""
         dtype = keras.saving.deserialize_keras_object(config["dtype"])
         return cls(**{**config, "config": BertConfig.from_dict(config["config"]), "dtype": dtype})
 
     def export(self, filepath: str, *args: Any, **kwargs: Any) -> None:
-        """Exports as Keras does, by default with `input_names` as inputs.
+        """Exports like Keras, by default with the inputs `input_names`.
 
-        An output that is a list becomes several: `all_encoder_layers_0` and so on.
+        List outputs are split into `all_encoder_layers_0` and so on.
         """
         if kwargs.get("input_signature"):
             super().export(filepath, *args, **kwargs)
@@ -116,21 +116,21 @@ class ConfiguredModel(keras.Model):
         inputs = {name: keras.Input(shape, dtype="int32", name=name) for name in self.input_names}
         outputs = self(inputs)
         for name in [name for name, value in outputs.items() if isinstance(value, list)]:
-            outputs |= {f"{name}_{index}": one for index, one in enumerate(outputs.pop(name))}
+            outputs |= {f"{name}_{index}": item for index, item in enumerate(outputs.pop(name))}
         keras.Model(inputs, outputs).export(filepath, *args, **kwargs)
 
     def _dropout_seeds(self, count: int, seed: Any, training: bool | None) -> list[Any]:
-        """Returns a seed for each part that drops out; without `seed`, as in `fit`, draws one."""
+        """Derives `count` seeds from `seed`; if it is None, as in `fit`, draws a new one first."""
         if training:
             seed = ops.cast(self.seed_generator.next() if seed is None else seed, "int32")
         return [fold_in(seed if training else None, index) for index in range(count)]
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Word, segment and position embeddings, summed, normalized and dropped out (section 3.2).
+    """Sum of word, segment and position embeddings, then layer norm and dropout (figure 2).
 
-    `use_one_hot_embeddings` looks words up by a matrix product with one-hot rows, faster on a TPU.
-    An id out of range then gives a zero vector instead of an error.
+    `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs;
+    an id out of range then gives a zero vector instead of an error.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class BertEmbeddings(keras.layers.Layer):
         self.dropout = Dropout(config.hidden_dropout_prob or 0.0, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
-        """Creates the three tables; their sizes come from the configuration."""
-        sizes = self.config
-        self.word_embeddings = self._table("word_embeddings", sizes.vocab_size)
-        self.token_type_embeddings = self._table("token_type_embeddings", sizes.type_vocab_size)
-        self.position_embeddings = self._table("position_embeddings", sizes.max_position_embeddings)
-        self.layer_norm.build((None, None, sizes.hidden_size))
+        """Creates the three embedding tables, with sizes from the configuration."""
+        config, num_positions = self.config, self.config.max_position_embeddings
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+        self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
+        self.position_embeddings = self._table("position_embeddings", num_positions)
+        self.layer_norm.build((None, None, config.hidden_size))
 
     def _table(self, name: str, rows: int) -> keras.Variable:
         initializer = create_initializer(self.config.initializer_range)
@@ -163,25 +163,25 @@ class BertEmbeddings(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         """Word ids [B, S] and segment ids [B, S] -> [B, S, H]."""
-        length, rows = input_ids.shape[1], self.config.max_position_embeddings
-        if length is not None and length > rows:
-            raise ValueError(f"Too long: {length} tokens, max_position_embeddings={rows}")
+        length, max_length = input_ids.shape[1], self.config.max_position_embeddings
+        if length is not None and length > max_length:
+            raise ValueError(f"{length} tokens exceed max_position_embeddings={max_length}")
         table = self.word_embeddings
         if self.use_one_hot_embeddings:
             words = ops.matmul(_one_hot(input_ids, table), table)  # [B, S, H]
         else:
             words = ops.take(table, input_ids, axis=0)  # [B, S, H]
-        # Always by a matrix product, as in the original: an id out of range adds nothing.
+        # Always a matrix product, as in the original: an id out of range adds zeros.
         table = self.token_type_embeddings
         segments = ops.matmul(_one_hot(segment_ids, table), table)  # [B, S, H]
         positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         embeddings = words + segments + positions[None, :, :]
-        normal = self.layer_norm(embeddings, training=training)
-        return self.dropout(normal, dropout_seed, training=training)
+        normalized = self.layer_norm(embeddings, training=training)
+        return self.dropout(normalized, dropout_seed, training=training)
 
 
 def _one_hot(ids: Any, table: Any) -> Any:
-    """Ids [B, S] -> rows that select those of `table` in a matrix product, [B, S, rows]."""
+    """Ids [B, S] -> one-hot vectors [B, S, rows of `table`]."""
     return ops.one_hot(ids, table.shape[0], dtype=table.dtype)
 
 
@@ -190,16 +190,16 @@ class BertModel(ConfiguredModel):
     """Bidirectional transformer encoder (Devlin et al. 2018, section 3).
 
     Args:
-        config: sizes and rates; copied.
-        use_one_hot_embeddings: look words up by a matrix product (faster on a TPU).
-        recompute_layers: in training, compute the inside of each layer a second time rather than
-            keep it.
-        zero_init_encoder: skip the random initialization of the encoder, for weights that are about
-            to be loaded.
-        name: scope of the variables.
+        config: sizes and dropout rates; copied.
+        use_one_hot_embeddings: look up words with a one-hot matrix product (faster on TPUs).
+        recompute_layers: recompute each layer's activations in the backward pass instead of keeping
+            them (gradient checkpointing): less memory, about a third more time.
+        zero_init_encoder: initialize the encoder with zeros, which is faster if weights will be
+            loaded anyway.
+        name: variable scope.
     """
 
-    locals().update(replaced("BertModel"))
+    locals().update(error_stubs("BertModel"))
 
     def __init__(
         self,
@@ -213,17 +213,17 @@ class BertModel(ConfiguredModel):
         super().__init__(
             config, use_one_hot_embeddings, recompute_layers, zero_init_encoder, name=name, **kwargs
         )
-        initial = copy.deepcopy(config)
+        init_config = copy.deepcopy(config)
         if zero_init_encoder:
-            initial.initializer_range = 0.0
+            init_config.initializer_range = 0.0
         dtype = self.dtype_policy
-        self.embeddings = BertEmbeddings(initial, use_one_hot_embeddings, dtype=dtype)
-        self.encoder = Encoder(initial, recompute_layers, dtype=dtype)
-        self.pooler = Pooler(initial, dtype=dtype)
+        self.embeddings = BertEmbeddings(init_config, use_one_hot_embeddings, dtype=dtype)
+        self.encoder = Encoder(init_config, recompute_layers, dtype=dtype)
+        self.pooler = Pooler(init_config, dtype=dtype)
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
-        """Creates the variables; nothing depends on the shape of the input."""
+        """Creates the variables, which do not depend on the input shape."""
         if not self.built:
             hidden_shape = (None, None, self.config.hidden_size)
             self.embeddings.build()
@@ -240,23 +240,22 @@ class BertModel(ConfiguredModel):
         """Encodes token ids.
 
         Args:
-            inputs: `input_ids` [B, S], ids of word pieces; optional `input_mask` [B, S], 1 for
-                tokens and 0 for padding, by default all ones; optional `segment_ids` [B, S], by
-                default zeros; optional `token_positions` int32 [T], see `UnpaddedLayout`: the
-                encoder then computes nothing for other positions, whose outputs are 0. Other keys,
-                such as labels, are ignored.
-            training: whether dropout is on.
-            dropout_seed: int32 [2], which decides what is dropped; by default the model draws one.
-            return_attention_probs: adds `all_attention_probs`, a list of [B, N, S, S].
+            inputs: `input_ids` [B, S], word piece ids; optional `input_mask` [B, S], 1 for tokens
+                and 0 for padding, by default ones; optional `segment_ids` [B, S], by default zeros;
+                optional `token_positions`, int32 [T], see `UnpaddedLayout`: the encoder then skips
+                all other positions, whose outputs are 0. Other keys, such as labels, are ignored.
+            training: whether to apply dropout.
+            dropout_seed: int32 [2], determines the dropout masks; by default the model draws one.
+            return_attention_probs: add `all_attention_probs`, a list of [B, N, S, S].
 
         Returns:
-            `embedding_output` [B, S, H], `all_encoder_layers`, a list of [B, S, H] without the
-            embeddings, `sequence_output` [B, S, H], the last of them, and `pooled_output` [B, H].
+            `embedding_output` [B, S, H]; `all_encoder_layers`, a list of [B, S, H], one for each
+            layer; `sequence_output` [B, S, H], the last of these; and `pooled_output` [B, H].
         """
         input_ids = inputs["input_ids"]
-        given = {name: value for name, value in inputs.items() if value is not None}
-        input_mask = given.get("input_mask", ops.ones_like(input_ids))
-        segment_ids = given.get("segment_ids", ops.zeros_like(input_ids))
+        present = {name: value for name, value in inputs.items() if value is not None}
+        input_mask = present.get("input_mask", ops.ones_like(input_ids))
+        segment_ids = present.get("segment_ids", ops.zeros_like(input_ids))
         seeds = self._dropout_seeds(2, dropout_seed, training)
         embedding_output = self.embeddings(input_ids, segment_ids, seeds[0], training=training)
         attention_mask = create_attention_mask(input_mask, self.compute_dtype)
@@ -272,7 +271,7 @@ class BertModel(ConfiguredModel):
             training=training,
             return_attention_probs=return_attention_probs,
         )
-        # A compiled function computes only the layers that are used.
+        # In a compiled function, the padding of layers that are not used is pruned.
         layers = [layout.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,

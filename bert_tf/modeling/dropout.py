@@ -1,8 +1,8 @@
-"""Stateless dropout: a mask depends only on a seed that is passed in.
+"""Stateless dropout: the mask depends only on the seed passed in.
 
-Keras' own layer keeps a counter. Replicas then draw the same mask, a recomputed layer draws another
-mask than its forward pass (which makes its gradients wrong), and a resumed training does not know
-the counter. Here the seed has an address: training folds in step and replica, the model its layers.
+Keras' Dropout counts its calls. Replicas would thus draw the same mask, a recomputed layer would
+draw a different mask than its forward pass (so that gradients are wrong), and a resumed run would
+lose the counter. Here, training derives seeds by folding in step and replica, and the model layers.
 """
 
 from typing import Any
@@ -10,37 +10,37 @@ from typing import Any
 import keras
 from keras import ops
 
-# Odd, so that no bit is lost, and far apart, so that small addresses do not meet; as signed 32-bit
-# numbers. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
+# Odd, to lose no bits, and far apart, so that small numbers do not collide; as signed 32-bit
+# integers. From Steele and Vigna 2021, "Computationally easy, spectrally good multipliers".
 _MULTIPLIERS = (0x915F77F5 - 2**32, 0x93D765DD - 2**32)
 
 
 def fold_in(seed: Any, number: Any) -> Any:
-    """Returns a new seed from a seed, int32 [2], and a number, such as a step or a layer's index.
+    """Derives a new seed from a seed, int32 [2], and a number, such as a step or a layer index.
 
-    Different addresses give different seeds; the order of their numbers counts. None stays None.
+    Folding in different numbers, or in a different order, gives different seeds. None stays None.
     """
     if seed is None:
         return None
-    # Integers wrap around on every backend.
+    # Integer overflow wraps around on every backend.
     product = ops.multiply(seed, ops.convert_to_tensor(_MULTIPLIERS, "int32"))
     return product + ops.cast(number, "int32")
 
 
 class _Seed(keras.random.SeedGenerator):
-    """Passes a seed to `keras.random`; the same at every call."""
+    """Passes a fixed seed to `keras.random`."""
 
     def __init__(self, seed: Any) -> None:
         self.seed = seed
 
     def next(self, ordered: bool = True) -> Any:
-        # The TensorFlow backend requires int32, JAX unsigned seeds.
+        # The TensorFlow backend requires int32 seeds, JAX unsigned ones.
         is_signed = keras.config.backend() == "tensorflow"
         return self.seed if is_signed else ops.cast(self.seed, "uint32")
 
 
 class Dropout(keras.layers.Layer):
-    """Sets the share `rate` of the entries to zero and scales the others up, in training only."""
+    """In training, sets a fraction `rate` of the entries to zero and scales up the others."""
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -48,9 +48,9 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, seed: Any = None, training: bool | None = None) -> Any:
-        """Drops entries of `x`, of any shape; the same seed, int32 [2], gives the same mask."""
+        """Drops entries of `x` (any shape); a given seed, int32 [2], always gives the same mask."""
         if not training or not self.rate:
             return x
-        # Drawn in float32: the few numbers of bfloat16 would miss the rate.
+        # Drawn in float32: bfloat16 is too coarse to drop entries at the exact rate.
         draws = keras.random.uniform(ops.shape(x), dtype="float32", seed=_Seed(seed))
         return ops.where(draws >= self.rate, x * (1.0 / (1.0 - self.rate)), 0.0)

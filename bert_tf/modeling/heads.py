@@ -1,4 +1,4 @@
-"""Task heads, and the models that use them. Shape letters: see `layers.py`; L labels."""
+"""Task heads and the models that use them. Shape letters: see `layers.py`; L labels."""
 
 from typing import Any
 
@@ -15,22 +15,22 @@ from bert_tf.modeling.layers import (
     layer_norm_layer,
 )
 
-# The original's classifier has its weights at the root, outside any scope. A Keras layer needs a
-# name, which `checkpoint_name` removes.
+# The original's classifier has its weights at the root, outside of any scope. A Keras layer needs
+# a name, which `checkpoint_name` removes.
 ROOT_HEAD = "classifier"
 
-# Of classifier and SQuAD heads, whatever the configuration says.
+# For the classifier and SQuAD heads, regardless of the configuration.
 HEAD_INITIALIZER_RANGE = 0.02
 CLASSIFIER_DROPOUT = 0.1
 
 
 def checkpoint_name(variable: keras.Variable) -> str:
-    """Returns the name of a model's variable in a checkpoint of the original."""
+    """Returns a variable's name in the original's checkpoints."""
     return variable.path.removeprefix(f"{ROOT_HEAD}/")
 
 
 class LinearHead(keras.layers.Layer):
-    """Logits x W^T + b in float32, with W stored as [L, H] like every head of the original."""
+    """Logits x W^T + b in float32; W is stored as [L, H], as in the original's heads."""
 
     def __init__(
         self, num_labels: int, initializer_range: float = HEAD_INITIALIZER_RANGE, **kwargs: Any
@@ -51,13 +51,13 @@ class LinearHead(keras.layers.Layer):
         )
 
     def call(self, x: Any) -> Any:
-        """[.., H] -> [.., L] in float32, whatever the model computes in."""
+        """[.., H] -> [.., L], always in float32."""
         logits = ops.matmul(x, ops.transpose(self.output_weights)) + self.output_bias
         return ops.cast(logits, "float32")
 
 
 class MaskedLMHead(keras.layers.Layer):
-    """Scores of every word piece at the masked positions; W is the word embedding table."""
+    """Vocabulary logits at the masked positions; shares the word embedding table."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="predictions", **kwargs)
@@ -67,7 +67,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.layer_norm = layer_norm_layer(self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        """Builds the transformation for [B, P, H] and creates `output_bias` [V]."""
+        """Builds dense layer and layer norm for [B, P, H] and creates `output_bias` [V]."""
         with keras.name_scope("transform"):
             self.dense.build(input_shape)
             self.layer_norm.build(input_shape)
@@ -82,10 +82,26 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.matmul(hidden, ops.transpose(word_embeddings)) + self.output_bias
 
 
-class _EncoderWithHead(ConfiguredModel):
-    """An encoder under `bert`; subclasses add heads."""
+class EncoderWithHead(ConfiguredModel):
+    """Base class of models with a head; takes the arguments of `BertModel`.
 
-    # A pooler that the loss does not reach has neither decay nor Adam slots, as in the original.
+    Example:
+        class Regressor(EncoderWithHead):
+            def __init__(self, config, **kwargs):
+                super().__init__(config, **kwargs)
+                self.head = LinearHead(1, name="regressor", dtype=self.dtype_policy)
+                self.head.build((None, self.config.hidden_size))
+
+            def call(self, inputs, training=None, dropout_seed=None):
+                encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
+                return {"logits": self.head(encoded["pooled_output"])}
+
+    Attributes:
+        bert: the encoder.
+        encoded_shape: shape of its `sequence_output`, to build layers with.
+    """
+
+    # False freezes an unused pooler: as in the original, it has no weight decay and no Adam slots.
     trains_pooler = True
 
     def __init__(self, config: BertConfig, *args: Any, **kwargs: Any) -> None:
@@ -102,50 +118,50 @@ class _EncoderWithHead(ConfiguredModel):
         self.built = True
 
 
-class _LabelModel(_EncoderWithHead):
+class _LabelModel(EncoderWithHead):
     """A model with one linear head of `num_labels`, at the root."""
 
-    # The output of the encoder that the head classifies.
+    # The encoder output that the head takes.
     encoder_output = "pooled_output"
 
     def __init__(self, config: BertConfig, num_labels: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         if not isinstance(num_labels, int) or num_labels < 1:
-            raise ValueError(f"num_labels must be a whole number above 0. Received: {num_labels!r}")
+            raise ValueError(f"num_labels must be a positive integer. Received: {num_labels!r}")
         self.num_labels = num_labels
         self.dropout = Dropout(CLASSIFIER_DROPOUT, dtype=self.dtype_policy)
         self.head = LinearHead(num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
         self.head.build(self.encoded_shape)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of `__init__`, for saving."""
+        """Returns the arguments of `__init__`."""
         return {**super().get_config(), "num_labels": self.num_labels}
 
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Inputs of `BertModel` -> `logits` and `probabilities`, [B, L] or [B, S, L]."""
+        """Inputs of `BertModel` -> `logits` and `probabilities`, both [B, L] or [B, S, L]."""
         seeds = self._dropout_seeds(2, dropout_seed, training)
         x = self.bert(inputs, training=training, dropout_seed=seeds[0])[self.encoder_output]
         logits = self.head(self.dropout(x, seeds[1], training=training))
-        # Keras' softmax warns of a single output, as a regression has.
+        # Keras' softmax warns about a single output, as in regression.
         normalize = ops.softmax if self.num_labels > 1 else ops.ones_like
         return {"logits": logits, "probabilities": normalize(logits)}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertClassifier(_LabelModel):
-    """A label for each row, from `pooled_output` (section 4.1 of the paper).
+    """Classifies sequences, from `pooled_output` (section 4.1 of the paper).
 
-    Takes the arguments of `BertModel`, and `num_labels` (L) after `config`.
+    Takes the arguments of `BertModel`, with `num_labels` (L) after `config`.
     """
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTokenClassifier(_LabelModel):
-    """A label for each token, from `sequence_output` (section 5.3 of the paper).
+    """Classifies tokens, from `sequence_output` (section 5.3 of the paper).
 
-    Takes the arguments of `BertModel`, and `num_labels` (L) after `config`.
+    Takes the arguments of `BertModel`, with `num_labels` (L) after `config`.
     """
 
     trains_pooler = False
@@ -153,8 +169,8 @@ class BertTokenClassifier(_LabelModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertSpanLabeler(_EncoderWithHead):
-    """Start and end of an answer in the row (section 4.2 of the paper).
+class BertSpanLabeler(EncoderWithHead):
+    """Predicts start and end of an answer in the sequence (section 4.2 of the paper).
 
     Takes the arguments of `BertModel`.
     """
@@ -177,8 +193,8 @@ class BertSpanLabeler(_EncoderWithHead):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(_EncoderWithHead):
-    """Masked words and next sentence, the two tasks of pre-training (section 3.1 of the paper).
+class BertPretrainer(EncoderWithHead):
+    """Model for pre-training: masked LM and next sentence prediction (section 3.1 of the paper).
 
     Takes the arguments of `BertModel`.
     """
@@ -198,16 +214,16 @@ class BertPretrainer(_EncoderWithHead):
     def call(
         self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
     ) -> dict[str, Any]:
-        """Predicts masked words and whether the second text follows the first.
+        """Predicts masked tokens and whether the second text follows the first.
 
         Args:
-            inputs: inputs of `BertModel` and `masked_lm_positions` [B, P].
-            training: whether dropout is on.
+            inputs: inputs of `BertModel`, and `masked_lm_positions` [B, P].
+            training: whether to apply dropout.
             dropout_seed: see `BertModel`.
 
         Returns:
-            `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where 0 stands for
-            "follows" and 1 for "random".
+            `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], where class 0 means
+            that the second text follows and class 1 that it is random.
         """
         encoded = self.bert(inputs, training=training, dropout_seed=dropout_seed)
         return {

@@ -1,20 +1,20 @@
-"""The layers of the encoder.
+"""Layers of the encoder.
 
 Dimension letters used in shapes, here and in the other model files:
 
     B  batch        rows of a batch
-    S  sequence     tokens in a row, padding included
+    S  sequence     sequence length, padding included
     H  hidden       width of the model
     N  heads        attention heads
     D  head size    H / N
     I  intermediate width of the feed-forward layer
     V  vocabulary   rows of the word embedding table
-    P  predictions  masked positions in a row
-    T  tokens       tokens of a batch that are computed, see `token_layout.py`
+    P  predictions  masked positions per sequence
+    T  tokens       tokens that the encoder computes: B * S, or fewer (see `token_layout.py`)
 
 Layers are named after the original's variable scopes, so that a variable's path is its name in
-`bert_model.ckpt`. Every layer builds its children in `build`: Keras would load a child that only
-its first call builds from a `.keras` file with random weights, without a warning.
+`bert_model.ckpt`. Every layer builds its children in `build`: if a child were built only by its
+first call, Keras would silently give it random weights when loading a `.keras` file.
 """
 
 import functools
@@ -30,9 +30,9 @@ from bert_tf.modeling import gradients
 from bert_tf.modeling.dropout import Dropout, fold_in
 from bert_tf.modeling.token_layout import PaddedLayout
 
-# The mask adds this to the scores of padding. It is not minus infinity, so that a row that is all
-# padding has the unmasked distribution, as in the original.
-MASKED_SCORE = -10000.0
+# The mask adds this to the scores of padding. As in the original, it is finite, so that attention
+# in a sequence of padding only is the same as without a mask.
+MASK_BIAS = -10000.0
 LAYER_NORM_EPSILON = 1e-12
 
 
@@ -45,13 +45,13 @@ def gelu(x: Any) -> Any:
 
 
 def get_activation(activation: str | Callable | None) -> Callable | None:
-    """Returns the activation function for a `hidden_act`; None for `linear`, None and "".
+    """Returns the activation function of a `hidden_act`; None for `linear`, None and "".
 
     Args:
-        activation: one of `config.ACTIVATIONS` in any case, or a callable, returned as it is.
+        activation: one of `config.ACTIVATIONS` (case-insensitive), or a callable, returned as is.
 
     Raises:
-        ValueError: there is no such activation.
+        ValueError: the activation is unknown.
     """
     if callable(activation):
         return activation
@@ -64,21 +64,23 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
     }
     name = (activation or "linear").lower()
     if name not in functions:
-        raise ValueError(f"Not one of {', '.join(functions)}: activation {activation!r}")
+        raise ValueError(
+            f"activation must be one of {', '.join(functions)}. Received: {activation!r}"
+        )
     return functions[name]
 
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
-    """Returns a normal distribution cut at two standard deviations; zeros for a range of 0."""
-    # Every initializer draws a seed; drawing one for zeros, too, keeps those of later layers.
+    """Returns a truncated normal initializer (cut at two sigma), or zeros if the range is 0."""
+    # Creating an initializer draws a seed: create one even for zeros, to keep later seeds equal.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
 
 class FlatDense(keras.layers.Dense):
-    """A dense layer that computes in two dimensions, so that TensorFlow fuses product and bias.
+    """A dense layer that flattens inputs to rank 2, so that TensorFlow fuses matmul and bias.
 
-    With more dimensions it reshapes in between, for up to a third of an encoder's time on a CPU.
+    Keras' Dense reshapes in between, which costs up to a third of an encoder's time on CPU.
     """
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
@@ -86,23 +88,23 @@ class FlatDense(keras.layers.Dense):
         is_flat = len(inputs.shape) == 2
         flat = inputs if is_flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         product = ops.matmul(flat, self.kernel)
-        # TensorFlow fuses `ops.add` with the product. Training needs the product alone; before gelu
-        # in float32, fusing gained 3 % with AVX-512, but lost 2 % with AVX2.
-        apart = training or (self.activation is gelu and self.compute_dtype == "float32")
-        total = product + self.bias if apart else ops.add(product, self.bias)
+        # TensorFlow fuses the matmul with `ops.add` (a BiasAdd), not with `+`. Training needs the
+        # unfused product; before a float32 gelu, fusing is not worth it: +3% (AVX-512), -2% (AVX2).
+        unfused = training or (self.activation is gelu and self.compute_dtype == "float32")
+        pre_activation = product + self.bias if unfused else ops.add(product, self.bias)
         # In inference, where no gradient is needed, Keras' gelu is faster.
         activation = gradients.gelu if training and self.activation is gelu else self.activation
-        outputs = activation(total)
+        outputs = activation(pre_activation)
         return outputs if is_flat else ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
 
 
 class LayerNorm(keras.layers.LayerNormalization):
-    """Layer normalization over the last axis, in float32 at least."""
+    """Layer normalization over the last axis, in at least float32."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """[.., H] -> [.., H]."""
         if not training:
-            # The original's formula, with its rounding where a mean is large.
+            # Keras uses the original's formula, and thus rounds the same way if a mean is large.
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         inputs, gamma, beta = (ops.cast(x, dtype) for x in (inputs, self.gamma, self.beta))
@@ -119,7 +121,7 @@ def dense_layer(
 
 
 def layer_norm_layer(dtype: Any) -> LayerNorm:
-    """Returns a layer normalization with the original's name and epsilon, weights in float32."""
+    """Returns a layer with the original's name and epsilon; weights are at least float32."""
     policy = keras.dtype_policies.get(dtype)
     if policy.variable_dtype in ("bfloat16", "float16"):
         dtype = f"mixed_{policy.variable_dtype}"
@@ -127,11 +129,11 @@ def layer_norm_layer(dtype: Any) -> LayerNorm:
 
 
 def create_attention_mask(input_mask: Any, dtype: str) -> Any:
-    """Returns what to add to attention scores, [B, 1, 1, S]: 0 for tokens, -10000 for padding.
+    """Returns the additive attention mask [B, 1, 1, S]: 0 for tokens, -10000 for padding.
 
-    `input_mask` [B, S] is 1 for tokens. As in the original, padding positions are queries, too.
+    `input_mask` [B, S] is 1 for tokens. As in the original, only keys are masked, not queries.
     """
-    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASKED_SCORE
+    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASK_BIAS
 
 
 class SelfAttention(keras.layers.Layer):
@@ -161,8 +163,8 @@ class SelfAttention(keras.layers.Layer):
         layout: PaddedLayout,
         training: bool | None = None,
     ) -> tuple[Any, Any]:
-        """[T, H] and the added mask [B, 1, 1, S] -> [T, H] and the probabilities [B, N, S, S]."""
-        # Scale the queries, not the scores: the same product, and [.., S, D] is mostly smaller.
+        """[T, H], additive mask [B, 1, 1, S] -> [T, H] and attention probabilities [B, N, S, S]."""
+        # Scale queries [.., S, D], not scores [.., S, S]: the same result, usually for less work.
         query = layout.split_heads(self.query(hidden) * (1.0 / math.sqrt(self.head_size)))
         key = layout.split_heads(self.key(hidden))  # [B, N, S, D]
         value = layout.split_heads(self.value(hidden))  # [B, N, S, D]
@@ -200,7 +202,7 @@ class ResidualOutput(keras.layers.Layer):
 
 
 class TransformerLayer(keras.layers.Layer):
-    """One encoder layer: attention and a feed-forward network, each added and normalized after."""
+    """Self-attention and a feed-forward network, each with a residual connection and layer norm."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -232,7 +234,7 @@ class TransformerLayer(keras.layers.Layer):
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> Any:
-        """[T, H] and the added mask [B, 1, 1, S] -> [T, H], and [B, N, S, S] if asked for."""
+        """[T, H], additive mask [B, 1, 1, S] -> [T, H] and, if requested, [B, N, S, S]."""
         seeds = [fold_in(dropout_seed, index) for index in range(3)]
         context, probabilities = self.attention(
             hidden, attention_mask, seeds[0], layout=layout, training=training
@@ -246,9 +248,9 @@ class TransformerLayer(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """The stack of encoder layers.
 
-    In training, `recompute_layers` keeps only the input of each layer, and computes the inside
-    again for its gradient (Chen et al. 2016): about a third more time, and memory for one layer
-    instead of all.
+    With `recompute_layers`, training keeps only each layer's input and recomputes its activations
+    for the gradient (gradient checkpointing, Chen et al. 2016). This is about a third slower, and
+    holds the activations of only one layer at a time.
     """
 
     def __init__(self, config: BertConfig, recompute_layers: bool = False, **kwargs: Any) -> None:
@@ -274,10 +276,10 @@ class Encoder(keras.layers.Layer):
         training: bool | None = None,
         return_attention_probs: bool = False,
     ) -> tuple[list[Any], list[Any]]:
-        """[T, H] -> the outputs [T, H] of all layers, and their [B, N, S, S] if asked for."""
+        """[T, H] -> the layers' outputs [T, H] and, if requested, attention [B, N, S, S]."""
         outputs, all_probabilities = [], []
         for index, layer in enumerate(self.transformer_layers):
-            run = functools.partial(
+            call_layer = functools.partial(
                 layer,
                 layout=layout,
                 attention_mask=attention_mask,
@@ -286,8 +288,8 @@ class Encoder(keras.layers.Layer):
                 return_attention_probs=return_attention_probs,
             )
             if self.recompute_layers and training:
-                run = keras.remat(run)
-            hidden = run(hidden)
+                call_layer = keras.remat(call_layer)
+            hidden = call_layer(hidden)
             if return_attention_probs:
                 hidden, probabilities = hidden
                 all_probabilities.append(probabilities)
@@ -296,11 +298,11 @@ class Encoder(keras.layers.Layer):
 
 
 class Pooler(keras.layers.Layer):
-    """Dense layer and tanh on the first token: one vector for the whole row."""
+    """Dense layer and tanh on the first token, which represents the sequence."""
 
     def __init__(self, config: BertConfig, **kwargs: Any) -> None:
         super().__init__(name="pooler", **kwargs)
-        # Always tanh, whatever hidden_act is.
+        # Always tanh, regardless of hidden_act.
         tanh = keras.activations.tanh
         self.dense = dense_layer(config.hidden_size, config, self.dtype_policy, tanh)
 

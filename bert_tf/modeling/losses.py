@@ -1,4 +1,4 @@
-"""Losses of the original, in float32 whatever the model computes in.
+"""The original's losses, always in float32.
 
 Shape letters: see `layers.py`.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-# Avoids 0/0 in the masked-LM loss without predictions; the original's value.
+# Avoids 0/0 in the masked-LM loss if there are no predictions; the original's value.
 MASKED_LM_EPSILON = 1e-5
 
 
@@ -18,14 +18,14 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def binary_cross_entropy(logits: Any, labels: Any) -> Any:
-    """Negative log-probability of independent labels, 0 or 1: both [.., L] -> [.., L]."""
+    """Negative log-probability of independent 0/1 labels: both [.., L] -> [.., L]."""
     logits, labels = ops.cast(logits, "float32"), ops.cast(labels, "float32")
     return ops.softplus(logits) - labels * logits
 
 
 def span_loss(start_logits: Any, end_logits: Any, start: Any, end: Any) -> Any:
-    """Mean of the cross entropies of start and end: logits [B, S], positions [B] -> [B].
+    """Mean cross entropy of start and end: logits [B, S], positions [B] -> [B].
 
-    As in the original, padding and question are among the S positions.
+    As in the original, the S positions include the question and padding.
     """
     return (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2.0

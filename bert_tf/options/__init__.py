@@ -1,8 +1,8 @@
-"""Options of the scripts: one frozen dataclass for each, with what scripts share as mix-ins.
+"""Script options: one frozen dataclass per script, with mix-ins for shared options.
 
-A notebook creates the same objects as the command line:
-`classification.run(ClassifierOptions(task_name="MRPC", ...))`. The options of a task are defined
-in the task's folder; they can be imported from here, too.
+Notebooks create the same objects as the command line:
+`classification.run(ClassifierOptions(task_name="MRPC", ...))`. A task's options are defined in the
+task's folder and can also be imported from here.
 """
 
 # ruff: noqa: F401

@@ -1,4 +1,4 @@
-"""Declares options, and checks their values."""
+"""Declares options and validates their values."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf.errors import UserError
 
-# [CLS], one piece, [SEP].
+# [CLS], one word piece and [SEP].
 _SHORTEST_SEQUENCE = 3
 
 
@@ -22,16 +22,16 @@ def option(
     limits: tuple[float, float] | None = None,
     words: tuple[str, ...] = (),
 ) -> Any:
-    """Declares a field of an options class.
+    """Declares an option: a field of an options class.
 
     Args:
         default: default value; the original's if it has the flag.
-        help_text: one sentence.
+        help_text: text for --help.
         new: whether the original has no such flag.
-        required: whether the flag must be given.
-        choices: the allowed values.
-        limits: the smallest and the largest value.
-        words: allowed values of an option that is otherwise a number.
+        required: whether the flag must be passed.
+        choices: allowed values.
+        limits: minimum and maximum.
+        words: strings that are allowed besides numbers.
     """
     metadata = {
         "help": help_text,
@@ -45,7 +45,7 @@ def option(
 
 
 def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
-    """Raises a UserError that names all required flags without a value, except `not_needed`."""
+    """Raises a UserError listing required flags without a value, except `not_needed`."""
     missing = [
         f"--{field.name} ({field.metadata['help']})"
         for field in dataclasses.fields(options)
@@ -53,30 +53,30 @@ def check_required(options: Any, not_needed: Collection[str] = ()) -> None:
         if field.name not in not_needed
     ]
     if missing:
-        raise UserError(f"Required, but not given: {'; '.join(missing)}")
+        raise UserError(f"Required, but missing: {'; '.join(missing)}")
 
 
-def checked(name: str, value: Any, expected: Any) -> Any:
-    """Returns the value of an option, a path as str.
+def check_type(name: str, value: Any, expected: Any) -> Any:
+    """Returns the value of an option, with a path converted to str.
 
     Raises:
-        UserError: it is not of the expected type.
+        UserError: the value does not have the expected type.
     """
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     is_float = isinstance(value, int) and isinstance(1.0, expected)
     is_bool = isinstance(value, bool) and expected not in (bool, bool | None)
     if not (isinstance(value, expected) or is_float) or is_bool:
-        shown = getattr(expected, "__name__", str(expected))
-        raise UserError(f"{name} must be of type {shown}. Received: {value!r}")
+        type_name = next(iter(typing.get_args(expected)), expected).__name__
+        raise UserError(f"{name} must be of type {type_name}. Received: {value!r}")
     return value
 
 
 def check_values(options: Any) -> None:
-    """Raises a UserError for an invalid value, by its type, the field's metadata or its name."""
+    """Raises a UserError for a value that its field's type, metadata or name does not allow."""
     types = typing.get_type_hints(type(options))
     for field in dataclasses.fields(options):
         name = field.name
-        value = checked(f"--{name}", getattr(options, name), types[name])
+        value = check_type(f"--{name}", getattr(options, name), types[name])
         choices, limits = field.metadata["choices"], field.metadata["limits"]
         words, expected = field.metadata["words"], ""
         if name.endswith(("_batch_size", "_steps")) and isinstance(value, int):
@@ -88,7 +88,7 @@ def check_values(options: Any) -> None:
         elif name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
             expected = "a finite number above 0"
         elif limits and not limits[0] <= value <= limits[1]:
-            expected = f"from {limits[0]} to {limits[1]}"
+            expected = f"between {limits[0]} and {limits[1]}"
         elif name == "max_seq_length" and value < _SHORTEST_SEQUENCE:
             expected = f"at least {_SHORTEST_SEQUENCE}"
         if expected:

@@ -1,4 +1,4 @@
-"""Options of the scripts that fine-tune."""
+"""Options shared by the fine-tuning scripts."""
 
 import dataclasses
 import os
@@ -6,12 +6,12 @@ import re
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
-from bert_tf.options.shared import DeviceOptions, ModelOptions, TrainingOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions, TrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
-    """Options that the fine-tuning scripts share."""
+class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
+    """Base class of the fine-tuning scripts' options."""
 
     do_train: bool = option(False, "Fine-tune on the training set.")
     do_eval: bool = option(False, "Evaluate on the dev set.")
@@ -21,78 +21,87 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         "Export the model as a SavedModel to output_dir/export, as export_model.py does.",
         new=True,
     )
-    num_train_epochs: float = option(3.0, "Passes over the training set; may be a fraction.")
+    num_train_epochs: float = option(3.0, "Number of training epochs; may be a fraction.")
     warmup_proportion: float = option(
-        0.1, "Fraction of the training over which the learning rate rises.", limits=(0, 1)
+        0.1, "Fraction of training steps with learning rate warm-up.", limits=(0, 1)
     )
     predict_batch_size: int = option(8, "Batch size for prediction.")
     eval_every: str | None = option(
         None,
-        "Evaluate on the dev set every so many steps (200) or epochs (0.5epoch) of the training, "
-        "keep the best weights as best/model.ckpt in output_dir, and use them in the end.",
+        "Interval of evaluations on the dev set, in steps (200) or epochs (0.5epoch). The best "
+        "weights are saved as best/model.ckpt in output_dir and used at the end.",
         new=True,
     )
     best_metric: str = option(
         "auto",
-        "Metric by which --eval_every chooses the best weights, such as accuracy, f1 or loss. "
-        "auto: the usual one of the task.",
+        "Metric by which --eval_every selects the best weights, such as accuracy, f1 or loss. "
+        "auto: the task's usual metric.",
         new=True,
     )
     early_stopping_patience: int = option(
         0,
-        "Stop after so many evaluations of --eval_every without improvement. 0: never.",
+        "Evaluations of --eval_every without improvement after which to stop. 0: never stop.",
         new=True,
         limits=(0, 2**31 - 1),
     )
     num_runs: int = option(
         1,
-        "Train so many times, with consecutive random seeds, in run_1, run_2 and so on of "
-        "output_dir; runs.json has mean, deviation and best of the metrics.",
+        "Number of runs with consecutive random seeds, in run_1, run_2, ... of output_dir; "
+        "runs.json has mean, standard deviation and best value of each metric.",
         new=True,
         limits=(1, 1000),
     )
     freeze_layers: int = option(
         0,
-        "Do not train the embeddings and so many of the first layers: faster, and less memory.",
+        "Freeze the embeddings and this many first layers: less time and memory. 0: no freezing.",
         new=True,
         limits=(0, 1000),
     )
     init_layers: str | None = option(
         None,
-        "Layers of --init_checkpoint to start from, counting from 0, as in 0,2,4: a model of as "
-        "many layers.",
+        "Build a smaller model from these layers of --init_checkpoint, counting from 0, such as "
+        "0,2,4.",
         new=True,
     )
     teacher: str | None = option(
         None,
-        "output_dir of a training of this script for the same task: also learn from its logits.",
+        "Distill from the model in this output_dir of the same script and task: also train on its "
+        "logits.",
         new=True,
     )
     teacher_temperature: float = option(
-        2.0, "Temperature of teacher and student in the loss.", new=True, limits=(0.1, 100)
+        2.0,
+        "Softmax temperature of teacher and student in the distillation loss.",
+        new=True,
+        limits=(0.1, 100),
     )
     teacher_weight: float = option(
         0.5,
-        "Weight of the teacher in the loss; the labels have the rest. 1: labels are not used.",
+        "Weight w of the distillation loss; the label loss has weight 1 - w. 1: ignore the labels.",
         new=True,
         limits=(0, 1),
     )
 
     @property
     def evaluates(self) -> bool:
-        """Whether the dev set is needed."""
+        """Whether the dev set is evaluated."""
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Returns the rows of a batch; without an `eval_batch_size` those of the prediction."""
+        """Returns the batch size of a split; `predict_batch_size` if it has none of its own."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
+    def check_model(self) -> None:
+        """Checks the options of model and engine."""
+        super().check_model()
+        self.check_engine()
+
     def check(self) -> None:
-        """Raises a UserError if options are missing or invalid, in the original's order."""
+        """Raises a UserError for missing or invalid options; checks in the original's order."""
         check_required(self, self._not_needed())
         self.check_case()
         if os.path.isfile(self.output_dir or ""):
-            raise UserError(f"--output_dir={self.output_dir} is a file: pass a folder")
+            raise UserError(f"--output_dir={self.output_dir} is a file; pass a folder")
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
@@ -101,10 +110,13 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
         self.profiled_steps()
         self._check_evaluations()
         self._check_distillation()
+        self.check_engine()
+        if self.engine != "tensorflow" and (self.do_train or self.do_export):
+            raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
 
     def _check_distillation(self) -> None:
         if self.init_layer_numbers and not self.init_checkpoint:
-            raise UserError("--init_layers needs --init_checkpoint, which has these layers")
+            raise UserError("--init_layers needs --init_checkpoint")
         if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
             raise UserError("--teacher_temperature and --teacher_weight need --teacher")
         folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
@@ -113,14 +125,16 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
 
     @property
     def init_layer_numbers(self) -> list[int]:
-        """The numbers of `init_layers`, empty if not given; UserError if they are invalid."""
+        """Layer numbers in `init_layers`, empty if it is not set; UserError if they are invalid."""
         if self.init_layers is None:
             return []
         parts = [part.strip() for part in self.init_layers.split(",")]
         numbers = [int(part) for part in parts if part.isdecimal()]
         if len({*numbers}) < len(parts):
-            expected = "--init_layers must be different numbers of layers, as in 0,2,4"
-            raise UserError(f"{expected}. Received: {self.init_layers}")
+            raise UserError(
+                "--init_layers must be distinct layer numbers separated by commas, such as 0,2,4. "
+                f"Received: {self.init_layers}"
+            )
         return numbers
 
     def _check_evaluations(self) -> None:
@@ -130,7 +144,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
                 raise UserError("--eval_every needs --do_train=true")
         for name in ("early_stopping_patience", "best_metric"):
             if not self.eval_every and getattr(self, name) not in (0, "auto"):
-                raise UserError(f"--{name} needs --eval_every, which says how often to evaluate")
+                raise UserError(f"--{name} needs --eval_every, the interval between evaluations")
         for name in ("freeze_layers", "init_layers", "teacher"):
             if getattr(self, name) and not self.do_train:
                 raise UserError(f"--{name} needs --do_train=true")
@@ -138,13 +152,13 @@ class FineTuningOptions(ModelOptions, TrainingOptions, DeviceOptions):
             raise UserError("--num_runs needs --do_train=true and --do_eval=true")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
-        """Converts `eval_every` to steps, at least 1; None if not given, UserError if invalid."""
+        """Converts `eval_every` to steps, at least 1 (None if unset); UserError if invalid."""
         if not self.eval_every:
             return None
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())
-        number = float(found[1]) if found else 0.0
-        in_epochs = bool(found and found[2] and found[2].startswith("epoch"))
-        if not found or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
-            expected = "--eval_every must be a number of steps (200), or of epochs (0.5epoch)"
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) *(steps?|epochs?)?", self.eval_every.strip())
+        number = float(match[1]) if match else 0.0
+        in_epochs = bool(match and match[2] and match[2].startswith("epoch"))
+        if not match or not 0 < number < 2**31 or not (in_epochs or number.is_integer()):
+            expected = "--eval_every must be a number of steps (200) or epochs (0.5epoch)"
             raise UserError(f"{expected}. Received: {self.eval_every}")
         return max(1, round(number * steps_per_epoch)) if in_epochs else int(number)

@@ -1,4 +1,4 @@
-"""Options that several scripts share, as mix-ins."""
+"""Mix-ins with options shared by several scripts."""
 
 import dataclasses
 import os
@@ -8,17 +8,17 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_values, option
 from bert_tf.tokenization import validate_case_matches_checkpoint
 
-_FLAGS_OF_TPUS = ("tpu_name", "tpu_zone", "gcp_project")
-_OF_TPUS = "Without effect without --use_tpu=true."
+_TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
+_TPU_ONLY_NOTE = "Ignored without --use_tpu=true."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """The model."""
+    """Encoder options."""
 
     bert_config_file: str | None = option(
         None,
-        "Model configuration (bert_config.json); by default the one beside --init_checkpoint.",
+        "Model configuration (bert_config.json); by default the one next to --init_checkpoint.",
         required=True,
     )
     init_checkpoint: str | None = option(
@@ -32,7 +32,7 @@ class EncoderOptions:
     )
 
     def _not_needed(self) -> set[str]:
-        """Returns names of required options whose files are found beside a checkpoint."""
+        """Returns the required options whose files are found next to a checkpoint."""
         folder = getattr(self, "output_dir", None)
         trained = folder and files.exists(os.path.join(folder, "checkpoint"))
         return {"bert_config_file", "vocab_file"} if self.init_checkpoint or trained else set()
@@ -40,22 +40,22 @@ class EncoderOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(EncoderOptions):
-    """The model, and its tokenization."""
+    """Encoder and tokenizer options."""
 
     vocab_file: str | None = option(
-        None, "The model's vocabulary; by default the one beside --init_checkpoint.", required=True
+        None, "The model's vocabulary; by default the one next to --init_checkpoint.", required=True
     )
     do_lower_case: bool = option(
         True, "Lower-case the text and strip accents: true for uncased models, false for cased."
     )
 
     def check_model(self) -> None:
-        """Raises a UserError if options of model and inputs are invalid; reads no file."""
+        """Raises a UserError if model or input options are invalid; reads no files."""
         self.check_case()
         check_values(self)
 
     def check_case(self) -> None:
-        """Raises a UserError unless `do_lower_case` fits the release that the path names."""
+        """Raises a UserError if `do_lower_case` contradicts the checkpoint's release name."""
         path = self.init_checkpoint
         if path and files.is_dir(path):
             path = os.path.join(path, "bert_model.ckpt")
@@ -64,22 +64,22 @@ class ModelOptions(EncoderOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """The training."""
+    """Training options."""
 
     output_dir: str | None = option(
         None, "Folder for checkpoints, records and results.", required=True
     )
     train_batch_size: int = option(32, "Batch size for training, over all devices.")
     learning_rate: float = option(5e-5, "Peak learning rate of Adam.")
-    save_checkpoints_steps: int = option(1000, "Steps between two checkpoints.")
+    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.")
     random_seed: int = option(
         12345,
-        "Seed of new weights, dropout and the order of the training examples.",
+        "Random seed for new weights, dropout and the order of the training examples.",
         new=True,
         limits=(0, 2**32 - 1),
     )
     adam_bias_correction: bool = option(
-        False, "Correct the bias of Adam's moments, which the original does not.", new=True
+        False, "Apply Adam's bias correction, which the original omits.", new=True
     )
     resume: str = option(
         "auto",
@@ -90,13 +90,13 @@ class TrainingOptions:
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Number of micro-batches of a batch: less memory, and the same result.",
+        "Number of micro-batches per batch: less memory, same result.",
         new=True,
     )
     gradient_clip_scope: str = option(
         "batch",
-        "Gradients to clip. batch: their sum over all devices, so that N devices equal one; "
-        "replica: those of each device, as the original on a TPU.",
+        "Gradients to clip. batch: their sum over all devices, so that N devices match one; "
+        "replica: those of each device, like the original on TPUs.",
         new=True,
         choices=("batch", "replica"),
     )
@@ -107,30 +107,30 @@ class TrainingOptions:
     )
     length_grouping: bool = option(
         False,
-        "Form batches of texts of similar length, in random order, for less padding.",
+        "Form batches of texts of similar length, in random order, to reduce padding.",
         new=True,
     )
     profile_steps: str | None = option(
-        None, "First and last step to record with TensorFlow's profiler, as in 10,20.", new=True
+        None, "First and last step to record with TensorFlow's profiler, such as 10,20.", new=True
     )
     verbose_logging: bool = option(
-        False, "Print the first examples as tokens and ids, too.", new=True
+        False, "Also log the first examples as tokens and ids.", new=True
     )
 
     def training_notes(self) -> list[str]:
-        """Returns a warning for each value with which a training run hardly learns."""
-        found = []
+        """Returns a warning for each value that makes training unlikely to work."""
+        warnings = []
         rate = self.learning_rate
         if rate > 0.01 and getattr(self, "optimizer", "adamw") == "adamw":
-            found.append(f"--learning_rate={rate:g} is above 0.01: check the exponent")
-        pairs = {"num_warmup_steps": getattr(self, "num_train_steps", 1), "warmup_proportion": 1}
-        for flag, whole in pairs.items():
-            if getattr(self, flag, 0) >= whole:
-                found.append(f"--{flag}={getattr(self, flag)} is not shorter than the training")
-        return found
+            warnings.append(f"--learning_rate={rate:g} exceeds 0.01; check the exponent")
+        limits = {"num_warmup_steps": getattr(self, "num_train_steps", 1), "warmup_proportion": 1}
+        for flag, limit in limits.items():
+            if getattr(self, flag, 0) >= limit:
+                warnings.append(f"--{flag}={getattr(self, flag)} leaves no steps after the warm-up")
+        return warnings
 
     def profiled_steps(self) -> tuple[int, int] | None:
-        """Parses the first and the last step to profile; raises a UserError if invalid."""
+        """Parses `profile_steps`, the first and last step; raises a UserError if it is invalid."""
         if not self.profile_steps:
             return None
         try:
@@ -138,59 +138,89 @@ class TrainingOptions:
         except ValueError:
             first, last = 0, 0
         if not 1 <= first <= last:
-            expected = "--profile_steps must be the first and the last step, as in 10,20"
+            expected = "--profile_steps must be the first and last step, such as 10,20"
             raise UserError(f"{expected}. Received: {self.profile_steps}")
         return first, last
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """Devices and precision."""
+    """Device and precision options."""
 
     distribution_strategy: str = option(
         "auto",
-        "auto: a TPU with --use_tpu, several processes if TF_CONFIG names them, all GPUs of this "
-        "machine if there are several, otherwise one device. Devices share each batch.",
+        "auto: a TPU with --use_tpu, several processes if TF_CONFIG lists them, all GPUs of this "
+        "machine if there are several, otherwise one device. Each batch is split across devices.",
         new=True,
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
     )
     precision: str = option(
         "float32",
-        "Precision of the computation; weights and optimizer stay in float32.",
+        "Compute precision; weights and optimizer state stay in float32.",
         new=True,
         choices=("float32", "bfloat16", "float16"),
     )
     fixed_shapes: bool = option(
         False,
-        "Pad to --max_seq_length instead of the longest text of a batch, as always on TPUs and "
-        "under XLA.",
+        "Pad to --max_seq_length instead of the longest text of a batch; always on with TPUs and "
+        "XLA.",
         new=True,
     )
     jit_compile: str = option(
         "auto",
         "Compile steps with XLA, which needs fixed shapes. auto: on TPUs, and on GPUs with "
-        "--fixed_shapes=true; not on CPUs, where it does not pay.",
+        "--fixed_shapes=true; not on CPUs, where it does not pay off.",
         new=True,
         choices=("auto", "true", "false"),
     )
     use_tpu: bool = option(False, "Run on a TPU.")
     tpu_name: str | None = option(
-        None, "Name or address of the TPU; on a TPU VM leave it out. Used with --use_tpu."
+        None, "Name or address of the TPU; omit it on a TPU VM. Used with --use_tpu."
     )
     tpu_zone: str | None = option(None, "Zone of the TPU. Used with --use_tpu.")
     gcp_project: str | None = option(None, "Project of the TPU. Used with --use_tpu.")
-    master: str | None = option(None, "Without effect: TensorFlow 2 has no sessions.")
-    num_tpu_cores: int = option(8, "Without effect: all cores of the TPU are used.")
-    iterations_per_loop: int = option(1000, "Without effect: one step is one TPU call.")
+    master: str | None = option(None, "Ignored: TensorFlow 2 has no sessions.")
+    num_tpu_cores: int = option(8, "Ignored: all cores of the TPU are used.")
+    iterations_per_loop: int = option(1000, "Ignored: each TPU call runs one step.")
 
     def notes(self) -> list[str]:
         """Returns a warning for each flag that was set but has no effect."""
-        silent = ["master", "num_tpu_cores", "iterations_per_loop"]
+        ignored = ["master", "num_tpu_cores", "iterations_per_loop"]
         if not self.use_tpu and self.distribution_strategy != "tpu":
-            silent += _FLAGS_OF_TPUS
+            ignored += _TPU_FLAGS
         return [
             f"--{field.name}={getattr(self, field.name)}: "
-            + (_OF_TPUS if field.name in _FLAGS_OF_TPUS else field.metadata["help"])
+            + (_TPU_ONLY_NOTE if field.name in _TPU_FLAGS else field.metadata["help"])
             for field in dataclasses.fields(DeviceOptions)
-            if field.name in silent and getattr(self, field.name) != field.default
+            if field.name in ignored and getattr(self, field.name) != field.default
         ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions(DeviceOptions):
+    """Devices, precision and the library that computes predictions."""
+
+    precision: str = option(
+        "float32",
+        "Precision of the computation; weights and optimizer stay in float32. int8: quantized "
+        "weights, with --engine=onnx only.",
+        new=True,
+        choices=("float32", "bfloat16", "float16", "int8"),
+    )
+    engine: str = option(
+        "tensorflow",
+        "Library that computes predictions of a trained model. onnx: ONNX Runtime, which answers "
+        "single texts faster on a CPU; it exports the model once, to the folder onnx next to it.",
+        new=True,
+        choices=("tensorflow", "onnx"),
+    )
+
+    def check_engine(self) -> None:
+        """Raises a UserError if engine and precision do not fit together."""
+        other = ("int8",) if self.engine == "onnx" else ("bfloat16", "float16")
+        usable = ("float32", *other)
+        if self.precision not in usable:
+            raise UserError(
+                f"--precision={self.precision} is not for --engine={self.engine}, which has "
+                f"{' and '.join(usable)}"
+            )

@@ -1,6 +1,6 @@
-"""The modules that are exported as SavedModels, and their signatures.
+"""Modules to export as SavedModels, with their signatures.
 
-B texts, S tokens.
+Shapes: B texts or examples, S tokens, C texts per example (multiple choice).
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class TextInputs(tf.Module):
         self.cls_id, self.sep_id = tokenizer.vocab["[CLS]"], tokenizer.vocab["[SEP]"]
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Inputs:
-        """Returns `input_ids`, `input_mask` and `segment_ids` [B, S] of texts or pairs [B]."""
+        """Returns `input_ids`, `input_mask` and `segment_ids` [B, S] for texts or pairs [B]."""
         a = self.tokenize(text)
         b = None if text_pair is None else self.tokenize(text_pair)
         return pack(a, b, self.max_seq_length, self.cls_id, self.sep_id)
@@ -38,12 +38,12 @@ class TaskModule(tf.Module):
     """A fine-tuned model with its signatures.
 
     Args:
-        model: takes rows.
+        model: model with the inputs `input_ids`, `input_mask` and `segment_ids`.
         serve: function `(model_outputs, inputs) -> signature outputs`, which may be strings.
-        text_inputs: converts texts; None for a model that takes ids only.
-        row_shape: shape of a row in `tf.train.Example`s, (S,) or (C, S).
+        text_inputs: converts texts to inputs; None for a model that only takes ids.
+        row_shape: shape of a feature in a `tf.train.Example`, (S,) or (C, S).
         assets: attribute name -> path of the asset file.
-        text_pairs: whether `serving_default` takes two texts.
+        text_pairs: whether `serving_default` takes text pairs.
         jit_compile: whether to compile the model with XLA, once per batch shape.
     """
 
@@ -64,11 +64,11 @@ class TaskModule(tf.Module):
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
 
+        # Only the model is compiled: XLA supports neither text ops nor strings.
         @tf.function(jit_compile=jit_compile)
         def compute(inputs: Inputs) -> dict[str, Any]:
             return model(inputs, training=False)
 
-        # XLA compiles neither text operations nor strings.
         self._compute, self._serve = compute, serve
         self._row_shape, self._text_pairs = row_shape, text_pairs
 
@@ -76,7 +76,7 @@ class TaskModule(tf.Module):
         return dict(self._serve(self._compute(inputs), inputs))
 
     def signatures(self) -> dict[str, Any]:
-        """Returns the signatures: `serving_default`, `ids`, `examples`, and `pairs` of texts."""
+        """Returns `serving_default`, `ids`, `examples` and, for models that take texts, `pairs`."""
         shape = [None, *self._row_shape[:-1], None]
         specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
         features = {name: tf.io.FixedLenFeature(self._row_shape, tf.int64) for name in INPUTS}
@@ -109,21 +109,21 @@ class TaskModule(tf.Module):
         return {**signatures, "serving_default": default, "pairs": pairs}
 
 
-# `tf.Module` defines `variables` as a property, which is not saved.
-_Saved: Any = tf.__internal__.tracking.AutoTrackable
+# Not `tf.Module`: its `variables` is a property, which is not saved.
+_Trackable: Any = tf.__internal__.tracking.AutoTrackable
 
 
-class EncoderModule(_Saved):
+class EncoderModule(_Trackable):
     """A trainable `BertModel` with the interface of TensorFlow Hub.
 
-    Called with a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], it
-    returns `pooled_output`, the same as `default`, `sequence_output`, and `encoder_outputs`, a list
-    with the output of each layer. The vocabulary becomes an asset.
+    Takes a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S]. Returns a
+    dict of `pooled_output` (also as `default`), `sequence_output`, and `encoder_outputs`, a list
+    of the layers' outputs. The vocabulary is saved as an asset.
     """
 
     def __init__(self, model: keras.Model, vocab_path: str, do_lower_case: bool) -> None:
         super().__init__()
-        # Read by programs that train such models.
+        # Programs that train TensorFlow Hub models use these attributes.
         self.variables = [variable.value for variable in model.variables]
         self.trainable_variables = [variable.value for variable in model.trainable_variables]
         self.vocab_file = tf.saved_model.Asset(vocab_path)
@@ -134,16 +134,17 @@ class EncoderModule(_Saved):
         def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
             values = [inputs[name] for name in ENCODER_INPUTS]
             outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
-            found = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
-            layers = outputs["all_encoder_layers"]
-            return {**found, "encoder_outputs": layers, "default": outputs["pooled_output"]}
+            pooled, layers = outputs["pooled_output"], outputs["all_encoder_layers"]
+            sequence = outputs["sequence_output"]
+            aliases = {"encoder_outputs": layers, "default": pooled}
+            return {"pooled_output": pooled, "sequence_output": sequence, **aliases}
 
         self.__call__ = tf.function(call)
         for training in (True, False):
             self.__call__.get_concrete_function(spec, training=training)
 
     def signature(self) -> Any:
-        """Returns `serving_default`, without the list of layers, as all outputs must be tensors."""
+        """Returns `serving_default`; outputs must be tensors, so it lacks `encoder_outputs`."""
 
         def call(**inputs: tf.Tensor) -> dict[str, Any]:
             outputs = self.__call__(inputs, training=False)
@@ -154,10 +155,10 @@ class EncoderModule(_Saved):
 
 
 class PreprocessorModule(tf.Module):
-    """Converts texts to the inputs of `EncoderModule`: called with texts [B], or in two steps.
+    """Converts texts [B] to the inputs of `EncoderModule`, in one call or in two steps.
 
-    `tokenize(texts)` returns ids, ragged [B, tokens]; `bert_pack_inputs([ids], seq_length=128)`, or
-    with the ids of two texts, returns the inputs, int32 [B, seq_length].
+    `tokenize(texts)` returns ids, ragged [B, tokens]. `bert_pack_inputs([ids], seq_length=128)`, or
+    `[ids, pair_ids]` for text pairs, returns the inputs, int32 [B, seq_length].
     """
 
     def __init__(self, tokenizer: FullTokenizer, vocab_path: str, max_seq_length: int) -> None:
@@ -173,7 +174,7 @@ class PreprocessorModule(tf.Module):
         ) -> Inputs:
             b = segments[1] if len(segments) > 1 else None
             ids = (text_inputs.cls_id, text_inputs.sep_id)
-            packed = pack(segments[0], b, seq_length, *ids, padded=True)
+            packed = pack(segments[0], b, seq_length, *ids, pad_to_max=True)
             return dict(zip(ENCODER_INPUTS, (packed[name] for name in INPUTS), strict=True))
 
         self.bert_pack_inputs = tf.function(pack_inputs)

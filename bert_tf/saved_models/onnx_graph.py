@@ -19,7 +19,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASKED_SCORE
+from bert_tf.modeling.layers import LAYER_NORM_EPSILON, MASK_BIAS
 
 # The names that Hugging Face Transformers gives to `input_ids`, `input_mask` and `segment_ids`.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -37,7 +37,9 @@ _ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any]] | None] = {
 }
 
 
-def build_onnx_model(model: keras.Model, pooling: str | None = None) -> Any:
+def build_onnx_model(
+    model: keras.Model, pooling: str | None = None, hidden_states: bool = False
+) -> Any:
     """Builds the `onnx.ModelProto` of a model in float32.
 
     Inputs are `input_ids`, `attention_mask` and `token_type_ids`, int64 [B, S], or [B, C, S] if the
@@ -46,7 +48,7 @@ def build_onnx_model(model: keras.Model, pooling: str | None = None) -> Any:
     | model | outputs |
     |---|---|
     | `BertModel` | `last_hidden_state` [B, S, H]; `pooler_output` [B, H]; with `pooling` also \
-`sentence_embedding` [B, H] |
+`sentence_embedding` [B, H]; with `hidden_states` also `hidden_states.0` [B, S, H] and so on |
     | `BertClassifier` | `logits` [B, L]; [B, C] for rows of several texts |
     | `BertTokenClassifier` | `logits` [B, S, L] |
     | `BertSpanLabeler` | `start_logits` and `end_logits` [B, S] |
@@ -56,6 +58,7 @@ def build_onnx_model(model: keras.Model, pooling: str | None = None) -> Any:
         model: one of these models, or a model derived from one that only reshapes its inputs.
         pooling: how an encoder's `sentence_embedding` summarizes the last layer: "mean", "max" or
             "cls".
+        hidden_states: whether an encoder also returns the output of each layer.
 
     Raises:
         UserError: the package onnx is missing, or the model has a different head or activation.
@@ -69,8 +72,11 @@ def build_onnx_model(model: keras.Model, pooling: str | None = None) -> Any:
         flat = graph.node("Concat", [graph.ints([-1]), row_length], axis=0)
         inputs = [graph.node("Reshape", [value, flat]) for value in inputs]
     encoder = model if isinstance(model, BertModel) else model.bert
-    sequence_output = _encoder(graph, encoder, *inputs)
-    outputs = _head_outputs(graph, model, sequence_output, inputs[1], pooling)
+    layers = _encoder(graph, encoder, *inputs)
+    outputs = _head_outputs(graph, model, layers[-1], inputs[1], pooling)
+    if hidden_states:
+        shape_of_layer = ["batch", "sequence", encoder.config.hidden_size]
+        outputs |= {f"hidden_states.{n}": (x, shape_of_layer) for n, x in enumerate(layers)}
     if rank == 3:
         choices = graph.node("Slice", [shape, graph.ints([1]), graph.ints([2])])
         rows = graph.node("Concat", [graph.ints([-1]), choices], axis=0)
@@ -96,7 +102,7 @@ class _Graph:
         self._int_names: dict[tuple[int, ...], str] = {}
 
     def node(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
-        """Adds a node with one output, and returns the name of that."""
+        """Adds a node with one output, and returns the name of the output."""
         return self.nodes(op, inputs, 1, name, **attributes)[0]
 
     def nodes(
@@ -178,13 +184,14 @@ class _Graph:
         return self.node(op, [x], name, **attributes)
 
 
-def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> str:
-    """Adds the encoder to the graph: ids, mask and segment ids [B, S] -> [B, S, H]."""
+def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: str) -> list[str]:
+    """Adds the encoder: ids, mask and segment ids [B, S] -> the output [B, S, H] of each layer."""
     hidden = _embeddings(graph, bert, ids, segment_ids)
     as_float = graph.node("Cast", [mask], "attention_mask/float", to=1)
     is_padding = graph.node("Sub", [graph.weight("one", 1.0), as_float])
-    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASKED_SCORE)])
+    added = graph.node("Mul", [is_padding, graph.weight("masked_score", MASK_BIAS)])
     added = graph.node("Unsqueeze", [added, graph.ints([1, 2])], "added_mask")  # [B, 1, 1, S]
+    outputs = []
     for number, layer in enumerate(bert.encoder.transformer_layers):
         name = f"encoder/layer_{number}"
         context = _attention(graph, layer.attention, hidden, added, f"{name}/attention/self")
@@ -194,7 +201,8 @@ def _encoder(graph: _Graph, bert: BertModel, ids: str, mask: str, segment_ids: s
         x = graph.dense(hidden, dense.kernel, dense.bias, f"{name}/intermediate")
         x = graph.activation(x, bert.config.hidden_act, f"{name}/intermediate/activation")
         hidden = _residual(graph, layer.feed_forward_output, x, hidden, f"{name}/output")
-    return hidden
+        outputs.append(hidden)
+    return outputs
 
 
 def _embeddings(graph: _Graph, bert: BertModel, ids: str, segment_ids: str) -> str:

@@ -1,4 +1,4 @@
-"""Packs `[CLS] A [SEP] B [SEP]` in a TensorFlow graph, as `data.packing` does with arrays.
+"""Packs `[CLS] A [SEP] B [SEP]` with TensorFlow ops, as `data.packing` does with NumPy.
 
 In shapes, B is the number of texts and S the length of the longest row.
 """
@@ -19,12 +19,12 @@ def pack(
     max_seq_length: Any,
     cls_id: int,
     sep_id: int,
-    padded: bool = False,
+    pad_to_max: bool = False,
 ) -> Inputs:
-    """Truncates ids of texts or pairs, ragged [B, tokens], and packs them.
+    """Truncates the ids of texts or text pairs, ragged [B, tokens], and packs them.
 
-    A second text without tokens counts as none. Rows have the length of the longest one, or with
-    `padded` `max_seq_length`.
+    An empty second text is treated as absent. Rows are padded to the longest row, or to
+    `max_seq_length` if `pad_to_max` is True.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`: int32 [B, S].
@@ -33,27 +33,27 @@ def pack(
     length_a = a.row_lengths()
     length_b = b.row_lengths() if b is not None else tf.zeros_like(length_a)
     room = max_seq_length - (2 + tf.cast(length_b > 0, tf.int64))
-    # As in the original: the longer text is cut down to the other one, then both in turns, B first.
+    # As in the original: cut the longer text to the other's length, then alternate, B first.
     length_b = tf.minimum(length_b, tf.maximum(room // 2, room - length_a))
     length_a = tf.minimum(length_a, room - length_b)
     cls, sep = (tf.fill([a.nrows(), 1], token) for token in (cls_id, sep_id))
     parts: Any = [cls, _truncate(a, length_a), sep]
-    first = tf.concat(parts, axis=1)
-    segments = tf.zeros_like(first)
+    row = tf.concat(parts, axis=1)
+    segments = tf.zeros_like(row)
     if b is not None:
         second = _truncate(b, length_b)
         # As in the original, a second text that lost all tokens gets no [SEP].
-        ends = tf.cast(length_b > 0, tf.int64)
-        tail = _ragged.from_row_lengths(tf.fill([tf.reduce_sum(ends)], sep_id), ends)
-        second = tf.concat([second, tail], axis=1)
+        has_second = tf.cast(length_b > 0, tf.int64)
+        second_sep = tf.fill([tf.reduce_sum(has_second)], sep_id)
+        second = tf.concat([second, _ragged.from_row_lengths(second_sep, has_second)], axis=1)
         segments = tf.concat([segments, tf.ones_like(second)], axis=1)
-        first = tf.concat([first, second], axis=1)
-    rows = {"input_ids": first, "input_mask": tf.ones_like(first), "segment_ids": segments}
-    padded_rows = {name: values.to_tensor() for name, values in rows.items()}
-    # An empty batch gets the shortest possible rows.
-    wanted = max_seq_length if padded else tf.constant(2, tf.int64)
-    missing: Any = tf.maximum(wanted - tf.shape(padded_rows["input_ids"], out_type=tf.int64)[1], 0)
-    return {name: tf.pad(values, [[0, 0], [0, missing]]) for name, values in padded_rows.items()}
+        row = tf.concat([row, second], axis=1)
+    rows = {"input_ids": row, "input_mask": tf.ones_like(row), "segment_ids": segments}
+    dense = {name: values.to_tensor() for name, values in rows.items()}
+    # In an empty batch, rows get the minimum length.
+    min_length = max_seq_length if pad_to_max else tf.constant(2, tf.int64)
+    padding: Any = tf.maximum(min_length - tf.shape(dense["input_ids"], out_type=tf.int64)[1], 0)
+    return {name: tf.pad(values, [[0, 0], [0, padding]]) for name, values in dense.items()}
 
 
 def _truncate(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:

@@ -1,7 +1,7 @@
-"""Normalizes all characters of many texts at once, by table look-up (NumPy).
+"""Normalizes the characters of many texts at once, with a NumPy lookup table.
 
-`BasicTokenizer.normalize` treats nearly all characters independently, so its results fit in a
-table, which flags the others.
+`BasicTokenizer.normalize` treats nearly all characters independently of their context, so its
+results fit in a table. The table flags the remaining characters.
 """
 
 import unicodedata
@@ -12,93 +12,94 @@ from bert_tf.tokenization.fast_wordpiece import UNKNOWN, fast_wordpiece
 from bert_tf.tokenization.reference import BasicTokenizer
 
 _BLOCK = 256
-_CODES = 0x110000
+_NUM_CODE_POINTS = 0x110000
 # Halves of UTF-16 pairs, which UTF-8 cannot encode.
 _SURROGATES = range(0xD800, 0xE000)
 
-# Flags of a character: not in the table yet; its text needs the reference; it separates words in
-# any context.
-UNSEEN, ODD, BREAKS = 1, 2, 4
+# Flags of a character: it is not in the table yet; its text must be tokenized by the reference; it
+# separates words in any context.
+MISSING, NEEDS_REFERENCE, SEPARATES = 1, 2, 4
 
 
 class CharacterTable:
-    """Normalized characters by code point, in blocks that are filled on demand.
+    """Table of normalized characters by code point, filled on demand in blocks.
 
-    `kinds` must not be called by several threads at once. `normalize` needs no lock, because
+    `flags` must not be called by several threads at once. `normalize` needs no lock, because
     entries never change once they are filled.
 
     Args:
-        basic_tokenizer: the reference.
+        basic_tokenizer: the reference tokenizer.
     """
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
         self._reference = basic_tokenizer
-        # Splits texts to words as numbers: 1 for `a`, 2 for `b`, 0 for all others.
+        # Splits a text into words and returns 1 for `a`, 2 for `b`, and 0 for all other words.
         self._split = fast_wordpiece([UNKNOWN, "a", "b"])
-        self._kinds = np.full(_CODES, UNSEEN, np.uint8)
-        # Each character becomes `_forms[start : start + count]`.
-        self._counts = np.ones(_CODES, np.uint8)
-        self._starts = np.zeros(_CODES, np.int32)
-        self._forms = np.zeros(0, np.uint32)
+        self._flags = np.full(_NUM_CODE_POINTS, MISSING, np.uint8)
+        # A character is normalized to `_normalized[start : start + count]`.
+        self._counts = np.ones(_NUM_CODE_POINTS, np.uint8)
+        self._starts = np.zeros(_NUM_CODE_POINTS, np.int32)
+        self._normalized = np.zeros(0, np.uint32)
 
-    def kinds(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the flags of characters: code points uint32 [N] -> uint8 [N]."""
-        kinds = self._kinds[codes]
-        if np.bitwise_or.reduce(kinds, initial=0) & UNSEEN:
-            for block in np.unique(codes[kinds == UNSEEN] // _BLOCK).tolist():
+    def flags(self, codes: np.ndarray) -> np.ndarray:
+        """Returns the flags, uint8 [N], of code points, uint32 [N]."""
+        flags = self._flags[codes]
+        if np.bitwise_or.reduce(flags, initial=0) & MISSING:
+            for block in np.unique(codes[flags == MISSING] // _BLOCK).tolist():
                 self._fill(block)
-            kinds = self._kinds[codes]
-        return kinds
+            flags = self._flags[codes]
+        return flags
 
     def normalize(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normalizes characters, uint32 [N], for which `kinds` was called.
+        """Normalizes code points, uint32 [N], that were passed to `flags` before.
 
-        Returns the normalized code points, uint32 [M], and how many each character became [N].
+        Returns the normalized code points, uint32 [M], and the number of them that each original
+        character became, uint8 [N].
         """
         counts = self._counts[codes]
-        before = np.cumsum(counts, dtype=np.int64) - counts
-        indices = np.repeat(self._starts[codes] - before, counts)
+        offsets = np.cumsum(counts, dtype=np.int64) - counts
+        indices = np.repeat(self._starts[codes] - offsets, counts)
         indices += np.arange(len(indices))
-        return self._forms[indices], counts
+        return self._normalized[indices], counts
 
     def _fill(self, block: int) -> None:
         codes = range(block * _BLOCK, (block + 1) * _BLOCK)
         chars = ["" if code in _SURROGATES else chr(code) for code in codes]
         normalized = [self._reference.normalize(char) for char in chars]
-        numbers = {"a": 1, "b": 2}
+        word_ids = {"a": 1, "b": 2}
         expected = [
-            [numbers.get(word, 0) for word in self._reference.tokenize(f"a{chr(code)}b")]
+            [word_ids.get(word, 0) for word in self._reference.tokenize(f"a{chr(code)}b")]
             for code in codes
         ]
-        # The shortest form that the compiled tokenizer splits correctly: bare, or between spaces.
-        texts = ["a" + form + "b" for full in normalized for form in (full.strip(), full)]
+        # Keep the spaces around a character only if the compiled tokenizer needs them to split.
+        texts = ["a" + form + "b" for spaced in normalized for form in (spaced.strip(), spaced)]
         words = self._split.tokenize(texts).to_list()
-        chosen, kinds = [], []
-        for index, (char, form) in enumerate(zip(chars, normalized, strict=True)):
-            bare, spaced = words[2 * index : 2 * index + 2]
-            chosen.append(form.strip() if bare == expected[index] else form)
-            is_odd = (
-                expected[index] not in (bare, spaced)
+        chosen, flags = [], []
+        for index, (char, spaced) in enumerate(zip(chars, normalized, strict=True)):
+            words_if_stripped, words_if_spaced = words[2 * index : 2 * index + 2]
+            chosen.append(spaced.strip() if words_if_stripped == expected[index] else spaced)
+            needs_reference = (
+                expected[index] not in (words_if_stripped, words_if_spaced)
                 or not char
                 or _depends_on_context(self._reference, char)
             )
-            breaks = expected[index][0] == 1 and expected[index][-1] == 2
-            kinds.append(ODD * is_odd | BREAKS * breaks)
+            separates = expected[index][0] == 1 and expected[index][-1] == 2
+            flags.append(NEEDS_REFERENCE * needs_reference | SEPARATES * separates)
         rows = slice(codes.start, codes.stop)
-        counts = np.array([len(form) for form in chosen])
+        counts = np.array([len(text) for text in chosen])
         self._counts[rows] = counts
-        self._starts[rows] = len(self._forms) + np.cumsum(counts) - counts
-        forms = np.frombuffer("".join(chosen).encode("utf-32-le"), np.uint32)
-        self._forms = np.concatenate([self._forms, forms])
-        # Last, because other threads may be reading.
-        self._kinds[rows] = kinds
+        self._starts[rows] = len(self._normalized) + np.cumsum(counts) - counts
+        new_codes = np.frombuffer("".join(chosen).encode("utf-32-le"), np.uint32)
+        self._normalized = np.concatenate([self._normalized, new_codes])
+        # Set the flags last: other threads may be reading the table.
+        self._flags[rows] = flags
 
 
 def _depends_on_context(reference: BasicTokenizer, char: str) -> bool:
-    """Returns whether neighbours change a character's normal form.
+    """Returns whether neighbouring characters can change how a character is normalized.
 
-    They change the lower case of one letter, and the canonical order of the few marks that are not
-    dropped as nonspacing.
+    They change the lower case of sigma, and the canonical order of the few combining marks that
+    accent stripping does not remove.
     """
     return reference.do_lower_case and (
         char == "\N{GREEK CAPITAL LETTER SIGMA}"

@@ -1,7 +1,7 @@
-"""Builds TensorFlow Text's `FastWordpieceTokenizer` for a vocabulary of the original.
+"""Builds TensorFlow Text's `FastWordpieceTokenizer`, which tokenizes normalized texts.
 
-Song et al. 2021, "Fast WordPiece Tokenization". It tokenizes normalized texts. TensorFlow is
-imported when the first one is built.
+Song et al. 2021, "Fast WordPiece Tokenization". TensorFlow is imported only when the first
+tokenizer is built.
 """
 
 import functools
@@ -13,50 +13,51 @@ from bert_tf.tokenization.reference import is_control, is_punctuation
 
 _logger = logging.getLogger(__name__)
 
-# Fixed in `FullTokenizer`.
+# Fixed settings of `FullTokenizer`.
 UNKNOWN = "[UNK]"
 MAX_WORD_CHARS = 200
-# A character has at most 4 bytes.
+# A character has at most 4 bytes in UTF-8.
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS
-# A word that becomes `UNKNOWN` because of its length.
+# A word that becomes `UNKNOWN` because it is too long.
 TOO_LONG = "a" * (MAX_WORD_BYTES + 1)
 
 
-def lines_of(vocab: dict[str, int]) -> list[str]:
-    """Lists a vocabulary by id, without duplicates and pieces that cannot occur in a word."""
-    # Placeholders. Brackets are words of their own, so they cannot match.
+def vocab_lines(vocab: dict[str, int]) -> list[str]:
+    """Lists tokens by id; placeholders replace duplicates and pieces that cannot be in a word."""
+    # Placeholders never match, because normalization splits at brackets.
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():
         body = token.removeprefix("##")
-        single = len(token) == 1 or token == UNKNOWN
-        if body and (single or body.isalnum() or not any(map(_cannot_be_in_word, body))):
+        is_single = len(token) == 1 or token == UNKNOWN
+        if body and (is_single or body.isalnum() or not any(map(_cannot_be_in_word, body))):
             lines[index] = token
     return lines
 
 
 def _cannot_be_in_word(char: str) -> bool:
-    # Or is dropped by normalization.
+    # Normalization splits at these characters or drops them.
     return char.isspace() or is_punctuation(char) or is_control(char) or char == "\ufffd"
 
 
 @functools.lru_cache(maxsize=1)
 def tensorflow_text() -> Any:
-    """Imports TensorFlow Text; None if it is missing or does not fit TensorFlow's version."""
+    """Imports TensorFlow Text; returns None if it is missing or does not match TensorFlow."""
     import tensorflow as tf
 
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        message = (
-            "TensorFlow Text cannot be used (%s): texts are tokenized by Python, with the same ids"
-        )
-        _logger.warning(f"{message}. Install tensorflow-text of TensorFlow's version", error)
+        message = "Cannot import TensorFlow Text (%s): tokenizing in Python, slower, with equal ids"
+        _logger.warning(f"{message}. Install the tensorflow-text of TensorFlow's version", error)
         return None
     return tensorflow_text
 
 
 def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
-    """Builds the compiled tokenizer; RuntimeError for a piece of more than 256 bytes, or none."""
+    """Builds the compiled tokenizer.
+
+    Raises a RuntimeError if the vocabulary is empty or a piece has more than 256 bytes.
+    """
     import tensorflow as tf
 
     return tensorflow_text().FastWordpieceTokenizer(
@@ -69,9 +70,9 @@ def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
 
 
 def fast_wordpiece(lines: Sequence[str]) -> Any:
-    """Builds a tokenizer of normalized texts; None if TensorFlow Text cannot do it."""
+    """Builds a tokenizer of normalized texts; returns None if TensorFlow Text cannot."""
     try:
         return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:
-        _logger.warning("The vocabulary is too unusual for fast tokenization: %s", error)
+        _logger.warning("Tokenizing in Python, because the vocabulary is unusual: %s", error)
         return None

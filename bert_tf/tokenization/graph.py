@@ -1,8 +1,9 @@
-"""The tokenizer as TensorFlow operations, for graphs that take texts.
+"""A tokenizer made of TensorFlow operations, for graphs that take texts.
 
-Returns the ids of `FullTokenizer` for every text. Python computes tables of all characters; only
-the final sigma and the order of combining marks depend on neighbours. B texts, C characters, W
-words, T tokens.
+It returns the same ids as `FullTokenizer`. Python computes tables of all characters; only the final
+sigma and the order of combining marks depend on neighbouring characters.
+
+B: texts, C: characters, W: words, T: tokens.
 """
 
 import functools
@@ -18,46 +19,47 @@ from bert_tf.tokenization.fast_wordpiece import (
     MAX_WORD_CHARS,
     TOO_LONG,
     build_wordpiece,
-    lines_of,
     tensorflow_text,
+    vocab_lines,
 )
 from bert_tf.tokenization.reference import FullTokenizer, clean_char, is_punctuation
 
-# Type checkers do not see its class methods.
+# Type checkers do not see the class methods of RaggedTensor.
 _ragged: Any = tf.RaggedTensor
 
-_CODES = 0x110000
+_NUM_CODE_POINTS = 0x110000
 _SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
-# Flags of given characters: dropped, has case, skipped when looking for case.
-_DROPPED, _CASED, _IGNORED = 1, 2, 4
-# Flags of decomposed characters: accent, between words, a word of its own.
-_ACCENT, _SPACE, _ALONE = 1, 2, 4
+# Flags of input characters: dropped, has case, skipped when looking for case.
+_DROPPED, _CASED, _CASE_IGNORABLE = 1, 2, 4
+# Flags of decomposed characters: accent, space between words, punctuation (a word by itself).
+_ACCENT, _SPACE, _PUNCTUATION = 1, 2, 4
 
 
 class GraphTokenizer(tf.Module):
-    """Tokenizes texts in a graph, as the tokenizer that it is given does."""
+    """Tokenizes texts in a graph, with the vocabulary and casing of a `FullTokenizer`."""
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
-        self._lowers = tokenizer.basic_tokenizer.do_lower_case
+        self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
         self._wordpiece = _wordpiece(tokenizer.vocab)
-        tables = map(tf.constant, _tables(self._lowers))
-        self._given, self._counts, self._starts, self._forms, self._flags, self._classes = tables
+        tables = _tables(self._do_lower_case)
+        self._input_flags, self._flags, self._classes, *rest = map(tf.constant, tables)
+        self._counts, self._starts, self._decompositions = rest
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids, ragged int32 [B, T], of UTF-8 strings [B]; drops invalid bytes."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         rows, codes = tf.cast(codes.value_rowids(), tf.int64), codes.values
-        given = tf.gather(self._given, codes)
-        kept = given & _DROPPED == 0
-        rows, codes, given = (tf.boolean_mask(x, kept) for x in (rows, codes, given))
-        if self._lowers:
-            codes = _with_final_sigmas(codes, rows, given)
-        rows, codes = self._decomposed(rows, codes)
-        if self._lowers:
-            rows, codes = self._in_canonical_order(rows, codes)
-            kept = tf.gather(self._flags, codes) & _ACCENT == 0
-            rows, codes = tf.boolean_mask(rows, kept), tf.boolean_mask(codes, kept)
+        flags = tf.gather(self._input_flags, codes)
+        is_kept = flags & _DROPPED == 0
+        rows, codes, flags = (tf.boolean_mask(x, is_kept) for x in (rows, codes, flags))
+        if self._do_lower_case:
+            codes = _lower_final_sigmas(codes, rows, flags)
+        rows, codes = self._decompose(rows, codes)
+        if self._do_lower_case:
+            rows, codes = self._sort_marks(rows, codes)
+            is_kept = tf.gather(self._flags, codes) & _ACCENT == 0
+            rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
         flags = tf.gather(self._flags, codes)
         word_rows, words = _words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
@@ -66,117 +68,118 @@ class GraphTokenizer(tf.Module):
         )
         return by_text.merge_dims(1, 2)
 
-    def _decomposed(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Replaces each character by its decomposition."""
+    def _decompose(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Replaces each character with its decomposition."""
         counts = tf.cast(tf.gather(self._counts, codes), tf.int32)
         starts = tf.gather(self._starts, codes)
-        before = tf.cumsum(counts, exclusive=True)
-        indices = tf.range(tf.reduce_sum(counts)) + tf.repeat(starts - before, counts)
-        return tf.repeat(rows, counts), tf.gather(self._forms, indices)
+        offsets = tf.cumsum(counts, exclusive=True)
+        indices = tf.range(tf.reduce_sum(counts)) + tf.repeat(starts - offsets, counts)
+        return tf.repeat(rows, counts), tf.gather(self._decompositions, indices)
 
-    def _in_canonical_order(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Sorts the combining characters after each letter by their classes."""
+    def _sort_marks(self, rows: tf.Tensor, codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sorts the combining marks after each letter by their canonical combining class."""
         classes = tf.cast(tf.gather(self._classes, codes), tf.int64)
-        begins = (classes == 0) | _changes(rows)
-        order = tf.argsort(tf.cumsum(tf.cast(begins, tf.int64)) * 256 + classes, stable=True)
+        is_start = (classes == 0) | _starts_text(rows)
+        order = tf.argsort(tf.cumsum(tf.cast(is_start, tf.int64)) * 256 + classes, stable=True)
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
 def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins characters to words: returns the text of each word and its string, both [W]."""
-    alone = flags & _ALONE != 0
-    space = flags & _SPACE != 0
-    after_end = tf.concat([[True], (alone | space)[:-1]], 0)[: tf.size(codes)]
-    begins = alone | after_end | _changes(rows)
-    # If a word starts at a space, the space is dropped and its letters follow.
-    rows, codes, begins = (tf.boolean_mask(x, ~space) for x in (rows, codes, begins))
-    starts = tf.where(begins)[:, 0]
-    letters = _ragged.from_row_starts(codes, starts)
-    words = tf.strings.unicode_encode(letters, "UTF-8")
-    # The original counts characters, the compiled code bytes.
-    is_long = letters.row_lengths() > MAX_WORD_CHARS
+    """Joins characters to words; returns each word's row and string, both [W]."""
+    punctuation = flags & _PUNCTUATION != 0
+    spaces = flags & _SPACE != 0
+    follows_end = tf.concat([[True], (punctuation | spaces)[:-1]], 0)[: tf.size(codes)]
+    is_start = punctuation | follows_end | _starts_text(rows)
+    # A start at a space is dropped with it; the character after the space is also a start.
+    rows, codes, is_start = (tf.boolean_mask(x, ~spaces) for x in (rows, codes, is_start))
+    starts = tf.where(is_start)[:, 0]
+    word_codes = _ragged.from_row_starts(codes, starts)
+    words = tf.strings.unicode_encode(word_codes, "UTF-8")
+    # The original limits the characters of a word, the compiled tokenizer its bytes.
+    is_long = word_codes.row_lengths() > MAX_WORD_CHARS
     return tf.gather(rows, starts), tf.where(is_long, TOO_LONG, words)
 
 
-def _changes(rows: tf.Tensor) -> tf.Tensor:
-    """Returns whether a text begins at each character, bool [C]."""
+def _starts_text(rows: tf.Tensor) -> tf.Tensor:
+    """Returns whether each character is the first of its text, bool [C]."""
     return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
 
 
-def _with_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, given: tf.Tensor) -> tf.Tensor:
-    """Lower-cases capital sigmas that end a word, by the rule of `str.lower`.
+def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
+    """Lower-cases the capital sigmas at the end of words, as `str.lower` does.
 
-    Without ignored characters, the one before them has case and the one after them has none.
+    Case-ignorable characters aside, a cased character precedes a final sigma, and none follows it.
     """
     sigmas = tf.where(codes == _SIGMA)[:, 0]
-    seen = tf.where(given & _IGNORED == 0)[:, 0]
-    cased = tf.gather(given, seen) & _CASED != 0
-    seen_rows = tf.gather(rows, seen)
-    index = tf.searchsorted(seen, sigmas, out_type=tf.int64)  # of the sigma itself
+    candidates = tf.where(flags & _CASE_IGNORABLE == 0)[:, 0]
+    is_cased = tf.gather(flags, candidates) & _CASED != 0
+    candidate_rows = tf.gather(rows, candidates)
+    index = tf.searchsorted(candidates, sigmas, out_type=tf.int64)  # of the sigma itself
 
     def has_case(neighbour: tf.Tensor) -> tf.Tensor:
-        last = tf.size(seen, out_type=tf.int64) - 1
-        nearest = tf.clip_by_value(neighbour, 0, last)
-        same = tf.gather(seen_rows, nearest) == tf.gather(rows, sigmas)
-        return (neighbour == nearest) & same & tf.gather(cased, nearest)
+        last = tf.size(candidates, out_type=tf.int64) - 1
+        clipped = tf.clip_by_value(neighbour, 0, last)
+        is_same_text = tf.gather(candidate_rows, clipped) == tf.gather(rows, sigmas)
+        return (neighbour == clipped) & is_same_text & tf.gather(is_cased, clipped)
 
-    ends = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
-    return tf.tensor_scatter_nd_update(codes, ends[:, None], tf.fill([tf.size(ends)], _FINAL_SIGMA))
+    final = tf.boolean_mask(sigmas, has_case(index - 1) & ~has_case(index + 1))
+    updates = tf.fill([tf.size(final)], _FINAL_SIGMA)
+    return tf.tensor_scatter_nd_update(codes, final[:, None], updates)
 
 
 def _wordpiece(vocab: dict[str, int]) -> Any:
     if not tensorflow_text():
         raise UserError(
-            "Tokenization inside of a model needs TensorFlow Text, in the version of TensorFlow. "
-            "Or export a model that takes ids: --text_input=false"
+            "Tokenization inside a model needs the tensorflow-text of TensorFlow's version: install"
+            " it, or pass --text_input=false to export a model that takes ids"
         )
     try:
-        return build_wordpiece(lines_of(vocab), no_pretokenization=True)
+        return build_wordpiece(vocab_lines(vocab), no_pretokenization=True)
     except RuntimeError as error:
-        raise UserError(f"TensorFlow Text cannot take this vocabulary: {error}") from error
+        raise UserError(f"TensorFlow Text cannot use this vocabulary: {error}") from error
 
 
 class _Tables(NamedTuple):
-    given: np.ndarray  # flags before decomposition
-    counts: np.ndarray  # number of characters in the decomposition
-    starts: np.ndarray  # index of the first of them in `forms`
-    forms: np.ndarray  # all decompositions, concatenated
+    input_flags: np.ndarray  # flags before decomposition
     flags: np.ndarray  # flags after decomposition
-    classes: np.ndarray  # canonical combining class; 0 for others
+    classes: np.ndarray  # canonical combining class; 0 for characters that do not combine
+    counts: np.ndarray  # number of characters in the decomposition
+    starts: np.ndarray  # index of the first of them in `decompositions`
+    decompositions: np.ndarray  # all decompositions, concatenated
 
 
 @functools.lru_cache(maxsize=2)
-def _tables(lowers: bool) -> _Tables:
+def _tables(do_lower_case: bool) -> _Tables:
     """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
-    form = _lowered if lowers else clean_char
-    forms = [form(chr(code)) for code in range(_CODES)]
-    counts = np.array([len(text) for text in forms], np.int32)
-    joined = "".join(forms).encode("utf-32-le", "surrogatepass")
+    decompose = _decompose_lowered if do_lower_case else clean_char
+    decompositions = [decompose(chr(code)) for code in range(_NUM_CODE_POINTS)]
+    counts = np.array([len(text) for text in decompositions], np.int32)
+    joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     return _Tables(
-        given=_table(_given_flags),
-        counts=counts.astype(np.uint8),
-        starts=(np.cumsum(counts) - counts).astype(np.int32),
-        forms=np.frombuffer(joined, np.int32),
+        input_flags=_table(_input_flags),
         flags=_table(_flags),
         classes=_table(unicodedata.combining),
+        counts=counts.astype(np.uint8),
+        starts=(np.cumsum(counts) - counts).astype(np.int32),
+        decompositions=np.frombuffer(joined, np.int32),
     )
 
 
 def _table(value: Callable[[str], int]) -> np.ndarray:
-    return np.array([value(chr(code)) for code in range(_CODES)], np.uint8)
+    return np.array([value(chr(code)) for code in range(_NUM_CODE_POINTS)], np.uint8)
 
 
-def _given_flags(char: str) -> int:
-    # Lower-casing a sigma after the character tells whether it has case, and is ignored.
-    has_case = f"{char}Σ".lower().endswith("ς")
-    ignored = not has_case and f"a{char}Σ".lower().endswith("ς")
-    return _DROPPED * (not clean_char(char)) | _CASED * has_case | _IGNORED * ignored
+def _input_flags(char: str) -> int:
+    # The lower case of a sigma depends on whether the character before it is cased or ignorable.
+    is_cased = f"{char}Σ".lower().endswith("ς")
+    is_ignorable = not is_cased and f"a{char}Σ".lower().endswith("ς")
+    return _DROPPED * (not clean_char(char)) | _CASED * is_cased | _CASE_IGNORABLE * is_ignorable
 
 
 def _flags(char: str) -> int:
-    accent = unicodedata.category(char) == "Mn"
-    return _ACCENT * accent | _SPACE * char.isspace() | _ALONE * is_punctuation(char)
+    is_accent = unicodedata.category(char) == "Mn"
+    return _ACCENT * is_accent | _SPACE * char.isspace() | _PUNCTUATION * is_punctuation(char)
 
 
-def _lowered(char: str) -> str:
+def _decompose_lowered(char: str) -> str:
     return unicodedata.normalize("NFD", clean_char(char).lower())

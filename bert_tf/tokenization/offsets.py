@@ -9,13 +9,13 @@ from bert_tf.tokenization.reference import BasicTokenizer, FullTokenizer, conver
 def tokenize_with_offsets(
     tokenizer: FullTokenizer, text: str | bytes
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """Returns the tokens of `tokenizer.tokenize(text)`, and the span of each, `text[start:end]`.
+    """Returns the tokens of `tokenizer.tokenize(text)` and their (start, end) spans in `text`.
 
-    Characters that are dropped (accents under lower-casing, control characters) belong to a span
-    only inside it. The span of `[UNK]` is its whole word.
+    Dropped characters (control characters; accents if lower-casing) are part of a span if they are
+    inside it, but not at its edges. The span of `[UNK]` is the whole word.
     """
     text = convert_to_unicode(text)
-    sources = _sources(tokenizer.basic_tokenizer, text)
+    source_spans = _source_spans(tokenizer.basic_tokenizer, text)
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
@@ -26,35 +26,35 @@ def tokenize_with_offsets(
                 end = word.end()
             else:
                 end = start + len(piece) - (2 if index else 0)
-            spans.append((sources[start][0], sources[end - 1][1]))
+            spans.append((source_spans[start][0], source_spans[end - 1][1]))
             start = end
         tokens += pieces
     return tokens, spans
 
 
-def _sources(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
-    """Returns, for each character of the normalized text, the span that it comes from.
+def _source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
+    """Returns the span in `text` that each character of the normalized text comes from.
 
-    Combining marks may be reordered, so they share a span with the character before them.
+    If normalization reorders combining marks, they share a span with the character before them.
     """
-    sources: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     start = 0
     for end in range(1, len(text) + 1):
-        if end < len(text) and _combines(basic, text[end]):
+        if end < len(text) and _joins_previous(basic, text[end]):
             continue
         run = text[start:end]
-        forms = [basic.normalize(char) for char in run]
-        whole = basic.normalize(run)
-        if "".join(forms) == whole:
-            for index, form in enumerate(forms, start):
-                sources += [(index, index + 1)] * len(form)
+        normalized_chars = [basic.normalize(char) for char in run]
+        normalized_run = basic.normalize(run)
+        if "".join(normalized_chars) == normalized_run:
+            for index, normalized in enumerate(normalized_chars, start):
+                spans += [(index, index + 1)] * len(normalized)
         else:
-            sources += [(start, end)] * len(whole)
+            spans += [(start, end)] * len(normalized_run)
         start = end
-    return sources
+    return spans
 
 
-def _combines(basic: BasicTokenizer, char: str) -> bool:
-    # Marks around a dropped character combine, too.
-    form = unicodedata.normalize("NFD", char.lower()) if basic.do_lower_case else char
-    return not basic.normalize(char) or unicodedata.combining(form[0]) > 0
+def _joins_previous(basic: BasicTokenizer, char: str) -> bool:
+    # A dropped character also joins, because marks on both sides of it may be reordered.
+    decomposed = unicodedata.normalize("NFD", char.lower()) if basic.do_lower_case else char
+    return not basic.normalize(char) or unicodedata.combining(decomposed[0]) > 0

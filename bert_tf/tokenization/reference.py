@@ -1,8 +1,8 @@
-"""WordPiece tokenization, string for string as in the original release of 2018.
+"""WordPiece tokenization, with exactly the tokens of the original release of 2018.
 
-The reference for the faster implementations; needs no TensorFlow. As in the original, character
-categories and lower case come from Python's Unicode database (`unicodedata.unidata_version`): newer
-characters may become other tokens under another Python version.
+This is the reference for the faster implementations; it needs no TensorFlow. As in the original,
+character categories and lower case come from Python's Unicode database, so the tokens of recently
+added characters may depend on the Python version (`unicodedata.unidata_version`).
 """
 
 import logging
@@ -43,8 +43,8 @@ _logger = logging.getLogger(__name__)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-# First and last code point of the blocks whose characters are words of their own. Kana, Hangul and
-# the extensions after E are not included: that would change the tokens of the published models.
+# First and last code points of the blocks in which each character is a word by itself. Kana, Hangul
+# and the extensions after E are not included: that would change the published models' tokens.
 _CJK_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -56,16 +56,16 @@ _CJK_BLOCKS = (
 
 # The folder of a published checkpoint. The unescaped dot matches any character, as in the original.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# A quarter of a cased vocabulary has capitals; the Chinese one, which is uncased, has two.
-_CASED_SHARE = 0.01
+# A quarter of a cased vocabulary's pieces have capitals; in the uncased Chinese one, only two have.
+_MIN_CAPITALS_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
 
 def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str | None) -> None:
-    """Requires that `do_lower_case` fits the published model that the checkpoint's folder names.
+    """Checks `do_lower_case` if the checkpoint's folder has the name of a published model.
 
-    As in the original, only the folder of a `bert_model.ckpt` is checked. The original knows the
-    seven models of 2018; here it is all in `releases`.
+    Raises a UserError if that model has the other casing. As in the original, only the folder of a
+    `bert_model.ckpt` is checked; unlike it, this knows all models in `releases`, not just seven.
     """
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
@@ -74,16 +74,19 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     release = releases.named(folder)
     if release is None or release.cased != do_lower_case:
         return
-    given, needed = ("true", "false") if release.cased else ("false", "true")
+    actual, required = ("true", "false") if release.cased else ("false", "true")
     kind = "a cased model" if release.cased else "an uncased model"
     raise UserError(
-        f"--do_lower_case={given} does not fit --init_checkpoint={init_checkpoint}: by the name "
-        f"{folder} this is {kind}. Pass --do_lower_case={needed}, or rename the folder"
+        f"--do_lower_case={actual} does not match --init_checkpoint={init_checkpoint}: the name "
+        f"{folder} is that of {kind}. Pass --do_lower_case={required}, or rename the folder"
     )
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Returns text as a string; bytes are decoded as UTF-8, dropping invalid ones."""
+    """Returns a text as a string; decodes bytes as UTF-8, dropping invalid ones.
+
+    Raises a ValueError if it is neither str nor bytes.
+    """
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
@@ -91,32 +94,33 @@ def convert_to_unicode(text: str | bytes) -> str:
     raise ValueError(f"Text must be str or bytes, not {type(text).__name__}: {text!r:.100}")
 
 
-# The original has both because of Python 2.
+# The original has both names because of Python 2.
 printable_text = convert_to_unicode
 
 
 def load_vocab(vocab_file: str) -> dict[str, int]:
-    """Reads a vocabulary: one token per line, whose id is the line number from 0.
+    """Reads a vocabulary: one token per line, whose id is the line number, counted from 0.
 
     As in the original, whitespace around a token is stripped, a blank line is the empty token, a
     duplicate token gets its last id, and a byte order mark is part of the first token.
     """
-    return {line.strip(): index for index, line in enumerate(files.read_small_lines(vocab_file))}
+    lines = files.read_small_file_lines(vocab_file)
+    return {line.strip(): index for index, line in enumerate(lines)}
 
 
 def count_capitals(pieces: Iterable[str]) -> int:
     """Counts the pieces with Latin capitals, except special tokens such as `[CLS]`."""
-    with_capitals = filter(_CAPITAL.search, pieces)
-    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in with_capitals)
+    capitalized = filter(_CAPITAL.search, pieces)
+    return sum(not (piece[0] == "[" and piece[-1] == "]") for piece in capitalized)
 
 
 def is_cased(pieces: Collection[str]) -> bool:
     """Guesses from the pieces of a vocabulary whether its model is cased."""
-    return count_capitals(pieces) > _CASED_SHARE * len(pieces)
+    return count_capitals(pieces) > _MIN_CAPITALS_SHARE * len(pieces)
 
 
 def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> list[_Value]:
-    """Looks up all items; a missing one is a KeyError, as in the original."""
+    """Looks up all items; raises a KeyError for a missing one, as in the original."""
     return [vocab[item] for item in items]
 
 
@@ -131,22 +135,22 @@ def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> l
 
 
 def whitespace_tokenize(text: str) -> list[str]:
-    """Splits at whitespace, in the sense of `str.split`."""
+    """Splits at whitespace, as `str.split` does."""
     return text.split()
 
 
 def is_whitespace(char: str) -> bool:
-    """Whether cleaning turns the character into a space; not so U+2028 and U+2029."""
+    """Returns whether cleaning replaces a character with a space (not U+2028 and U+2029)."""
     return char in "\t\n\r" or unicodedata.category(char) == "Zs"
 
 
 def is_control(char: str) -> bool:
-    """Whether it is a control or format character, except tab, line feed and carriage return."""
+    """Returns whether a character is a control or format character other than tab, LF and CR."""
     return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
 
 
 def is_punctuation(char: str) -> bool:
-    """Whether it is punctuation; in ASCII this includes symbols such as `$` and `^`."""
+    """Returns whether a character is punctuation or an ASCII symbol such as `$` and `^`."""
     return char in string.punctuation or unicodedata.category(char).startswith("P")
 
 
@@ -155,12 +159,12 @@ _is_whitespace, _is_control, _is_punctuation = is_whitespace, is_control, is_pun
 
 
 def is_cjk(char: str) -> bool:
-    """Whether it is a CJK ideograph, which becomes a token of its own in every language."""
+    """Returns whether a character is a CJK ideograph, which is a separate word in every text."""
     code = ord(char)
     return any(first <= code <= last for first, last in _CJK_BLOCKS)
 
 
-class _Table(dict[int, str]):
+class _TranslationTable(dict[int, str]):
     """A table for `str.translate` that computes its entries on demand."""
 
     def __init__(self, replace: Callable[[str], str]) -> None:
@@ -173,7 +177,7 @@ class _Table(dict[int, str]):
 
 
 def clean_char(char: str) -> str:
-    """Returns what cleaning turns a character into: "", a space, or the character itself."""
+    """Cleans a character: returns "", a space, or the character (a CJK one between spaces)."""
     if char in "\0\ufffd" or is_control(char):
         return ""
     if is_whitespace(char):
@@ -189,15 +193,15 @@ def _strip_accents(char: str) -> str:
     return "" if unicodedata.category(char) == "Mn" else _space_punctuation(char)
 
 
-_CLEAN = _Table(clean_char)
-_SPACE_PUNCTUATION = _Table(_space_punctuation)
-_STRIP_ACCENTS = _Table(_strip_accents)
+_CLEAN = _TranslationTable(clean_char)
+_SPACE_PUNCTUATION = _TranslationTable(_space_punctuation)
+_STRIP_ACCENTS = _TranslationTable(_strip_accents)
 
 
 class BasicTokenizer:
-    """Splits a text into words, punctuation characters and CJK ideographs.
+    """Splits texts into words, punctuation characters and CJK ideographs.
 
-    With `do_lower_case` it lower-cases the text and strips accents.
+    If `do_lower_case`, it also lower-cases them and strips accents.
     """
 
     def __init__(self, do_lower_case: bool = True) -> None:
@@ -208,21 +212,21 @@ class BasicTokenizer:
         return whitespace_tokenize(self.normalize(convert_to_unicode(text)))
 
     def normalize(self, text: str) -> str:
-        """Cleans a text so that only splitting at whitespace remains."""
+        """Cleans a text, so that splitting it at whitespace gives its words."""
         text = text.translate(_CLEAN)
         if not self.do_lower_case:
             return text.translate(_SPACE_PUNCTUATION)
-        # The original splits into words first, with the same result: neither the final sigma nor
-        # the order of combining characters depends on anything beyond whitespace, and no character
-        # becomes whitespace here. The result stays decomposed: Hangul syllables become jamo.
+        # The original first splits the text into words. The result is the same: neither final
+        # sigmas nor the order of combining characters depend on anything beyond whitespace, and no
+        # character becomes whitespace here. The result stays decomposed: Hangul becomes jamo.
         return unicodedata.normalize("NFD", text.lower()).translate(_STRIP_ACCENTS)
 
 
 class WordpieceTokenizer:
-    """Splits words into the longest pieces in the vocabulary, from left to right.
+    """Splits words greedily into the longest pieces in the vocabulary, from left to right.
 
-    Pieces inside a word begin with `##`. A word that cannot be split into known pieces, or has more
-    than `max_input_chars_per_word` characters, becomes `unk_token`.
+    All pieces of a word but the first begin with `##`. A word that cannot be split into known
+    pieces, or has more than `max_input_chars_per_word` characters, becomes `unk_token`.
     """
 
     def __init__(
@@ -236,14 +240,14 @@ class WordpieceTokenizer:
         self.max_input_chars_per_word = max_input_chars_per_word
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Returns the pieces of all words in a text that was split by `BasicTokenizer`."""
+        """Returns the pieces of all words in a text that `BasicTokenizer` has normalized."""
         pieces: list[str] = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
             pieces.extend(self.cut(word))
         return pieces
 
     def cut(self, word: str) -> list[str]:
-        """Returns the pieces of a word."""
+        """Returns the pieces of one word."""
         if len(word) > self.max_input_chars_per_word:
             return [self.unk_token]
         pieces: list[str] = []
@@ -266,19 +270,20 @@ class FullTokenizer:
 
     Args:
         vocab_file: path of the vocabulary, see `load_vocab`.
-        do_lower_case: must fit the vocabulary: True for the uncased models.
+        do_lower_case: must match the model: True if it is uncased, False if it is cased.
 
     Raises:
         UserError: the vocabulary cannot be read.
+        ValueError: `do_lower_case` is a string.
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
-        # NumPy's bool is common, from the signature of a TensorFlow Hub module.
+        # Only strings are refused: TensorFlow Hub modules pass NumPy's bool.
         if isinstance(do_lower_case, str):
             raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
         self.vocab = load_vocab(vocab_file)
         if "[UNK]" not in self.vocab:
-            _logger.warning("%s has no [UNK]: it is not a vocabulary of BERT's", vocab_file)
+            _logger.warning("%s has no [UNK]: is it a BERT vocabulary?", vocab_file)
         self.inv_vocab = {index: token for token, index in self.vocab.items()}
         self.basic_tokenizer = BasicTokenizer(do_lower_case=do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
@@ -288,9 +293,9 @@ class FullTokenizer:
         return self.wordpiece_tokenizer.tokenize(" ".join(self.basic_tokenizer.tokenize(text)))
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; an unknown token is a KeyError."""
+        """Returns the ids of tokens; raises a KeyError for an unknown token."""
         return convert_by_vocab(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ids; an unknown id is a KeyError."""
+        """Returns the tokens of ids; raises a KeyError for an unknown id."""
         return convert_by_vocab(self.inv_vocab, ids)

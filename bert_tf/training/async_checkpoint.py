@@ -1,4 +1,4 @@
-"""Writes checkpoints in a thread, so that training does not wait for the disk."""
+"""Asynchronous checkpointing: a background thread writes, so that training does not wait."""
 
 import concurrent.futures
 
@@ -7,41 +7,41 @@ from bert_tf.progress import log
 
 
 class AsyncSaver:
-    """Writes checkpoints to a folder in order, one at a time.
+    """Writes checkpoints to a folder in a background thread, in order and one at a time.
 
-    A snapshot costs nothing until the next update: TensorFlow copies a value that is still in use
-    when it changes the variable.
+    Taking a snapshot is free until the next update, when TensorFlow copies each value that the
+    snapshot still references instead of overwriting it.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
-        self._writing: concurrent.futures.Future[str] | None = None
+        self._executor = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
+        self._pending: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: checkpoints.Snapshot) -> None:
-        """Starts to write a checkpoint; raises a UserError if this and the last one failed."""
-        earlier = self._finish()
-        self._writing = self._thread.submit(checkpoints.save_snapshot, self._folder, snapshot)
-        if earlier:
-            # The disk may have space again.
+        """Starts writing a checkpoint; raises a UserError if this one and the last both fail."""
+        previous_error = self._finish()
+        self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
+        if previous_error:
+            # Retry synchronously: there may be free disk space again.
             self.wait()
-            log.warning("%s", earlier)
+            log.warning("%s", previous_error)
 
     def check(self) -> None:
-        """Raises the UserError of a failure, without waiting."""
-        if self._writing and self._writing.done():
+        """Raises a UserError if a finished write failed; does not wait."""
+        if self._pending and self._pending.done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits until the checkpoint is on disk, or raises a UserError."""
+        """Waits until the checkpoint is on disk; raises a UserError if writing fails."""
         if error := self._finish():
             raise error
 
     def close(self) -> None:
-        """Finishes writing; a failure does not hide the error that ends the training."""
+        """Waits for the write; ignores its error, so as not to hide one that ended training."""
         self._finish()
-        self._thread.shutdown()
+        self._executor.shutdown()
 
     def _finish(self) -> BaseException | None:
-        writing, self._writing = self._writing, None
-        return writing.exception() if writing else None
+        pending, self._pending = self._pending, None
+        return pending.exception() if pending else None

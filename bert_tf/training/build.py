@@ -1,4 +1,4 @@
-"""Builds models, optimizers and training data for the devices of a run."""
+"""Builds the model, the optimizer and the training data on a run's devices."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ def build_model(
     recompute_layers: bool = False,
     zero_init_encoder: bool = False,
 ) -> keras.Model:
-    """Builds a model on the devices, and logs its size.
+    """Builds a model on the devices and logs its size.
 
     `build` is called with keyword arguments of `ConfiguredModel`. `zero_init_encoder` skips random
-    initialization, for weights that are about to be loaded.
+    initialization; set it if weights are loaded next.
     """
     with devices.strategy.scope():
         model = build(
@@ -50,36 +50,40 @@ def build_model(
 
 
 def freeze_layers(model: Any, count: int) -> None:
-    """Excludes the embeddings and the first layers from training, if `count` is not 0."""
+    """Freezes the embeddings and the first `count` encoder layers; 0 freezes nothing."""
     layers = model.bert.encoder.transformer_layers
     if count > len(layers):
-        raise UserError(f"--freeze_layers={count}, but the model has {len(layers)} layers")
+        raise UserError(f"--freeze_layers={count}, but the model has only {len(layers)} layers")
     if count:
         model.bert.embeddings.trainable = False
         for layer in layers[:count]:
             layer.trainable = False
-        log.info("Embeddings and %d of %d layers are not trained", count, len(layers))
+        log.info("Froze the embeddings and the first %d of %d layers", count, len(layers))
 
 
 def check_training(
     model: Any, options: Any, devices: Devices, texts_per_row: int | None = None
 ) -> None:
-    """Checks that batches can be split over the devices, and logs the memory that training needs.
+    """Checks that batches can be split across devices, and logs the estimated training memory.
 
-    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S].
+    `texts_per_row` is C for rows of shape [C, S], None for rows of shape [S]. Raises a UserError if
+    the batch size is too small or does not divide evenly.
     """
-    replicas, size = devices.replicas, options.train_batch_size
+    replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
-    if size < replicas:
-        raise UserError(f"--train_batch_size={size} is less than the number of devices, {replicas}")
-    even = devices.fixed_shapes or options.gradient_clip_scope == "replica" or micro_batches > 1
-    if even and size % (replicas * micro_batches):
+    if batch_size < replicas:
         raise UserError(
-            f"--train_batch_size={size} must be a multiple of {replicas * micro_batches}: devices "
-            "times --gradient_accumulation_steps"
+            f"--train_batch_size={batch_size} is less than the number of devices, {replicas}"
         )
-    rows = -(-size // replicas)
-    needed = estimate_training_bytes(
+    clip_per_replica = options.gradient_clip_scope == "replica"
+    needs_equal_split = devices.fixed_shapes or clip_per_replica or micro_batches > 1
+    if needs_equal_split and batch_size % (replicas * micro_batches):
+        raise UserError(
+            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}: "
+            f"devices ({replicas}) times --gradient_accumulation_steps ({micro_batches})"
+        )
+    rows = -(-batch_size // replicas)
+    num_bytes = estimate_training_bytes(
         model.config,
         model.count_params(),
         rows * (texts_per_row or 1),
@@ -88,13 +92,13 @@ def check_training(
         accumulation_steps=micro_batches,
         recompute_layers=options.recompute_layers,
     )
-    shown, on_each = f"batches of {size} rows", ""
+    batches, per_device = f"batches of {batch_size} rows", ""
     if replicas > 1:
-        shown = f"{rows} of the {size} rows of a batch on each of {replicas} devices"
-        on_each = " on each"
-    shown += f", in {micro_batches} pieces" if micro_batches > 1 else ""
-    gigabytes = max(needed / 1e9, 0.1)
-    log.info("Training: %s, about %.1f GB of memory%s (estimated)", shown, gigabytes, on_each)
+        batches += f" ({rows} on each of {replicas} devices)"
+        per_device = " per device"
+    batches += f", in {micro_batches} micro-batches" if micro_batches > 1 else ""
+    gigabytes = max(num_bytes / 1e9, 0.1)
+    log.info("Training: %s, about %.1f GB of memory%s (estimated)", batches, gigabytes, per_device)
 
 
 def create_train_state(
@@ -107,7 +111,7 @@ def create_train_state(
     restore_from: str | None,
     optimizer_name: str = "adamw",
 ) -> TrainState:
-    """Creates the optimizer of a training, with slots and step of the checkpoint to resume from."""
+    """Creates the optimizer; restores its slots and step from the checkpoint `restore_from`."""
     with devices.strategy.scope():
         optimizer = create_optimizer(
             options.learning_rate,
@@ -120,8 +124,8 @@ def create_train_state(
         loss_scale = LossScale() if devices.precision == "float16" else None
     if restore_from and not checkpoints.restore_optimizer(optimizer, restore_from):
         log.warning(
-            "%s lacks Adam slots: their moments start from zero. For a new training pass it as "
-            "--init_checkpoint, with an empty --output_dir",
+            "%s has no Adam slots; the moments start from zero. To start a new training run from "
+            "it, pass it as --init_checkpoint with an empty --output_dir",
             restore_from,
         )
     state = TrainState(model, optimizer, loss_scale)
@@ -132,11 +136,11 @@ def create_train_state(
 
 
 def step_options(options: Any, devices: Devices, loss_uses_padding: bool = False) -> StepOptions:
-    """Returns how to compute a step, from `TrainingOptions` and the devices."""
+    """Returns the `StepOptions` for `TrainingOptions` and the devices."""
     return StepOptions(
         seed=options.random_seed,
         jit_compile=devices.jit_compile,
-        # TPUs have fixed shapes; not measured on GPUs.
+        # TPUs need fixed shapes; on GPUs, skipping padding has not been benchmarked.
         skip_padding=not (devices.fixed_shapes or devices.has_gpus or loss_uses_padding),
         accumulation_steps=options.gradient_accumulation_steps,
         clip_per_replica=options.gradient_clip_scope == "replica",
@@ -152,12 +156,12 @@ def training_batches(
     num_records: int,
     skip_batches: int,
 ) -> Any:
-    """Returns shuffled batches without end, distributed over the devices.
+    """Returns an endless stream of shuffled batches, distributed across the devices.
 
-    `num_records` is the size of the buffer for shuffling; `skip_batches` the number of steps done.
+    `num_records` is the shuffle buffer size; `skip_batches` is the number of completed steps.
     """
 
-    def batches_of_process(context: tf.distribute.InputContext) -> tf.data.Dataset:
+    def read_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
         count = context.num_replicas_in_sync // context.num_input_pipelines
         first = context.input_pipeline_id * count
         return read_dataset(
@@ -167,8 +171,8 @@ def training_batches(
             shuffle_seed=options.random_seed,
             num_records=num_records,
             repeat=True,
-            # All batches are full anyway, but unless XLA compiles, their shape must not be static:
-            # see `make_train_step`.
+            # The stream repeats, so all batches are full, but without XLA their shape must not be
+            # static: see `make_train_step`.
             drop_remainder=devices.needs_full_batches,
             group_by_length=options.length_grouping and not devices.fixed_shapes,
             skip_batches=skip_batches,
@@ -177,4 +181,4 @@ def training_batches(
             cut_padding=not devices.fixed_shapes,
         )
 
-    return devices.strategy.distribute_datasets_from_function(batches_of_process)
+    return devices.strategy.distribute_datasets_from_function(read_batches)

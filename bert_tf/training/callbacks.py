@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: their interface, and the profiler."""
+"""Training loop callbacks: the interface, and the profiler."""
 
 import os
 from collections.abc import Mapping
@@ -9,31 +9,31 @@ from bert_tf.progress import log
 
 
 class Callback:
-    """Follows a training run, and may evaluate the model and stop early."""
+    """Base class: hooks into the training loop that can also evaluate and stop early."""
 
     def before_step(self, step: int) -> None:
-        """Called before a step; the first is 1."""
+        """Called before each step; steps count from 1."""
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
-        """Called in order after each step, with the results of `make_train_step`."""
+        """Called after each step, in order, with the results of `make_train_step`."""
 
     def on_checkpoint(self) -> None:
-        """Called in the chief when a checkpoint is about to be written."""
+        """Called on the chief when the loop saves a checkpoint."""
 
     def is_due(self, step: int, last: bool) -> bool:
-        """Returns whether to call `evaluate` at this step; the same in all processes."""
+        """Returns whether to evaluate at this step; must agree in all processes."""
         return False
 
     def evaluate(self, step: int) -> bool:
-        """Returns whether to end the training; the same in all processes."""
+        """Evaluates; returns whether to stop training, which must agree in all processes."""
         return False
 
     def close(self) -> None:
-        """Called once at the end, also after an error."""
+        """Called once when training ends, even after an error."""
 
 
 class Profiler(Callback):
-    """Records the steps from the first to the last of `steps` with TensorFlow's profiler."""
+    """Profiles the steps from `steps[0]` to `steps[1]`, inclusive, with TensorFlow's profiler."""
 
     def __init__(self, output_dir: str, steps: tuple[int, int], num_train_steps: int) -> None:
         self._output_dir = output_dir
@@ -41,11 +41,11 @@ class Profiler(Callback):
         self._num_train_steps = num_train_steps
         self._recorded_from: int | None = None
         if self._first > num_train_steps:
-            message = "--profile_steps begins after the last step, %d: nothing is recorded"
+            message = "--profile_steps begins after the last step, %d; nothing will be recorded"
             log.warning(message, num_train_steps)
 
     def before_step(self, step: int) -> None:
-        """Starts the profiler before the first step to record, and stops it after the last."""
+        """Starts the profiler before the first step of the range and stops it after the last."""
         if self._recorded_from is None and self._first <= step <= self._last:
             tf.profiler.experimental.start(self._output_dir)
             self._recorded_from = step
@@ -53,7 +53,7 @@ class Profiler(Callback):
             self._stop()
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
-        """Stops the profiler at the end of the training."""
+        """Stops the profiler after the last training step."""
         if step == self._num_train_steps:
             self._stop()
 
@@ -65,7 +65,7 @@ class Profiler(Callback):
             self._recorded_from = None
 
     def close(self) -> None:
-        """Discards a profile that is incomplete."""
+        """Discards an incomplete profile."""
         if self._recorded_from is not None:
             tf.profiler.experimental.stop(save=False)
             self._recorded_from = None

@@ -1,7 +1,7 @@
-"""The processes of a distributed run: `TF_CONFIG`, and waiting until all of them are up.
+"""Parses `TF_CONFIG` and waits until all workers of a distributed run are up.
 
-TensorFlow waits by itself, but ignores Ctrl-C and SIGTERM meanwhile and does not say which worker
-is missing.
+TensorFlow also waits for them, but meanwhile it ignores Ctrl-C and SIGTERM, and it does not log
+which worker is missing.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from typing import Any
 from bert_tf.errors import UserError
 from bert_tf.progress import log
 
-_PAUSE = 0.3
-_MESSAGE_EVERY = 30.0
+_POLL_SECONDS = 0.3
+_LOG_SECONDS = 30.0
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
@@ -24,75 +24,79 @@ _EXAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The addresses (`host:port`) of all workers, the chief first, and the index of this one."""
+    """The addresses (`host:port`) of all workers, chief first, and the index of this worker."""
 
     workers: tuple[str, ...]
     worker: int
 
 
 def read_cluster() -> Cluster | None:
-    """Parses the environment variable `TF_CONFIG`; returns None if it is not set."""
+    """Parses the environment variable `TF_CONFIG`; returns None if it names no cluster."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
         return None
     try:
         config = json.loads(text)
-        jobs = {name: _addresses(found) for name, found in config.get("cluster", {}).items()}
+        jobs = {job: _check_addresses(hosts) for job, hosts in config.get("cluster", {}).items()}
         task = config.get("task", {})
         if not task and sum(map(len, jobs.values())) < 2:
             task = {"type": next(iter(jobs), "worker"), "index": 0}
-        kind, index = str(task["type"]), int(task["index"])
+        job, index = str(task["type"]), int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
-            f"The environment variable TF_CONFIG cannot be read ({error!r}). It should look like "
+            f"The environment variable TF_CONFIG cannot be parsed ({error!r}). It should look like "
             f"{_EXAMPLE}. Received: {text}"
         ) from error
     if not jobs:
         return None
-    if not jobs.keys() <= {"chief", "worker"} or kind not in jobs:
+    if not jobs.keys() <= {"chief", "worker"} or job not in jobs:
         raise UserError(
-            f"TF_CONFIG must have the jobs chief or worker, and that of the task, {kind}. It has: "
-            f"{', '.join(sorted(jobs))}"
+            "TF_CONFIG: the cluster may only have the jobs chief and worker, and must include the "
+            f"task's type, {job}. Found: {', '.join(sorted(jobs))}"
         )
     workers = (*jobs.get("chief", ()), *jobs.get("worker", ()))
-    if not 0 <= index < len(jobs[kind]):
-        raise UserError(f"TF_CONFIG: there is no {kind} {index}, the cluster has {len(jobs[kind])}")
-    return Cluster(workers, index + (len(jobs.get("chief", ())) if kind == "worker" else 0))
+    if not 0 <= index < (count := len(jobs[job])):
+        message = f"TF_CONFIG: the index of a {job} task must be in [0, {count}); got {index}"
+        raise UserError(message)
+    return Cluster(workers, index + (len(jobs.get("chief", ())) if job == "worker" else 0))
 
 
-def _addresses(found: Any) -> list[str]:
-    if not isinstance(found, list) or len(set(map(str, found))) < len(found):
-        raise ValueError(f"not a list of different addresses: {found}")
-    for address in found:
+def _check_addresses(addresses: Any) -> list[str]:
+    if not isinstance(addresses, list) or len(set(map(str, addresses))) < len(addresses):
+        raise ValueError(f"not a list of unique addresses: {addresses}")
+    for address in addresses:
         host, port = _host_and_port(str(address))
         if not host or not 0 < port < 2**16:
             raise ValueError(f"not host:port: {address}")
-    return found
+    return addresses
 
 
 def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
-    """Waits until every worker can be reached at its address (`host:port`).
+    """Waits until every worker accepts connections at its address (`host:port`).
 
-    Meanwhile this worker, of index `worker`, listens at its own; then the port is free for
+    Meanwhile this worker, number `worker`, listens at its address; afterwards it frees the port for
     TensorFlow.
+
+    Raises:
+        UserError: the port of this worker is in use.
     """
     address = addresses[worker]
     log.info("Worker %d of %d, at %s", worker, len(addresses), address)
     try:
-        # The system itself accepts as many connections.
+        # The operating system accepts connections up to the backlog; no accept() is needed.
         server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
     except OSError as error:
-        explained = f"The address {address} of TF_CONFIG: it cannot listen there"
-        raise UserError(f"{explained}: {error.strerror}. Is the port in use?") from error
+        message = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
+        raise UserError(f"{message}: {error.strerror}. Is the port in use?") from error
     missing = [other for other in addresses if other != address]
-    announced = time.monotonic() - _MESSAGE_EVERY + 3.0
+    last_logged = time.monotonic() - _LOG_SECONDS + 3.0
     with server:
-        while missing := [other for other in missing if not _answers(other)]:
-            if time.monotonic() - announced > _MESSAGE_EVERY:
-                announced = time.monotonic()
-                # A warning, because workers other than the chief log nothing below that.
+        while missing := [other for other in missing if not _accepts_connections(other)]:
+            if time.monotonic() - last_logged > _LOG_SECONDS:
+                last_logged = time.monotonic()
+                # A warning, because workers other than the chief do not log below that level.
                 log.warning("Waiting for the workers at %s", ", ".join(missing))
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -100,7 +104,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _answers(address: str) -> bool:
+def _accepts_connections(address: str) -> bool:
     try:
         with socket.create_connection(_host_and_port(address), timeout=2.0):
             return True

@@ -1,4 +1,4 @@
-"""The training curve: losses of all steps, as a table and as a plot."""
+"""The training curve: a table and a plot of the loss at each step."""
 
 import dataclasses
 import io
@@ -16,22 +16,22 @@ CURVE = "training_curve.tsv"
 CURVE_PLOT = "training_curve.png"
 
 _HEADER = "step\tloss\tlearning_rate\n"
-# Width of the running mean, as a part of the training.
+# Width of the running mean, as a fraction of the recorded steps.
 _SMOOTHING = 1 / 25
 _DOTS_PER_INCH = 120
 _LOSS_COLOR = "#1f77b4"
 _METRIC_COLORS = ("#d95f02", "#1b9e77")
 
-# Steps with the value of a metric.
+# (step, metric value) pairs.
 Points = Sequence[tuple[int, float]]
 
 
 @dataclasses.dataclass(eq=False)
 class TrainingCurve(Callback):
-    """Records the loss and the learning rate of each step.
+    """Records the loss and the learning rate of each step, and plots the losses.
 
-    A training that resumes from `first_step` adds to the table of the run before. `metrics` returns
-    the points of evaluations by the name of a metric.
+    A run that resumes from `first_step` appends to the table of the previous run. `metrics` returns
+    the points to plot for each evaluation metric, by name.
     """
 
     output_dir: str
@@ -40,19 +40,19 @@ class TrainingCurve(Callback):
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        self._rows = _read(os.path.join(self.output_dir, CURVE), self.first_step)
+        self._rows = _read_table(os.path.join(self.output_dir, CURVE), self.first_step)
 
     def on_step(self, step: int, results: Mapping[str, float]) -> None:
-        """Records the loss."""
+        """Records the loss and the learning rate."""
         self._rows.append((step, results["loss"], results["learning_rate"]))
 
     def on_checkpoint(self) -> None:
-        """Writes the table, so that it is complete when a training resumes from the checkpoint."""
+        """Writes the table, so that a run that resumes from the checkpoint finds it complete."""
         lines = [f"{step}\t{loss:.6g}\t{rate:.6g}\n" for step, loss, rate in self._rows]
         files.write_text(os.path.join(self.output_dir, CURVE), _HEADER + "".join(lines))
 
     def close(self) -> None:
-        """Writes the table and the plot, also of a training run that failed."""
+        """Writes the table and the plot, even if the run failed."""
         if not self._rows or not self.is_chief:
             return
         try:
@@ -64,25 +64,25 @@ class TrainingCurve(Callback):
             log.warning("%s", error)
 
 
-def _read(path: str, last_step: int) -> list[tuple[int, float, float]]:
+def _read_table(path: str, last_step: int) -> list[tuple[int, float, float]]:
     if not last_step or not files.exists(path):
         return []
     try:
-        rows = [line.split("\t") for line in files.read_lines(path)][1:]
-        found = [(int(step), float(loss), float(rate)) for step, loss, rate in rows]
+        lines = [line.split("\t") for line in files.read_lines(path)][1:]
+        rows = [(int(step), float(loss), float(rate)) for step, loss, rate in lines]
     except (UserError, ValueError):
         return []
-    return [row for row in found if row[0] <= last_step]
+    return [row for row in rows if row[0] <= last_step]
 
 
 def plot_training_curve(
     steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
 ) -> bytes:
-    """Plots losses, their running mean, and metrics on a second axis; returns a PNG.
+    """Plots losses with their running mean, and metrics on a second axis; returns PNG bytes.
 
-    Losses that are not finite leave a gap.
+    Non-finite losses leave a gap.
     """
-    # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
+    # Not pyplot, whose global state opens windows and is not thread-safe.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -96,22 +96,22 @@ def plot_training_curve(
     marker = "o" if len(steps) <= 50 else None
     axes.plot(steps, values, _LOSS_COLOR, marker=marker, markersize=3, alpha=0.35, label="loss")
     axes.plot(steps, _running_mean(values), _LOSS_COLOR, linewidth=1.8, label="running mean")
-    right = axes.twinx() if metrics else None
-    for number, (name, points) in enumerate(metrics.items()):
-        color = _METRIC_COLORS[number % len(_METRIC_COLORS)]
-        right.plot(*zip(*points, strict=True), color, marker="os"[number % 2], label=name)
-    if right:
-        right.set_ylabel("evaluation")
+    metric_axes = axes.twinx() if metrics else None
+    for index, (name, points) in enumerate(metrics.items()):
+        color = _METRIC_COLORS[index % len(_METRIC_COLORS)]
+        metric_axes.plot(*zip(*points, strict=True), color, marker="os"[index % 2], label=name)
+    if metric_axes:
+        metric_axes.set_ylabel("evaluation")
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    written = io.BytesIO()
-    figure.savefig(written, format="png", metadata={"Software": None})
-    return written.getvalue()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of the finite values around each position; NaN where there are none."""
-    half = int(len(values) * _SMOOTHING / 2)
-    finite, window = np.isfinite(values), np.ones(2 * half + 1)
+    """Returns the mean of the finite values in a window around each position, else NaN."""
+    half_width = int(len(values) * _SMOOTHING / 2)
+    finite, window = np.isfinite(values), np.ones(2 * half_width + 1)
     sums = np.convolve(np.where(finite, values, 0.0), window, "same")
     with np.errstate(invalid="ignore"):
         return sums / np.convolve(finite, window, "same")

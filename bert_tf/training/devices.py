@@ -15,7 +15,7 @@ from bert_tf.options import DeviceOptions
 from bert_tf.progress import log, warnings_only
 from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
-from bert_tf.training.signals import signals_kept
+from bert_tf.training.signals import preserve_signal_handlers
 
 # While a batch waits for Python or for the slowest thread of an operation, another one is computed.
 _BATCHES_AT_ONCE = 2
@@ -119,7 +119,9 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     trains = getattr(options, "do_train", False)
     for note in options.notes() + (options.training_notes() if trains else []):
         log.warning("%s", note)
-    set_precision(options.precision)
+    # Only ONNX Runtime computes in int8.
+    precision = "float32" if options.precision == "int8" else options.precision
+    set_precision(precision)
     found = _choose(options, one_thread)
     fixed_shapes = found.kind == "tpu" or options.fixed_shapes
     # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
@@ -127,7 +129,7 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     jit_compile = found.kind != "tpu" and compiled[options.jit_compile]
     devices = dataclasses.replace(
         found,
-        precision=options.precision,
+        precision=precision,
         jit_compile=jit_compile,
         # XLA compiles once for each shape.
         fixed_shapes=fixed_shapes or jit_compile,
@@ -194,7 +196,7 @@ def _multi_worker(cluster: Cluster | None) -> Devices:
         )
     wait_for_workers(cluster.workers, cluster.worker)
     try:
-        with signals_kept():
+        with preserve_signal_handlers():
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         names = ", ".join(cluster.workers)

@@ -1,4 +1,4 @@
-"""Evaluation during training: the best weights, and early stopping."""
+"""Evaluation during training: keeps the best weights and stops early."""
 
 import contextlib
 import dataclasses
@@ -20,12 +20,12 @@ from bert_tf.training.callbacks import Callback
 from bert_tf.training.curve import Points
 
 EVALUATIONS = "evaluations.json"
-# Folder of the curves of evaluations, as in the original.
+# Folder of the evaluation summaries for TensorBoard, as in the original.
 EVAL_FOLDER = "eval"
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts metrics for JSON, with the shortest digits that identify a float32."""
+    """Converts metrics to numbers for JSON, in the shortest form that identifies a float32."""
     return {
         key: value if isinstance(value, int) else float(str(value))
         for key, value in sorted(metrics.items())
@@ -33,7 +33,7 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Monitor:
-    """The metric that decides which weights are best; `auto` is the first of `metric_names`."""
+    """The metric that selects the best weights; "auto" is the first of `metric_names`."""
 
     def __init__(
         self, best_metric: str, metric_names: Sequence[str], lower_is_better: Collection[str]
@@ -46,12 +46,15 @@ class Monitor:
         self._sign = -1.0 if self.name in lower_is_better else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
-        """Returns the metric, `eval_loss` (mean over examples) before `loss` (over batches)."""
-        name = f"eval_{self.name}"
-        return float(metrics[name if name in metrics else self.name])
+        """Returns the metric; prefers `eval_loss` (mean over examples) to `loss` (over batches)."""
+        for name in (f"eval_{self.name}", self.name):
+            if name in metrics:
+                return float(metrics[name])
+        found = ", ".join(metrics)
+        raise UserError(f"metric_names has {self.name}, but metrics() returned only {found}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
-        """Returns a number that is higher for better metrics; NaN is the worst."""
+        """Returns the metric with its sign set so that higher is better; -inf for NaN."""
         value = self._sign * self.value(metrics)
         return -math.inf if math.isnan(value) else value
 
@@ -60,16 +63,16 @@ class Monitor:
 class EvalCallback(Callback):
     """Evaluates every `every` steps, keeps the best weights, and stops early.
 
-    Evaluations before the training was resumed count if they were of the same examples.
+    A resumed run also counts the evaluations of earlier runs, if they used the same examples.
 
     Attributes:
-        compute_metrics: returns the metrics of the model as it is.
-        output_dir: takes the folder `best`, `evaluations.json` and curves.
+        compute_metrics: evaluates the model with its current weights.
+        output_dir: the folder for `best`, `evaluations.json` and TensorBoard summaries.
         every: steps between evaluations.
-        patience: number of evaluations without improvement before stopping; 0 for never.
-        first_step: the step that the training resumes from, or 0.
-        examples_key: identifies the examples.
-        extra_files: contents of the files that a model needs, by name.
+        patience: number of evaluations without improvement before stopping; 0 to never stop.
+        first_step: the step that training resumes from, or 0.
+        examples_key: identifies the evaluation examples.
+        extra_files: contents, by name, of the files needed next to a checkpoint.
     """
 
     compute_metrics: Callable[[], Mapping[str, Any]]
@@ -85,62 +88,62 @@ class EvalCallback(Callback):
 
     def __post_init__(self) -> None:
         self._path = os.path.join(self.output_dir, EVALUATIONS)
-        self._evaluations = self._read()
+        self._evaluations = self._read_earlier()
 
     @property
     def digest(self) -> int:
-        """Identifies the evaluations of earlier runs, to compare workers."""
+        """A checksum of the evaluations, for checking that all workers agree."""
         return zlib.crc32(json.dumps(self._evaluations, sort_keys=True).encode())
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The best evaluation so far, the first of equals."""
+        """The best evaluation so far; the first one if several are equal."""
         return max(self._evaluations, key=self.monitor.score, default=None)
 
     @property
     def should_stop(self) -> bool:
-        """Whether the last `patience` evaluations brought no improvement."""
+        """Whether none of the last `patience` evaluations improved on the best."""
         if not self.patience or not self.best:
             return False
         return len(self._evaluations) - 1 - self._evaluations.index(self.best) >= self.patience
 
     @property
     def points(self) -> dict[str, Points]:
-        """The monitored metric and `eval_loss` of all evaluations, for a plot."""
-        found = self._evaluations
+        """The (step, value) points of the monitored metric and `eval_loss`, for the plot."""
+        evaluations = self._evaluations
         points = {
-            self.monitor.name: [(e["step"], self.monitor.value(e)) for e in found],
-            "eval_loss": [(e["step"], e["eval_loss"]) for e in found if "eval_loss" in e],
+            self.monitor.name: [(e["step"], self.monitor.value(e)) for e in evaluations],
+            "eval_loss": [(e["step"], e["eval_loss"]) for e in evaluations if "eval_loss" in e],
         }
         return {name: values for name, values in points.items() if values}
 
     def is_due(self, step: int, last: bool) -> bool:
-        """Every so many steps and at the last one, unless an earlier run did it."""
+        """Returns whether `step` is the last or a multiple of `every`, and not yet evaluated."""
         due = last or step % self.every == 0
         return due and all(evaluation["step"] != step for evaluation in self._evaluations)
 
     def evaluate(self, step: int) -> bool:
-        """Evaluates the model, keeps it if it is the best; returns whether to stop early."""
+        """Evaluates the model and keeps it if it is the best; returns whether to stop early."""
         metrics = self.compute_metrics()
-        found = {"step": step, **plain_metrics(metrics)}
-        self._evaluations.append(found)
-        best = self.best or found
+        evaluation = {"step": step, **plain_metrics(metrics)}
+        self._evaluations.append(evaluation)
+        best = self.best or evaluation
         if self.is_chief:
-            if best is found:
-                self._keep_best(step)
+            if best is evaluation:
+                self._save_best(step)
             self._write()
             folder = os.path.join(self.output_dir, EVAL_FOLDER)
             with contextlib.closing(Scalars(folder)) as scalars:
                 scalars.write(step, {name: float(value) for name, value in metrics.items()})
         name, value = self.monitor.name, self.monitor.value
-        before = f"best {value(best):.4f} at step {best['step']}"
-        shown = "the best so far" if best is found else before
-        log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(found), shown)
+        earlier_best = f"best: {value(best):.4f} at step {best['step']}"
+        rank = "best so far" if best is evaluation else earlier_best
+        log.info("Evaluation at step %d: %s = %.4f (%s)", step, name, value(evaluation), rank)
         if self.should_stop:
-            log.info("The training ends: %d evaluations in a row were no better", self.patience)
+            log.info("Early stopping: no improvement in %d evaluations", self.patience)
         return self.should_stop
 
-    def _keep_best(self, step: int) -> None:
+    def _save_best(self, step: int) -> None:
         folder = os.path.join(self.output_dir, BEST_FOLDER)
         files.make_dirs(folder)
         variables = checkpoints.named_variables(self.model)
@@ -160,8 +163,8 @@ class EvalCallback(Callback):
         }
         files.write_text(self._path, json.dumps(content, indent=1) + "\n")
 
-    def _read(self) -> list[dict[str, Any]]:
-        """Reads the evaluations of an earlier run, up to the step that this one resumes from."""
+    def _read_earlier(self) -> list[dict[str, Any]]:
+        """Reads the evaluations of earlier runs, up to the step that this run resumes from."""
         if not self.first_step or not files.exists(self._path):
             return []
         try:
@@ -169,13 +172,13 @@ class EvalCallback(Callback):
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.first_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
             if content["figure"] != self.monitor.name:
-                reason = f"they were judged by {content['figure']}"
+                reason = f"they were ranked by {content['figure']}"
             elif content["examples"] != self.examples_key:
-                reason = "they were of other examples"
+                reason = "they used different examples"
             elif best:
                 return earlier
             else:
-                reason = f"{BEST_FOLDER} is gone"
+                reason = f"there is no checkpoint in {BEST_FOLDER}"
         except (UserError, ValueError, KeyError, TypeError):
             reason = "the file is damaged"
         log.warning("Ignoring the evaluations in %s (%s)", self._path, reason)

@@ -1,4 +1,4 @@
-"""Explains TensorFlow's errors to users."""
+"""Translates TensorFlow's errors into messages for users."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,44 +7,44 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError, WorkerLost
 
-# TensorFlow's errors when a worker does not respond.
-_LOST = (
+# The errors that TensorFlow raises when a worker does not respond.
+_WORKER_LOST_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
     tf.errors.InternalError,
 )
-_ANOTHER_IS_GONE = (
-    "Another worker is gone, so this one ends too. Start all workers again with the same "
-    "command: they resume from the last checkpoint"
+_WORKER_LOST = (
+    "Another worker was lost, so this one stops. Start all workers again with the same command to "
+    "resume from the last checkpoint"
 )
 _EXPLANATIONS = {
-    tf.errors.ResourceExhaustedError: "Out of device memory. These need less, with the same "
-    "result: --gradient_accumulation_steps=2 (or 4, 8, ...), --recompute_layers=true; with almost "
-    "the same: --precision=bfloat16; for short texts: a lower --max_seq_length. Without training: "
-    "a lower --eval_batch_size, --predict_batch_size or --batch_size",
-    tf.errors.NotFoundError: "A file has been removed during the run; the same command resumes "
-    "from the last checkpoint",
-    tf.errors.DataLossError: "A record file is damaged: create it again",
+    tf.errors.ResourceExhaustedError: "Out of device memory. To save memory in training, pass "
+    "--gradient_accumulation_steps=2 (or 4, 8, ...) or --recompute_layers=true (same result), "
+    "--precision=bfloat16 (almost the same), or for short texts a lower --max_seq_length. For "
+    "evaluation and prediction, lower --eval_batch_size, --predict_batch_size or --batch_size",
+    tf.errors.NotFoundError: "A file was removed during the run. Run the same command again to "
+    "resume from the last checkpoint",
+    tf.errors.DataLossError: "A record file is corrupted; create it again",
 }
 
 
 @contextlib.contextmanager
 def explained_errors(workers: int = 1) -> Iterator[None]:
-    """Turns TensorFlow's errors about memory, files and lost workers into `UserError`s."""
+    """Raises TensorFlow's errors about memory, files and lost workers as `UserError`s."""
     try:
         yield
     except tf.errors.OpError as error:
-        no_memory = isinstance(error, tf.errors.ResourceExhaustedError)
-        message = error.message.split("\n")[0] if no_memory else error.message
+        is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+        message = error.message.split("\n")[0] if is_exhausted else error.message
         # TensorFlow appends a traceback.
         reason = " ".join(message.split()).partition(" defined at ")[0][:200]
-        if no_memory and "No space left" in reason:
+        if is_exhausted and "No space left" in reason:
             raise UserError(f"The disk is full: {reason}") from error
-        for kind, text in _EXPLANATIONS.items():
-            if isinstance(error, kind):
-                raise UserError(f"{text}. (TensorFlow says: {reason})") from error
-        if isinstance(error, _LOST) and workers > 1:
-            raise WorkerLost(f"{_ANOTHER_IS_GONE}. (TensorFlow says: {reason})") from error
+        for error_type, explanation in _EXPLANATIONS.items():
+            if isinstance(error, error_type):
+                raise UserError(f"{explanation}. (TensorFlow says: {reason})") from error
+        if isinstance(error, _WORKER_LOST_ERRORS) and workers > 1:
+            raise WorkerLost(f"{_WORKER_LOST}. (TensorFlow says: {reason})") from error
         raise

@@ -1,8 +1,7 @@
-"""The training loop: steps, checkpoints, curves, and every way in which a training run can end.
+"""The training loop: steps, checkpoints, summaries, evaluation and stopping.
 
-A custom loop instead of `Model.fit`, which fails under multi-worker strategies (keras issue
-20585): the same lines run on one device and on many, steps are counted instead of epochs, and
-checkpoints are the original's.
+`Model.fit` fails under multi-worker strategies (keras issue 20585). This loop runs the same code on
+one device and on many, counts steps instead of epochs, and writes the original's checkpoints.
 """
 
 import contextlib
@@ -21,15 +20,15 @@ from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 
-# Interval of the points of the curves, as in the original.
+# Steps between TensorBoard summaries, as in the original.
 SUMMARY_STEPS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopOptions:
-    """How long to train, and what to write.
+    """The length of training, and where and when to save checkpoints.
 
-    `num_train_steps` includes the steps before this run. Only the chief of the `workers` writes.
+    `num_train_steps` includes the steps of earlier runs. Only the chief worker writes files.
     """
 
     output_dir: str
@@ -46,14 +45,14 @@ def train(
     options: LoopOptions,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Trains up to a number of steps and writes checkpoints on the way.
+    """Trains up to step `num_train_steps` and saves checkpoints.
 
-    Starts from the state's step; `batches` is endless and begins with the batch of that step. As in
-    the original, `model.ckpt-<step>` is written at the first step, every `save_checkpoints_steps`,
-    and at the last. SIGTERM and Ctrl-C end the training after the current step, with a checkpoint.
+    Starts from the state's step; `batches` is endless and starts with that step's batch. As in the
+    original, `model.ckpt-<step>` is saved before the first step, every `save_checkpoints_steps`
+    steps, and after the last. SIGTERM and Ctrl-C stop after the current step, with a checkpoint.
 
     Raises:
-        UserError: a checkpoint cannot be written, memory is exhausted, another worker is gone, or
+        UserError: a checkpoint cannot be written, memory is exhausted, another worker was lost, or
             the loss is not finite.
         KeyboardInterrupt: after Ctrl-C.
         Terminated: after SIGTERM.
@@ -65,51 +64,52 @@ def train(
         request = stack.enter_context(stop_request())
         saver = AsyncSaver(options.output_dir)
         recorder = _Recorder(state, options, callbacks, saver)
-        for part in (recorder, *callbacks, saver):
-            stack.callback(part.close)
+        for resource in (recorder, *callbacks, saver):
+            stack.callback(resource.close)
         stack.enter_context(explained_errors(options.workers))
 
-        def due(last: bool) -> list[Callback]:
+        def due_callbacks(last: bool) -> list[Callback]:
             return [callback for callback in callbacks if callback.is_due(step, last)]
 
         if checkpoints.latest(options.output_dir) is None:
             recorder.save(wait=True)
-        # A run that was killed between a checkpoint and its evaluation left that out.
-        ended, stopping = bool(step) and recorder.evaluate(step, due(last=False)), False
+        # Catch up if the previous run was killed between a checkpoint and its evaluation.
+        early_stop = bool(step) and recorder.evaluate(step, due_callbacks(last=False))
+        interrupted = False
         pending: dict[str, tf.Tensor] = {}
         batch_iterator = iter(batches)
-        while step < last_step and not stopping and not ended:
+        while step < last_step and not interrupted and not early_stop:
             for callback in callbacks:
                 callback.before_step(step + 1)
             saver.check()
             stop = tf.constant(int(request.number is not None))
             results = train_step(next(batch_iterator), stop)
             step += 1
-            # The device works while the results of the step before are read.
+            # The device computes this step while the host reads the results of the previous one.
             if pending:
                 recorder.record(step - 1, pending)
             pending = results
-            # All processes see the same sum, so that all stop after the same step.
-            stopping = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
+            # All processes get the same sum, so they stop after the same step.
+            interrupted = int(results["stop"]) > 0 if options.workers > 1 else bool(request.number)
             last = step == last_step
-            evaluating = due(last)
-            if last or stopping or evaluating or step % options.save_checkpoints_steps == 0:
+            due = due_callbacks(last)
+            if last or interrupted or due or step % options.save_checkpoints_steps == 0:
                 recorder.record(step, pending)
                 pending = {}
-                # The checkpoint comes before an evaluation or the end.
-                recorder.save(wait=bool(last or stopping or evaluating))
-            if evaluating and not stopping:
-                ended = recorder.evaluate(step, evaluating)
-        # The signal may have arrived during the last step or its checkpoint.
-        if stopping or request.number is not None:
-            log.warning("Stopped at step %d; the same command resumes from there", step)
+                # Before an evaluation or the end, the checkpoint must be on disk.
+                recorder.save(wait=bool(last or interrupted or due))
+            if due and not interrupted:
+                early_stop = recorder.evaluate(step, due)
+        # A signal may also arrive during the last step or while its checkpoint is saved.
+        if interrupted or request.number is not None:
+            log.warning("Stopped at step %d; run the same command again to resume", step)
             raise request.error()
         recorder.report(step)
 
 
 @dataclasses.dataclass
 class _Recorder:
-    """Records a training run: progress bar, curves, checkpoints, callbacks."""
+    """Reports each step to the progress bar, TensorBoard and callbacks; saves checkpoints."""
 
     state: TrainState
     options: LoopOptions
@@ -131,22 +131,22 @@ class _Recorder:
             callback.on_checkpoint()
 
     def evaluate(self, step: int, callbacks: Sequence[Callback]) -> bool:
-        # Evaluations do not count for the throughput.
+        # Throughput excludes evaluations.
         with self._progress.paused():
             results = [callback.evaluate(step) for callback in callbacks]
             return any(results)
 
     def record(self, step: int, results: Mapping[str, tf.Tensor]) -> None:
-        """Waits for the results of a step; raises a UserError if loss or gradient is not finite."""
+        """Waits for a step's results; raises a UserError if the loss or gradient is not finite."""
         values = {name: float(value) for name, value in results.items() if name != "stop"}
         self._require_finite(step, values)
         self._progress.update(step, values)
         for callback in self.callbacks:
             callback.on_step(step, values)
-        curves = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
-        due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
-        if due and self.options.is_chief:
-            self._scalars.write(step, {**curves, **self._progress.rates()})
+        summaries = {name: values[name] for name in ("loss", "learning_rate", "gradient_norm")}
+        is_due = step == self.options.num_train_steps or step % SUMMARY_STEPS == 0
+        if is_due and self.options.is_chief:
+            self._scalars.write(step, {**summaries, **self._progress.rates()})
 
     def report(self, step: int) -> None:
         self._progress.close()
@@ -163,15 +163,15 @@ class _Recorder:
         self._scalars.close()
 
     def _require_finite(self, step: int, values: Mapping[str, float]) -> None:
-        # A loss scale is expected to make gradients overflow; such updates are skipped.
+        # With loss scaling, gradients overflow now and then; such updates are skipped.
         checked = ("loss",) if values["loss_scale"] > 1.0 else ("loss", "gradient_norm")
-        wrong = [name for name in checked if not np.isfinite(values[name])]
-        if wrong:
+        non_finite = [name for name in checked if not np.isfinite(values[name])]
+        if non_finite:
             self.saver.close()
             newest = checkpoints.latest(self.options.output_dir)
-            scaled = values["loss_scale"] != 1.0
+            name, is_scaled = non_finite[0], values["loss_scale"] != 1.0
             raise UserError(
-                f"The {wrong[0].replace('_', ' ')} is {values[wrong[0]]} at step {step}, with a "
-                f"learning rate of {values['learning_rate']:.2e}: lower --learning_rate"
-                f"{', or pass --precision=bfloat16' * scaled}. The last good checkpoint is {newest}"
+                f"The {name.replace('_', ' ')} is {values[name]} at step {step} (learning rate "
+                f"{values['learning_rate']:.2e}): lower --learning_rate"
+                f"{', or pass --precision=bfloat16' * is_scaled}. Last good checkpoint: {newest}"
             )

@@ -1,4 +1,4 @@
-"""Signals that stop a training run: it finishes the step and saves first."""
+"""Handles SIGINT and SIGTERM: training finishes the current step and saves before it stops."""
 
 import contextlib
 import signal
@@ -13,8 +13,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def signals_kept() -> Iterator[None]:
-    """Restores signal handlers; TensorFlow replaces that of SIGTERM when it connects workers."""
+def preserve_signal_handlers() -> Iterator[None]:
+    """Restores signal handlers on exit: TensorFlow replaces SIGTERM's to connect workers."""
     handlers = [signal.getsignal(number) for number in _SIGNALS]
     try:
         yield
@@ -25,31 +25,31 @@ def signals_kept() -> Iterator[None]:
 
 
 class StopRequest:
-    """Remembers the number of a signal; None before one arrived."""
+    """Stores the number of the signal received, or None."""
 
     def __init__(self) -> None:
         self.number: int | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The signal handler. A second Ctrl-C does not wait."""
+        """Handles a signal; a second Ctrl-C stops training immediately."""
         if self.number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = number
-        log.warning("%s: finishing the step and saving", signal.Signals(number).name)
+        log.warning("%s: finishing the current step and saving", signal.Signals(number).name)
 
     def error(self) -> BaseException:
-        """Returns the exception to raise once everything is saved."""
+        """Returns the exception to raise after saving."""
         return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated()
 
 
 @contextlib.contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catches SIGINT (Ctrl-C) and SIGTERM, which schedulers send before a preemption.
+    """Catches SIGINT (Ctrl-C) and SIGTERM, which schedulers send before preemption.
 
     Does nothing outside the main thread, where Python cannot handle signals.
     """
     request = StopRequest()
-    with signals_kept():
+    with preserve_signal_handlers():
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 signal.signal(number, request.handle)

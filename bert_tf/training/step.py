@@ -1,4 +1,4 @@
-"""A training step on any number of replicas: loss, gradients, their sum, clipping, update."""
+"""The distributed training step: loss, gradients, all-reduce, clipping, update."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -19,15 +19,15 @@ SUM = tf.distribute.ReduceOp.SUM
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """The loss of a batch that is spread over replicas and micro-batches.
+    """The loss of a batch that is split across replicas and micro-batches.
 
-    Each micro-batch computes its share of the loss, and the shares add up, so that N replicas and
-    any number of micro-batches equal one device even if their parts differ in size; a mean of means
-    would not. A share depends on totals of the whole batch.
+    Each micro-batch computes its share, normalized by totals of the whole batch, and the shares add
+    up to the loss of the batch. So any split gives the same loss as one device, even if its parts
+    differ in size; a mean of means would not.
 
     Attributes:
-        totals: batch -> scalars by name, of a replica's rows; they are summed over all replicas.
-        share: (outputs, batch, totals of the whole batch) -> scalar.
+        totals: batch -> dict of scalars for a replica's rows, which are summed over all replicas.
+        share: (outputs, batch, totals of the whole batch) -> scalar, for a micro-batch.
     """
 
     totals: Callable[[Batch], dict[str, Any]]
@@ -35,27 +35,34 @@ class Loss:
 
 
 def mean_loss(row_loss: Callable[[Any, Batch], Any]) -> Loss:
-    """Returns the mean over rows of a loss (outputs, batch) -> [B]."""
-    return Loss(
-        totals=lambda batch: {},
-        share=lambda outputs, batch, totals: (
-            tf.reduce_sum(row_loss(outputs, batch)) / totals["sequences"]
-        ),
-    )
+    """Returns the mean over rows of `row_loss`: (outputs, batch) -> [B].
+
+    When it is traced, the loss raises a ValueError if `row_loss` has a different shape.
+    """
+
+    def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
+        losses = tf.convert_to_tensor(row_loss(outputs, batch))
+        if losses.shape.rank != 1:
+            raise ValueError(
+                f"The loss must have a number for each row, [B]. Received: shape {losses.shape}"
+            )
+        return tf.reduce_sum(losses) / totals["sequences"]
+
+    return Loss(totals=lambda batch: {}, share=share)
 
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """How to compute a step. Only `seed` and `clip_per_replica` change the result.
+    """Options of a training step. Only `seed` and `clip_per_replica` change the result.
 
     Attributes:
-        seed: seed of dropout.
-        jit_compile: whether XLA compiles the step.
-        skip_padding: compute nothing for padding; not under XLA, which would compile for each
+        seed: dropout seed.
+        jit_compile: whether to compile the step with XLA.
+        skip_padding: skip computation for padding; not for XLA, which would recompile for each
             number of tokens.
         accumulation_steps: number of micro-batches; must divide a replica's static number of rows.
-        clip_per_replica: clip each replica's gradient, as on the original's TPUs, instead of that
-            of the batch.
+        clip_per_replica: clip each replica's gradient, as the original does on TPUs, instead of the
+            batch's.
     """
 
     seed: int = 0
@@ -67,7 +74,7 @@ class StepOptions:
 
 @dataclasses.dataclass(eq=False)
 class TrainState:
-    """A model in training and its optimizer, built on the trained variables."""
+    """A model, its optimizer (built on the trainable variables) and the loss scale, if any."""
 
     model: keras.Model
     optimizer: AdamWeightDecay
@@ -80,7 +87,7 @@ class TrainState:
 
     @property
     def extra_variables(self) -> dict[str, keras.Variable]:
-        """The variables by name that a checkpoint stores beside model and optimizer."""
+        """Variables to checkpoint in addition to the model's and the optimizer's, by name."""
         return self.loss_scale.variables if self.loss_scale else {}
 
 
@@ -91,20 +98,20 @@ def make_train_step(
     options: StepOptions,
     element_spec: Any = None,
 ) -> Callable[[Any, Any], dict[str, tf.Tensor]]:
-    """Compiles the function that takes a batch and updates the model.
+    """Compiles a function that updates the model from one batch.
 
-    `state` must be made in the scope of `strategy`. With `element_spec`, the specification of the
-    batches, it is traced once, otherwise for each shape. For results that are repeatable bit for
-    bit, the number of rows must not be static unless XLA compiles: with static shapes TensorFlow's
-    memory optimizer (Grappler) turns sums of three or more gradients into additions in the order in
-    which the gradients become ready, and no option turns only that off.
+    `state` must be created in the scope of `strategy`. With `element_spec`, the type specification
+    of the batches, the function is traced once, otherwise for each new shape. For bit-identical
+    repeats without XLA, the number of rows must not be static: with static shapes, TensorFlow's
+    memory optimizer (Grappler) rewrites sums of three or more gradients to add them in the order in
+    which they become ready, and that rewrite has no switch.
 
     Returns:
-        (batch, stop) -> scalars that are equal in all replicas: `loss` of the batch before the
-        update; the `learning_rate` of the update; `gradient_norm` before clipping (with
-        `clip_per_replica` after it); `loss_scale`, 1 without one; `sequences` and `tokens` of the
-        batch, without padding; `stop`, the sum of all processes' stop flags. The batch is an
-        element of a distributed data set, `stop` an int32 scalar.
+        (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
+        `learning_rate` of the update; `gradient_norm` before clipping (after it with
+        `clip_per_replica`); `loss_scale` (1 if there is none); `sequences` and `tokens`, the number
+        of each in the batch, without padding; `stop`, the sum of all processes' stop flags. The
+        argument `batch` is an element of a distributed dataset, `stop` an int32 scalar.
     """
     replica = _Replica(state, loss, strategy, options)
     if options.jit_compile and strategy.num_replicas_in_sync > 1:
@@ -119,10 +126,10 @@ def compile_for_replicas(
     jit_compile: bool,
     signature: Any = None,
 ) -> Any:
-    """Compiles a function that each replica runs, and whose results are equal in all of them.
+    """Compiles a function that runs on each replica and returns equal results on all of them.
 
-    With several replicas, XLA can only compile parts without communication, which is up to
-    `function`.
+    With several replicas, `jit_compile` has no effect, because XLA cannot compile communication:
+    `function` must use XLA for its own computations.
     """
     jit_compile = jit_compile and strategy.num_replicas_in_sync == 1
 
@@ -138,7 +145,7 @@ def compile_for_replicas(
 
 @dataclasses.dataclass(eq=False)
 class _Replica:
-    """The part of a step that each replica computes."""
+    """The computation of one replica in a training step."""
 
     state: TrainState
     loss: Loss
@@ -149,8 +156,8 @@ class _Replica:
         self.optimizer, self.loss_scale = self.state.optimizer, self.state.loss_scale
         self.replicas = self.strategy.num_replicas_in_sync
         self.variables = [variable.value for variable, _ in self.optimizer.slots()]
-        # Variables that the loss does not depend on; known after tracing.
-        self.untouched = [False] * len(self.variables)
+        # Variables that the loss does not depend on; set during tracing.
+        self.has_no_gradient = [False] * len(self.variables)
 
     def step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         context = tf.distribute.get_replica_context()
@@ -163,13 +170,13 @@ class _Replica:
         else:
             share, gradients = self._accumulate(batch, totals, seed, scale)
         if self.options.clip_per_replica:
-            # The mean over a replica's own rows is so many times its share.
-            own = [gradient * float(self.replicas) for gradient in gradients]
-            gradients = self._sum(self.optimizer.clip(own)[0])
+            # The mean loss over a replica's rows is its share times the number of replicas.
+            local_gradients = [gradient * float(self.replicas) for gradient in gradients]
+            gradients = self._sum(self.optimizer.clip(local_gradients)[0])
             norm = tf.linalg.global_norm(gradients)
         else:
             gradients, norm = self.optimizer.clip(self._sum(gradients))
-        # Not `optimizer.apply`: it would clip a replica's gradients before they are summed.
+        # Not `optimizer.apply`, which would clip each replica's gradients before the sum.
         context.merge_call(self._update, args=(gradients, learning_rate, norm))
         self.optimizer.iterations.assign_add(1)
         if self.loss_scale:
@@ -181,23 +188,23 @@ class _Replica:
             "loss_scale": scale,
             "sequences": totals["sequences"],
             "tokens": totals["tokens"],
-            # A copy on this replica, because inputs cannot be summed.
+            # `tf.identity`, because all-reduce does not accept function inputs.
             "stop": self._sum(tf.identity(stop)),
         }
 
     def gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Computes the share of the loss of a micro-batch and its dense gradients."""
+        """Returns the loss share of a micro-batch and its dense gradients."""
         if self.options.skip_padding:
             batch = with_token_positions(batch)
         with tf.GradientTape() as tape:
             outputs = self.state.model(batch, training=True, dropout_seed=seed)
             share = self.loss.share(outputs, batch, totals)
-            scaled = share * scale
-        gradients = tape.gradient(scaled, self.variables)
-        self.untouched = [gradient is None for gradient in gradients]
-        # Gradients of look-ups are slices that are not summed yet, and have another norm.
+            scaled_loss = share * scale
+        gradients = tape.gradient(scaled_loss, self.variables)
+        self.has_no_gradient = [gradient is None for gradient in gradients]
+        # Embedding gradients are `IndexedSlices` with repeated rows, whose norm would be wrong.
         return share, [
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient) / scale
             for variable, gradient in zip(self.variables, gradients, strict=True)
@@ -206,22 +213,22 @@ class _Replica:
     def _accumulate(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any, scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Sums `gradients` over micro-batches."""
+        """Sums the loss shares and gradients over micro-batches."""
         count = self.options.accumulation_steps
         # [B, ..] -> [count, B / count, ..]; static shapes stay static, which TPUs need.
-        split = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
+        stacked = {name: tf.stack(tf.split(value, count)) for name, value in batch.items()}
 
-        def add(index: Any, share: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
-            micro_batch = {name: value[index] for name, value in split.items()}
-            more, gradients = self.gradients(micro_batch, totals, fold_in(seed, index), scale)
-            return index + 1, share + more, [a + b for a, b in zip(sums, gradients, strict=True)]
+        def add(index: Any, loss: Any, sums: list[Any]) -> tuple[Any, Any, list[Any]]:
+            micro_batch = {name: value[index] for name, value in stacked.items()}
+            share, gradients = self.gradients(micro_batch, totals, fold_in(seed, index), scale)
+            return index + 1, loss + share, [a + b for a, b in zip(sums, gradients, strict=True)]
 
         zeros = [tf.zeros(variable.shape, tf.float32) for variable in self.variables]
         _, share, gradients = tf.while_loop(
             lambda index, *_: index < count,
             add,
             (tf.constant(0), tf.constant(0.0), zeros),
-            # Parallel iterations would need the memory of the whole batch.
+            # Parallel iterations would need as much memory as the whole batch.
             parallel_iterations=1,
             maximum_iterations=count,
         )
@@ -234,10 +241,10 @@ class _Replica:
             **self.loss.totals(batch),
         }
 
-    def _seed(self, replica: Any) -> Any:
+    def _seed(self, replica_id: Any) -> Any:
         seed = self.options.seed
-        words = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
-        return fold_in(fold_in(words, self.optimizer.iterations.value), replica)
+        key = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
+        return fold_in(fold_in(key, self.optimizer.iterations.value), replica_id)
 
     def _sum(self, values: Any) -> Any:
         if self.replicas == 1:
@@ -252,23 +259,23 @@ class _Replica:
                 update_variable(self.optimizer, gradient, variable, rate)
                 return
 
-            def changed() -> tf.Tensor:
+            def apply_update() -> tf.Tensor:
                 update_variable(self.optimizer, gradient, variable, rate)
                 return tf.constant(True)
 
-            tf.cond(tf.math.is_finite(norm), changed, lambda: tf.constant(False))
+            tf.cond(tf.math.is_finite(norm), apply_update, lambda: tf.constant(False))
 
-        for variable, gradient, untouched in zip(
-            self.variables, gradients, self.untouched, strict=True
+        for variable, gradient, has_no_gradient in zip(
+            self.variables, gradients, self.has_no_gradient, strict=True
         ):
-            # As in the original, weight decay does not change such variables either.
-            if not untouched:
+            # As in the original, without a gradient there is no update, not even weight decay.
+            if not has_no_gradient:
                 strategy.extended.update(variable, update, args=(gradient, rate, norm), group=False)
 
 
 def with_token_positions(batch: Batch) -> Batch:
-    """Adds `token_positions` to a batch, so that the encoder computes nothing for padding."""
+    """Adds `token_positions`, int32 [tokens], to a batch: the encoder then skips padding."""
     mask = tf.reshape(batch["input_mask"], [-1])
-    # A part of a batch that is all padding must still have a token.
+    # Keep one position even if this part of the batch is all padding.
     is_token = tf.logical_or(mask != 0, tf.range(tf.size(mask)) == 0)
     return {**batch, "token_positions": tf.cast(tf.where(is_token)[:, 0], tf.int32)}

@@ -1,4 +1,4 @@
-"""Checkpoints of the original: read, refused, written, and read by TensorFlow itself."""
+"""Original checkpoints: reading, validation, writing, and compatibility with TensorFlow 1."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def _trained(model):
 
 
 @pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
-def test_values_are_those_of_the_file(name):
+def test_values_match_the_file(name):
     weights = np.load(golden(f"checkpoints/{name}/weights.npz"))
     variables = checkpoint.named_variables(load(BertPretrainer(config(name)), name))
     for key in variables:
@@ -47,7 +47,7 @@ def test_values_are_those_of_the_file(name):
     assert len(variables) > 10
 
 
-def test_what_is_restored_equals_the_assignment_maps_of_the_original():
+def test_restored_variables_match_the_original_assignment_maps():
     maps = json.loads(golden("checkpoints/assignment_maps.json").read_text())
     models = {
         "classifier": lambda: BertClassifier(config(), 2),
@@ -66,7 +66,7 @@ def test_what_is_restored_equals_the_assignment_maps_of_the_original():
 
 
 @pytest.mark.shared
-def test_real_encoder_and_a_foreign_checkpoint_are_read():
+def test_real_encoder_and_third_party_checkpoint_are_read():
     for folder in ("encoder", "original_tiny_checkpoint"):
         path = data(folder)
         model = BertModel(_config_of(path))
@@ -81,7 +81,7 @@ def _config_of(folder):
     return BertConfig.from_json_file(folder / "bert_config.json")
 
 
-def test_tf1_saver_reads_what_is_written(tmp_path):
+def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
     optimizer = _trained(model)
     optimizer.iterations.assign(7)
@@ -106,7 +106,7 @@ def test_tf1_saver_reads_what_is_written(tmp_path):
     assert len(values) == 3 * len(optimizer.slots()) + 1
 
 
-def test_names_and_shapes_are_those_of_a_training_run_of_the_original(tmp_path):
+def test_names_and_shapes_match_an_original_training_run(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     rows = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
@@ -114,7 +114,7 @@ def test_names_and_shapes_are_those_of_a_training_run_of_the_original(tmp_path):
     assert checkpoint.shapes(prefix) == rows
 
 
-def test_five_are_kept_and_the_state_names_them(tmp_path):
+def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _trained(model)
     folder = str(tmp_path)
@@ -146,7 +146,7 @@ def test_state_file_equals_the_original(tmp_path):
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
-def test_a_moved_folder_and_a_missing_newest_are_understood(tmp_path):
+def test_moved_directory_and_missing_latest_checkpoint(tmp_path):
     for step in (1, 2):
         checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
     (tmp_path / "checkpoint").write_text(
@@ -159,7 +159,7 @@ def test_a_moved_folder_and_a_missing_newest_are_understood(tmp_path):
     assert checkpoint.latest(str(tmp_path / "nowhere")) is None
 
 
-def test_a_folder_is_restored_from_and_paths_are_names():
+def test_restore_from_directory_and_path_objects():
     folder = ROOT / "examples" / "small_bert"
     model = BertModel(_config_of(folder))
     restored = checkpoint.restore(model, folder)
@@ -167,7 +167,7 @@ def test_a_folder_is_restored_from_and_paths_are_names():
     assert not restored.new
 
 
-def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
+def test_resolve_accepts_prefix_file_and_directory(tmp_path):
     prefix = str(tmp_path / "bert_model.ckpt")
     checkpoint.write(prefix, {"x": np.float32([1])})
     for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", f"{prefix}.meta"):
@@ -178,16 +178,18 @@ def test_resolve_takes_a_prefix_a_file_and_a_folder(tmp_path):
         checkpoint.resolve(str(tmp_path))
 
 
-def test_restoring_takes_what_resolve_takes(tmp_path):
+def test_restore_accepts_the_same_paths_as_resolve(tmp_path):
     path = golden("checkpoints/main/bert_model.ckpt.index")
     assert checkpoint.restore(BertModel(config()), str(path)).restored
-    with pytest.raises(UserError, match=r"No checkpoint .*: there is no file nothing\.index"):
+    with pytest.raises(UserError, match=r"No checkpoint .*: file nothing\.index does not exist"):
         checkpoint.restore(BertModel(config()), str(tmp_path / "nothing"))
 
 
-def test_resolve_says_what_is_there_instead(tmp_path):
+def test_resolve_error_lists_existing_files(tmp_path):
     (tmp_path / "readme.txt").write_text("")
-    with pytest.raises(UserError, match=r"no file bert_model\.ckpt\.index .*readme\.txt"):
+    with pytest.raises(
+        UserError, match=r"file bert_model\.ckpt\.index does not exist .*readme\.txt"
+    ):
         checkpoint.resolve(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(UserError, match=r"contains no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
@@ -197,21 +199,21 @@ def test_resolve_says_what_is_there_instead(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-cased"])
-def test_a_name_on_a_hub_is_no_folder(name, tmp_path, monkeypatch):
+def test_hub_name_is_not_a_directory(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="Nothing is downloaded: pass the folder"):
+    with pytest.raises(UserError, match="Models are not downloaded: pass the folder"):
         checkpoint.resolve(name)
     with pytest.raises(UserError) as error:
         checkpoint.resolve("bert_model.ckpt-1000")
     assert "downloaded" not in str(error.value)
 
 
-def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
+def test_shape_mismatches_and_missing_layers_are_both_listed():
     wide = BertClassifier(config(intermediate_size=256), 2)
     with pytest.raises(
         UserError,
         match=r"layer_0/intermediate/dense/kernel \(checkpoint \[64, 128\], model \[64, 256.*"
-        r"\. --bert_config_file is not the",
+        r"\. Pass the --bert_config_file",
     ):
         checkpoint.restore(wide, _main())
     deep = BertClassifier(config(num_hidden_layers=5), 2)
@@ -222,15 +224,15 @@ def test_other_shapes_and_missing_layers_are_refused_with_both_lists():
         checkpoint.restore(deep, _main())
 
 
-def test_other_labels_are_refused(tmp_path):
+def test_different_labels_are_rejected(tmp_path):
     prefix = str(tmp_path / "model.ckpt-1")
     named = checkpoint.named_variables(BertClassifier(config(), 3))
     checkpoint.write(prefix, {name: variable.numpy() for name, variable in named.items()})
-    with pytest.raises(UserError, match=r"output_weights .*It has other outputs"):
+    with pytest.raises(UserError, match=r"output_weights .*Its head differs"):
         checkpoint.restore(BertClassifier(config(), 2), prefix)
 
 
-def test_a_refused_checkpoint_changes_nothing():
+def test_rejected_checkpoint_leaves_model_unchanged():
     model = BertClassifier(config(intermediate_size=256), 2)
     before = [variable.numpy() for variable in model.trainable_variables]
     with pytest.raises(UserError):
@@ -239,13 +241,13 @@ def test_a_refused_checkpoint_changes_nothing():
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
-def test_fewer_layers_than_the_checkpoint_are_the_users_choice():
+def test_model_may_have_fewer_layers_than_checkpoint():
     restored = checkpoint.restore(BertModel(config(num_hidden_layers=2)), _main())
     assert "bert/encoder/layer_2 (16)" in restored.describe()
     assert restored.new == ()
 
 
-def test_truncated_files_are_refused(tmp_path):
+def test_truncated_files_are_rejected(tmp_path):
     source = golden("checkpoints/main")
     for suffix in ("index", "data-00000-of-00001"):
         folder = tmp_path / suffix
@@ -261,7 +263,7 @@ def test_truncated_files_are_refused(tmp_path):
         checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
 
 
-def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
+def test_tensorflow_errors_omit_op_names(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
     data = tmp_path / "x.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:20])
@@ -270,7 +272,7 @@ def test_what_tensorflow_says_has_no_names_of_its_operations(tmp_path):
     assert not re.search(r"\{\{|Op:|name:", str(caught.value))
 
 
-def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):
+def test_devices_can_be_configured_after_reading_a_step(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": np.int64(7)})
     code = (
         "import tensorflow as tf\n"
@@ -282,25 +284,25 @@ def test_devices_may_be_set_up_after_a_step_was_read(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_object_based_checkpoint_is_named_as_such(tmp_path):
+def test_object_based_checkpoint_is_identified(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match="object-based checkpoint of TensorFlow 2"):
+    with pytest.raises(UserError, match="object-based TensorFlow 2 checkpoint"):
         checkpoint.restore(BertModel(config("alt_tiny")), prefix)
 
 
-def test_checkpoint_without_slots_is_noticed():
+def test_missing_slots_are_detected():
     model = BertPretrainer(config())
     optimizer = _trained(model)
     assert not checkpoint.restore_optimizer(optimizer, _main())
 
 
-def test_unwritable_place_is_an_error_of_the_user(tmp_path):
+def test_unwritable_path_raises_user_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Cannot write the checkpoint"):
         checkpoint.write(str(tmp_path / "file" / "model.ckpt-0"), {"x": np.float32([1])})
 
 
-def test_summary_takes_layers_together():
+def test_summary_groups_layers():
     names = [f"bert/encoder/layer_{i}/output/dense/{kind}" for i in range(12) for kind in "ab"]
     assert checkpoint.summarize([*names, "output_bias"]) == (
         "bert/encoder/layer_0..11 (24), output_bias"
@@ -311,7 +313,7 @@ def test_summary_takes_layers_together():
 @pytest.mark.parametrize(
     "state", [None, b"", b"\xff\xfe", b"garbage", b'model_checkpoint_path: "x"']
 )
-def test_a_lost_or_damaged_state_file_loses_no_checkpoint(tmp_path, state):
+def test_missing_or_corrupt_state_file_keeps_checkpoints(tmp_path, state):
     for step in (5, 10, 100):
         checkpoint.write(str(tmp_path / f"model.ckpt-{step}"), {"x": np.float32([step])})
     if state is not None:
@@ -335,7 +337,7 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     }
 
 
-def test_a_checkpoint_with_nothing_for_the_model_is_refused():
+def test_checkpoint_without_matching_variables_is_rejected():
     with pytest.raises(UserError, match="not in the checkpoint: enc2/embeddings"):
         checkpoint.restore(BertModel(config(), name="enc2"), _main())
 
@@ -348,7 +350,7 @@ def test_a_checkpoint_with_nothing_for_the_model_is_refused():
         (np.array([b"x"] * 64), "not finite numbers"),
     ],
 )
-def test_values_that_are_no_numbers_are_refused(tmp_path, value, message):
+def test_non_finite_and_non_float_values_are_rejected(tmp_path, value, message):
     values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
     values["bert/pooler/dense/bias"] = value
     checkpoint.write(str(tmp_path / "bad.ckpt"), values)
@@ -357,7 +359,7 @@ def test_values_that_are_no_numbers_are_refused(tmp_path, value, message):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", tf.bfloat16.as_numpy_dtype])
-def test_other_floats_are_converted(tmp_path, dtype):
+def test_other_float_dtypes_are_converted(tmp_path, dtype):
     values = dict(checkpoint.read(_main(), checkpoint.shapes(_main())))
     checkpoint.write(
         str(tmp_path / "x.ckpt"), {name: value.astype(dtype) for name, value in values.items()}
@@ -369,18 +371,18 @@ def test_other_floats_are_converted(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("step", [np.int64(-1), np.int64([1, 2]), np.float32(3.5), b"x"])
-def test_a_step_that_is_none_is_refused(tmp_path, step):
+def test_invalid_global_step_is_rejected(tmp_path, step):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"global_step": step})
     with pytest.raises(UserError, match="is not a training step"):
         checkpoint.step_of(str(tmp_path / "x.ckpt"))
 
 
-def test_slots_of_another_shape_are_refused(tmp_path):
+def test_slot_shape_mismatch_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _trained(model)
     prefix = checkpoint.save(str(tmp_path), model, optimizer)
     values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
-    with pytest.raises(UserError, match=r"bias/adam_m has the shape \[3\].*\[16\] is needed"):
+    with pytest.raises(UserError, match=r"bias/adam_m in .* has shape \[3\]; expected \[16\]"):
         checkpoint.restore_optimizer(optimizer, prefix)

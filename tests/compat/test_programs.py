@@ -1,4 +1,4 @@
-"""Programs as people wrote them for the original release, with `bert` renamed to `bert_tf`."""
+"""Typical programs written for the original release, with `bert` renamed to `bert_tf`."""
 
 import csv
 import json
@@ -39,8 +39,8 @@ def tokenizer(tiny):
         ([1, 2, 3, 4, 5], [2, 1]),
     ],
 )
-def test_notebook_for_bert_tensorflow(tokenizer, label_list, labels):
-    """The notebook on movie reviews and its many copies: labels come from a data frame."""
+def test_bert_tensorflow_notebook(tokenizer, label_list, labels):
+    """The movie review notebook and its derivatives, which take labels from a data frame."""
     examples = [
         run_classifier.InputExample(guid=None, text_a=text, text_b=None, label=label)
         for text, label in zip(["the good film", "not good"], labels, strict=True)
@@ -48,19 +48,21 @@ def test_notebook_for_bert_tensorflow(tokenizer, label_list, labels):
     features = run_classifier.convert_examples_to_features(examples, label_list, 6, tokenizer)
     assert [feature.label_id for feature in features] == [1, 0]
     assert [feature.input_mask for feature in features] == [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]]
-    with pytest.raises(UserError, match=r"TensorFlow 1 only: use .*from_tensor_slices"):
+    with pytest.raises(
+        UserError, match=r"only exists in the TensorFlow 1 code: use .*from_tensor_slices"
+    ):
         run_classifier.input_fn_builder(
             features=features, seq_length=6, is_training=True, drop_remainder=False
         )
 
 
-def test_a_label_that_is_not_in_a_list_of_integers(tokenizer):
+def test_label_missing_from_integer_list_is_rejected(tokenizer):
     example = run_classifier.InputExample(None, "good", None, 7)
     with pytest.raises(UserError, match="Label 7 of example None is not one of 0, 1"):
         run_classifier.convert_examples_to_features([example], np.array([0, 1]), 6, tokenizer)
 
 
-def test_scripts_give_the_names_without_tensorflow():
+def test_script_names_import_without_tensorflow():
     code = """
 import sys
 from run_classifier import *
@@ -74,7 +76,7 @@ print(MrpcProcessor().get_labels(), hasattr(bert_tf, "nothing"), "tensorflow" in
     assert done.stdout.strip() == "['0', '1'] False False", done.stderr
 
 
-def test_processors_read_what_the_table_says(tiny):
+def test_processors_read_documented_columns(tiny):
     examples = script.MrpcProcessor().get_train_examples(str(tiny.folder / "mrpc"))
     assert (examples[1].guid, examples[1].label, len(examples)) == ("train-2", "1", 18)
     examples = script.ColaProcessor().get_test_examples(str(tiny.folder / "cola"))
@@ -83,7 +85,7 @@ def test_processors_read_what_the_table_says(tiny):
         script.XnliProcessor().get_test_examples("anywhere")
 
 
-def test_xnli_in_another_language(tmp_path):
+def test_xnli_in_other_languages(tmp_path):
     header = ["language", "gold_label", *"abcd", "sentence1", "sentence2"]
     rows = [[language, "neutral", *"abcd", f"{language} 1", "2"] for language in ("zh", "de")]
     with open(tmp_path / "xnli.dev.tsv", "w", encoding="utf-8") as file:
@@ -95,8 +97,8 @@ def test_xnli_in_another_language(tmp_path):
     assert (example.guid, example.text_a, example.label) == ("dev-2", "de 1", "neutral")
 
 
-def test_a_subclass_with_its_own_examples(tmp_path):
-    """Overriding `_create_examples` alone was enough in the original, so it is here."""
+def test_subclass_overriding_create_examples(tmp_path):
+    """As in the original, overriding `_create_examples` is enough."""
 
     class Weather(script.MrpcProcessor):
         def get_labels(self):
@@ -110,7 +112,7 @@ def test_a_subclass_with_its_own_examples(tmp_path):
     assert (example.guid, example.text_a, example.label) == ("dev", "a b", "sun")
 
 
-def test_a_data_processor_is_a_task_module(tmp_path):
+def test_data_processor_as_task_module(tmp_path):
     path = tmp_path / "task.py"
     path.write_text("""
 import os
@@ -140,12 +142,12 @@ class Reviews(DataProcessor):
         data.read("eval")
 
 
-def test_quotes_as_the_program_says(tmp_path):
+def test_quotechar_is_respected(tmp_path):
     (tmp_path / "a.tsv").write_text('"a\tb"\tc\n')
     assert script.DataProcessor._read_tsv(str(tmp_path / "a.tsv"), quotechar='"') == [["a\tb", "c"]]
 
 
-def test_records_with_padding_for_a_tpu(tokenizer, tmp_path):
+def test_records_with_tpu_padding(tokenizer, tmp_path):
     examples = [run_classifier.InputExample("1", "good", label="b")]
     while len(examples) % 4:
         examples.append(run_classifier.PaddingInputExample())
@@ -162,8 +164,8 @@ def test_records_with_padding_for_a_tpu(tokenizer, tmp_path):
     assert rows[0]["input_ids"].numpy().tolist() == [*ids, 0]
 
 
-def test_answers_of_a_server_of_one_question(tokenizer, tmp_path):
-    """`SquadExample` from a request, features by `output_fn`, answers from logits."""
+def test_answer_for_a_single_request(tokenizer, tmp_path):
+    """From a request's `SquadExample` to features by `output_fn` and answers from logits."""
     example = run_squad.SquadExample(
         "q1", "the plot", ["The", "Film", "was", "NOT", "slow,", "a", "fast", "story"]
     )
@@ -177,9 +179,9 @@ def test_answers_of_a_server_of_one_question(tokenizer, tmp_path):
     results = []
     for feature in features:
         start, end = np.zeros((2, 12))
-        for place, word in feature.token_to_orig_map.items():
-            start[place] = 9.0 * (word == 3)  # NOT
-            end[place] = 9.0 * (word == 4)  # slow,
+        for index, word in feature.token_to_orig_map.items():
+            start[index] = 9.0 * (word == 3)  # NOT
+            end[index] = 9.0 * (word == 4)  # slow,
         results.append(run_squad.RawResult(feature.unique_id, start.tolist(), end.tolist()))
     paths = [str(tmp_path / name) for name in ("predictions.json", "nbest.json", "null_odds.json")]
     run_squad.write_predictions([example], features, results, 20, 30, True, *paths)
@@ -188,7 +190,7 @@ def test_answers_of_a_server_of_one_question(tokenizer, tmp_path):
     assert not Path(paths[2]).exists()
 
 
-def test_unanswerable_questions_by_the_flag(tmp_path, monkeypatch, tokenizer):
+def test_version_2_flag_enables_unanswerable_questions(tmp_path, monkeypatch, tokenizer):
     question = {"id": "1", "question": "good", "is_impossible": True, "answers": []}
     paragraph = {"context": "the film", "qas": [question]}
     path = tmp_path / "train.json"
@@ -210,11 +212,11 @@ def test_unanswerable_questions_by_the_flag(tmp_path, monkeypatch, tokenizer):
     assert json.loads((tmp_path / "o.json").read_text()) == {"1": 10.0}
 
 
-def test_final_text():
+def test_get_final_text():
     assert run_squad.get_final_text("steve smith", "Steve Smith's", True) == "Steve Smith"
 
 
-def test_features_of_lines(tokenizer, tmp_path):
+def test_extract_features_input_lines(tokenizer, tmp_path):
     (tmp_path / "in.txt").write_text("the good film\na b ||| c \n")
     examples = extract_features.read_examples(str(tmp_path / "in.txt"))
     assert [tuple(example) for example in examples] == [(0, "the good film", None), (1, "a b", "c")]
@@ -225,8 +227,8 @@ def test_features_of_lines(tokenizer, tmp_path):
     assert (second.unique_id, second.input_type_ids) == (1, [0, 0, 0, 0, 1, 1, 0])
 
 
-def test_the_model_of_a_session(tiny, tokenizer):
-    """Building the graph by hand has no place here; each step names what to do instead."""
+def test_graph_mode_calls_name_their_replacement(tiny, tokenizer):
+    """Manual graph building is not supported; each call names its replacement."""
     config = modeling.BertConfig.from_json_file(tiny.flags["bert_config_file"])
     with pytest.raises(UserError, match=r"use BertModel\(config\), then model\(inputs\)"):
         modeling.BertModel(
@@ -250,12 +252,12 @@ def test_the_model_of_a_session(tiny, tokenizer):
         ((), {"loss": 0.7, "init_lr": 2e-5, "num_train_steps": 9, "num_warmup_steps": 0}),
     ],
 )
-def test_the_optimizer_of_a_loss(arguments, names):
+def test_create_optimizer_names_its_replacement(arguments, names):
     with pytest.raises(UserError, match=r"use create_optimizer\(init_lr, num_train_steps, num_w"):
         optimization.create_optimizer(*arguments, **names)
 
 
-def test_the_tests_of_the_tokenizer_find_their_names():
+def test_original_tokenizer_test_names_are_available():
     assert tokenization._is_whitespace("\u00a0")
     assert tokenization._is_control("\u0005")
     assert tokenization._is_punctuation("$")

@@ -1,6 +1,6 @@
-"""What the tests of the data share."""
+"""Shared helpers for the data tests."""
 
-# Names of the golden conversions: task, split, vocabulary, max_seq_length.
+# Golden conversions, named by task, split, vocabulary and max_seq_length.
 CONVERSIONS = [
     *(f"cola_{split}_uncased_s32" for split in ("train", "dev", "test")),
     *(f"mrpc_{split}_uncased_s64" for split in ("train", "dev", "test")),
@@ -11,7 +11,7 @@ CONVERSIONS = [
 
 
 class Words:
-    """A tokenizer for tests: words, with the special tokens as 1 and 2 and others by length."""
+    """A word tokenizer for tests: special tokens get ids 1 and 2, other words their length."""
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()

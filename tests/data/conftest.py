@@ -1,4 +1,4 @@
-"""What several tests of data read."""
+"""Shared fixtures for the data tests."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tests.data.test_records import IDS, numbers
 
 
 @pytest.fixture
-def hundred(tmp_path) -> str:
-    """A file with the numbers from 0 to 99."""
+def records_path(tmp_path) -> str:
+    """The path of a record file with the numbers from 0 to 99."""
     path = str(tmp_path / "hundred.tf_record")
     write_records(path, IDS, numbers(range(100)))
     return path

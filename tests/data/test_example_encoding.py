@@ -1,4 +1,4 @@
-"""Our bytes of a `tf.train.Example` against those of protocol buffers."""
+"""Encoding of `tf.train.Example`, compared with protobuf."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bert_tf.data.example_encoding import encode_examples
 
 
-def by_protobuf(batch) -> list[bytes]:
+def serialize_with_protobuf(batch) -> list[bytes]:
     records = []
     for row in range(len(next(iter(batch.values())))):
         record = tf.train.Example()
@@ -32,8 +32,8 @@ INTEGERS = st.one_of(
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
-def none_begins_another(names):
-    """Whether all versions of protobuf agree on their order; 7 has the longer of two first."""
+def no_name_is_a_prefix(names):
+    """Whether all protobuf versions sort the names alike; version 7 puts longer names first."""
     return not any(a != b and b.startswith(a) for a in names for b in names)
 
 
@@ -44,10 +44,10 @@ NAMES = st.lists(st.text(min_size=1, max_size=200), min_size=1, max_size=4, uniq
 def batches(draw):
     rows = draw(st.integers(0, 5))
     batch = {}
-    for name in draw(NAMES.filter(none_begins_another)):
+    for name in draw(NAMES.filter(no_name_is_a_prefix)):
         shape = draw(st.sampled_from([(rows,), (rows, 1), (rows, 3), (rows, 130)]))
         count = int(np.prod(shape))
-        # Few numbers are drawn and repeated: it is their sizes that matter.
+        # Draw few numbers and repeat them: only their sizes matter.
         kind, dtype = draw(st.sampled_from([(INTEGERS, np.int64), (FLOATS, np.float32)]))
         numbers = draw(st.lists(kind, min_size=1, max_size=7))
         batch[name] = np.resize(np.array(numbers, dtype), count).reshape(shape)
@@ -56,11 +56,11 @@ def batches(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(batches())
-def test_bytes_are_those_of_protocol_buffers(batch):
-    assert encode_examples(batch) == by_protobuf(batch)
+def test_bytes_match_protobuf(batch):
+    assert encode_examples(batch) == serialize_with_protobuf(batch)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.bool_, np.uint16])
-def test_integers_of_any_width(dtype):
+def test_all_integer_widths(dtype):
     batch = {"a": np.array([[0, 1], [1, 0]], dtype)}
-    assert encode_examples(batch) == by_protobuf(batch)
+    assert encode_examples(batch) == serialize_with_protobuf(batch)

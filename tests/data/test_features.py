@@ -1,4 +1,4 @@
-"""From examples to features: the original's numbers, and the rules behind them."""
+"""Converting examples to features, compared with the original and with its rules."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def conversions() -> dict[str, dict]:
     return {conversion["name"]: conversion for conversion in read}
 
 
-def test_all_conversions_are_named_here():
+def test_all_golden_conversions_are_listed():
     assert set(conversions()) <= set(CONVERSIONS)
 
 
@@ -54,7 +54,7 @@ def inputs_of(conversion: dict) -> tuple[FullTokenizer, TsvTask, list]:
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_features_are_those_of_the_original(name):
+def test_features_match_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
     conversion = conversions()[name]
     tokenizer, task, examples = inputs_of(conversion)
@@ -66,13 +66,13 @@ def test_features_are_those_of_the_original(name):
 
     assert len(features) == conversion["num_records"]
     for key in ("input_ids", "input_mask", "segment_ids"):
-        found = np.array([getattr(feature, key) for feature in features])
-        np.testing.assert_array_equal(found, expected[key], key)
+        actual = np.array([getattr(feature, key) for feature in features])
+        np.testing.assert_array_equal(actual, expected[key], key)
     assert [feature.label_id for feature in features] == expected["label_ids"].tolist()
     assert [feature.is_real_example for feature in features] == expected["is_real_example"].tolist()
 
 
-def test_pairs_are_shortened_as_in_the_original():
+def test_pair_truncation_matches_the_original():
     table = json.loads(golden("classifier/edge_cases.json").read_text("utf-8"))
     for case in table["truncate_seq_pair"]:
         tokens_a = [f"a{i}" for i in range(case["len_a"])]
@@ -81,18 +81,18 @@ def test_pairs_are_shortened_as_in_the_original():
         assert (len(tokens_a), len(tokens_b)) == (case["kept_a"], case["kept_b"]), case
 
 
-# ---- Shortening ----------------------------------------------------------------------------
+# ---- Truncation ----------------------------------------------------------------------------
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 130))
-def test_shortening_a_pair(len_a, len_b, max_length):
+def test_pair_truncation(len_a, len_b, max_length):
     whole_a, whole_b = list(range(len_a)), list(range(len_b))
     tokens_a, tokens_b = whole_a.copy(), whole_b.copy()
     truncate_seq_pair(tokens_a, tokens_b, max_length)
     assert len(tokens_a) + len(tokens_b) == min(len_a + len_b, max_length)
     assert tokens_a == whole_a[: len(tokens_a)]
     assert tokens_b == whole_b[: len(tokens_b)]
-    # The rule itself, token by token.
+    # The original rule, token by token.
     kept_a, kept_b = len_a, len_b
     while kept_a + kept_b > max_length:
         if kept_a > kept_b:
@@ -102,7 +102,7 @@ def test_shortening_a_pair(len_a, len_b, max_length):
     assert (len(tokens_a), len(tokens_b)) == (kept_a, kept_b)
 
 
-def test_a_negative_length_is_refused():
+def test_negative_length_is_rejected():
     with pytest.raises(ValueError, match="max_length=-1"):
         truncate_seq_pair(["a"], ["b"], -1)
 
@@ -119,7 +119,7 @@ def test_a_negative_length_is_refused():
         ("a b", "c d", 3, ("", "")),
     ],
 )
-def test_shortening_to_the_room_there_is(a, b, max_seq_length, kept):
+def test_truncation_to_max_seq_length(a, b, max_seq_length, kept):
     tokens_a, tokens_b = a.split(), None if b is None else b.split()
     truncate_to_fit(tokens_a, tokens_b, max_seq_length)
     expected_a, expected_b = kept
@@ -131,7 +131,7 @@ def test_shortening_to_the_room_there_is(a, b, max_seq_length, kept):
     ("tokens_b", "max_seq_length", "special"),
     [(None, 1, 2), ([], 1, 2), (["b"], 2, 3), (["b"], 0, 3)],
 )
-def test_no_room_for_the_special_tokens(tokens_b, max_seq_length, special):
+def test_no_room_for_special_tokens(tokens_b, max_seq_length, special):
     expected = f"max_seq_length={max_seq_length} is too small: the {special} special tokens"
     with pytest.raises(UserError, match=expected):
         truncate_to_fit(["a"], tokens_b, max_seq_length)
@@ -140,7 +140,7 @@ def test_no_room_for_the_special_tokens(tokens_b, max_seq_length, special):
 # ---- Packing -------------------------------------------------------------------------------
 
 
-def test_a_single_text_is_packed():
+def test_pack_single_text():
     packed = pack(["is", "it"], None, 6, Words())
     assert packed.tokens == ["[CLS]", "is", "it", "[SEP]"]
     assert packed.input_ids == [1, 12, 12, 2, 0, 0]
@@ -148,7 +148,7 @@ def test_a_single_text_is_packed():
     assert packed.segment_ids == [0, 0, 0, 0, 0, 0]
 
 
-def test_a_pair_is_packed():
+def test_pack_pair():
     packed = pack(["is", "it"], ["not"], 9, Words())
     assert packed.tokens == ["[CLS]", "is", "it", "[SEP]", "not", "[SEP]"]
     assert packed.input_ids == [1, 12, 12, 2, 13, 2, 0, 0, 0]
@@ -156,16 +156,16 @@ def test_a_pair_is_packed():
     assert packed.segment_ids == [0, 0, 0, 0, 1, 1, 0, 0, 0]
 
 
-def test_a_full_sequence_has_no_padding():
+def test_full_sequence_has_no_padding():
     assert pack(["a"], ["b"], 5, Words()).input_mask == [1, 1, 1, 1, 1]
 
 
-def test_too_many_tokens_are_not_packed():
+def test_packing_too_many_tokens_is_rejected():
     with pytest.raises(ValueError, match="5 tokens do not fit into max_seq_length=4"):
         pack(["a"], ["b"], 4, Words())
 
 
-def test_packing_does_not_change_its_arguments():
+def test_packing_does_not_modify_its_arguments():
     tokens_a, tokens_b = ["a"], ["b"]
     pack(tokens_a, tokens_b, 8, Words())
     assert (tokens_a, tokens_b) == (["a"], ["b"])
@@ -174,7 +174,7 @@ def test_packing_does_not_change_its_arguments():
 # ---- Examples ------------------------------------------------------------------------------
 
 
-def test_an_example_is_converted():
+def test_convert_example():
     features = convert(InputExample("dev-1", "is it", "not", "yes"))
     assert features == InputFeatures(
         input_ids=[1, 12, 12, 2, 13, 2, 0, 0, 0],
@@ -186,24 +186,24 @@ def test_an_example_is_converted():
 
 
 @pytest.mark.parametrize("text_b", [None, "", " "])
-def test_a_second_text_without_tokens_is_none(text_b):
+def test_empty_second_text_is_dropped(text_b):
     features = convert(InputExample("dev-1", "a b c d e f g h", text_b, "no"), max_seq_length=6)
     assert features.input_ids == [1, 11, 11, 11, 11, 2]
     assert features.segment_ids == [0] * 6
 
 
-def test_a_first_text_without_tokens_keeps_its_place():
+def test_empty_first_text_keeps_its_segment():
     features = convert(InputExample("dev-1", "", "b c", "no"), max_seq_length=6)
     assert features.input_ids == [1, 2, 11, 11, 2, 0]
     assert features.segment_ids == [0, 0, 1, 1, 1, 0]
 
 
-def test_a_second_text_that_lost_all_its_tokens_leaves_no_separator():
+def test_fully_truncated_second_text_leaves_no_separator():
     features = convert(InputExample("dev-1", "a", "b", "no"), max_seq_length=4)
     assert features.input_ids == [1, 11, 2, 0]
 
 
-def test_a_padding_example_is_all_zeros():
+def test_padding_example_is_all_zeros():
     features = convert(PaddingInputExample(), max_seq_length=3)
     assert features == InputFeatures([0] * 3, [0] * 3, [0] * 3, label_id=0, is_real_example=False)
 
@@ -217,34 +217,34 @@ def test_a_padding_example_is_all_zeros():
         ("high", [], "Label 'high' of example dev-7 is not a number"),
     ],
 )
-def test_labels_that_do_not_belong(label, labels, message):
+def test_unknown_labels_are_rejected(label, labels, message):
     with pytest.raises(UserError, match=re.escape(message)):
         convert(InputExample("dev-7", "a", None, label), labels=labels)
 
 
-def test_without_a_list_the_label_is_a_number():
+def test_label_is_a_number_without_label_list():
     assert convert(InputExample("dev-1", "a", None, "3.8"), labels=[]).label_id == 3.8
 
 
-def test_a_length_without_room_is_refused():
+def test_too_small_max_seq_length_is_rejected():
     example = InputExample("dev-1", "a", "b", "no")
     with pytest.raises(UserError, match="max_seq_length=2 is too small"):
         convert(example, max_seq_length=2)
 
 
-def test_the_first_five_examples_are_logged(caplog, monkeypatch):
-    # The scripts' set-up of logging, where another test ran one, keeps messages from caplog.
+def test_first_five_examples_are_logged(caplog, monkeypatch):
+    # A script run by an earlier test may have configured logging so that caplog sees no messages.
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     examples = [InputExample(f"train-{i}", f"word{i}", None, "yes") for i in range(7)]
     with caplog.at_level(logging.DEBUG, logger="bert_tf.data.features"):
         convert_examples_to_features(examples, ["no", "yes"], 5, Words())
-    shown = [f"train-{i}" for i in range(7) if f"train-{i}" in caplog.text]
-    assert shown == [f"train-{i}" for i in range(5)]
+    logged = [f"train-{i}" for i in range(7) if f"train-{i}" in caplog.text]
+    assert logged == [f"train-{i}" for i in range(5)]
     assert "tokens: [CLS] word3 [SEP]" in caplog.text
     assert "label: yes (id = 1)" in caplog.text
 
 
-def test_data_preparation_needs_no_tensorflow():
+def test_data_preparation_does_not_import_tensorflow():
     program = (
         "import sys, bert_tf.tasks.classification.glue, bert_tf.data.packing; print(*sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""From records to batches: their order, the parts of replicas, padding, and length."""
+"""From records to batches: order, replica batches, padding and length."""
 
 import numpy as np
 import pytest
@@ -13,127 +13,129 @@ def ids(dataset) -> list[list[int]]:
     return [batch["id"].numpy().tolist() for batch in dataset]
 
 
-def joined(batches: list[list[int]]) -> list[int]:
+def flattened(batches: list[list[int]]) -> list[int]:
     return [i for batch in batches for i in batch]
 
 
-def test_shapes_are_known_before_a_record_is_read(hundred):
-    dataset = read_dataset(hundred, MIXED, 4, drop_remainder=True)
+def test_shapes_are_static(records_path):
+    dataset = read_dataset(records_path, MIXED, 4, drop_remainder=True)
     shapes = {key: spec.shape.as_list() for key, spec in dataset.element_spec.items()}
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
-def test_the_pipeline_is_not_tuned(hundred):
-    """Whoever drops an iterator may wait for a minute for the thread that tunes."""
-    assert read_dataset(hundred, MIXED, 8).options().autotune.enabled is False
+def test_autotuning_is_disabled(records_path):
+    """Dropping an iterator may block for a minute on the autotuning thread."""
+    assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
 
 
 # ---- Order ---------------------------------------------------------------------------------
 
 
-def test_without_a_seed_the_order_is_that_of_the_file(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32))
+def test_order_without_seed_is_file_order(records_path):
+    batches = ids(read_dataset(records_path, IDS, 32))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-    assert joined(batches) == list(range(100))
-    assert [len(batch) for batch in ids(read_dataset(hundred, IDS, 32, drop_remainder=True))] == [
-        32
-    ] * 3
+    assert flattened(batches) == list(range(100))
+    assert [
+        len(batch) for batch in ids(read_dataset(records_path, IDS, 32, drop_remainder=True))
+    ] == [32] * 3
 
 
-def test_several_files_are_read_one_after_the_other(hundred, tmp_path):
+def test_multiple_files_are_read_sequentially(records_path, tmp_path):
     second = str(tmp_path / "second.tf_record")
     write_records(second, IDS, numbers([7, 8]))
-    assert ids(read_dataset([second, hundred], IDS, 4))[0] == [7, 8, 0, 1]
-    shuffled = joined(ids(read_dataset([second, hundred], IDS, 50, shuffle_seed=0)))
+    assert ids(read_dataset([second, records_path], IDS, 4))[0] == [7, 8, 0, 1]
+    shuffled = flattened(ids(read_dataset([second, records_path], IDS, 50, shuffle_seed=0)))
     assert sorted(shuffled) == sorted([7, 8, *range(100)])
 
 
-def test_batches_cross_the_borders_of_epochs(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, repeat=True, drop_remainder=True).take(5))
+def test_batches_span_epoch_boundaries(records_path):
+    batches = ids(read_dataset(records_path, IDS, 32, repeat=True, drop_remainder=True).take(5))
     assert batches[3] == [96, 97, 98, 99, *range(28)]
     assert [len(batch) for batch in batches] == [32] * 5
 
 
-def test_each_epoch_has_every_record_once_in_a_new_order(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=1, repeat=True).take(25))
-    order = joined(batches)
+def test_each_epoch_reshuffles_every_record_once(records_path):
+    batches = ids(read_dataset(records_path, IDS, 32, shuffle_seed=1, repeat=True).take(25))
+    order = flattened(batches)
     epochs = [tuple(order[i * 100 : i * 100 + 100]) for i in range(8)]
     assert all(sorted(epoch) == list(range(100)) for epoch in epochs)
     assert len({tuple(range(100)), *epochs}) == 9
 
 
-def test_shuffling_reaches_over_the_whole_file(tmp_path):
+def test_shuffling_is_global(tmp_path):
     path = str(tmp_path / "long.tf_record")
     write_records(path, IDS, numbers(range(3000)))
     for num_records in (None, 3000):
         dataset = read_dataset(path, IDS, 100, shuffle_seed=3, num_records=num_records)
         first = ids(dataset.take(1))[0]
-        # In a window of 100, as in the original, no number beyond 199 could come here.
+        # With the original's shuffle buffer of 100, no number above 199 could occur here.
         assert max(first) > 2000
         assert min(first) < 1000
 
 
-def test_the_seed_decides_the_order(hundred):
-    orders = [joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)]
+def test_seed_determines_order(records_path):
+    orders = [
+        flattened(ids(read_dataset(records_path, IDS, 8, shuffle_seed=seed))) for seed in (1, 1, 2)
+    ]
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
-    large = joined(ids(read_dataset(hundred, IDS, 8, shuffle_seed=2**40)))
+    large = flattened(ids(read_dataset(records_path, IDS, 8, shuffle_seed=2**40)))
     assert sorted(large) == list(range(100))
 
 
-def test_iterating_again_and_going_on_give_the_same_batches(hundred):
-    dataset = read_dataset(hundred, IDS, 32, shuffle_seed=5, repeat=True)
+def test_reiterating_and_resuming_give_the_same_batches(records_path):
+    dataset = read_dataset(records_path, IDS, 32, shuffle_seed=5, repeat=True)
     once = ids(dataset.take(10))
     assert ids(dataset.take(10)) == once
     assert ids(dataset.skip(6).take(4)) == once[6:]
 
 
-def test_a_shuffled_set_ends_when_it_is_not_repeated(hundred):
-    batches = ids(read_dataset(hundred, IDS, 32, shuffle_seed=5))
+def test_shuffled_dataset_ends_without_repeat(records_path):
+    batches = ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
 
 
 # ---- Replicas -------------------------------------------------------------------------------
 
 
-def test_nothing_is_not_shuffled_for_ever(tmp_path):
+def test_empty_dataset_terminates(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     write_records(path, IDS, numbers([]))
     assert ids(read_dataset(path, IDS, 8, repeat=True)) == []
-    with pytest.raises(UserError, match="There are no records"):
+    with pytest.raises(UserError, match="No records in"):
         read_dataset(path, IDS, 8, shuffle_seed=1, repeat=True)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_parts_of_all_replicas_are_the_batch_in_order(hundred, count):
+def test_replica_batches_concatenate_to_the_global_batch(records_path, count):
     kwargs = {"batch_size": 16, "shuffle_seed": 3, "repeat": True, "drop_remainder": True}
-    whole = ids(read_dataset(hundred, IDS, **kwargs).take(20))
+    full = ids(read_dataset(records_path, IDS, **kwargs).take(20))
     parts = [
-        ids(read_dataset(hundred, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
+        ids(read_dataset(records_path, IDS, replicas=Replicas(first, 1, count), **kwargs).take(20))
         for first in range(count)
     ]
-    for index, batch in enumerate(whole):
-        assert joined([part[index] for part in parts]) == list(batch)
+    for index, batch in enumerate(full):
+        assert flattened([part[index] for part in parts]) == list(batch)
     sizes = {len(part[0]) for part in parts}
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_process_with_several_replicas_gives_their_parts_in_turn(hundred):
+def test_process_with_several_replicas_yields_their_batches_in_turn(records_path):
     kwargs = {"batch_size": 12, "drop_remainder": True}
-    dataset = read_dataset(hundred, IDS, replicas=Replicas(2, 2, 4), **kwargs)
+    dataset = read_dataset(records_path, IDS, replicas=Replicas(2, 2, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
     assert [list(part) for part in ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
 
 
-def test_skipped_batches_are_those_of_an_earlier_run(hundred):
+def test_skip_resumes_after_earlier_batches(records_path):
     kwargs = {"shuffle_seed": 3, "repeat": True}
-    whole = ids(read_dataset(hundred, IDS, 32, **kwargs).take(9))
-    rest = ids(read_dataset(hundred, IDS, 32, skip_batches=5, **kwargs).take(4))
-    assert [list(batch) for batch in rest] == [list(batch) for batch in whole[5:]]
+    full = ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
+    rest = ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
+    assert [list(batch) for batch in rest] == [list(batch) for batch in full[5:]]
 
 
-def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
-    paths = [hundred]
+def test_files_are_sharded_across_processes(records_path, tmp_path):
+    paths = [records_path]
     for first in (100, 200):
         path = str(tmp_path / f"{first}.tf_record")
         write_records(path, IDS, numbers(range(first, first + 100)))
@@ -145,18 +147,18 @@ def test_enough_files_are_shared_out_over_the_processes(hundred, tmp_path):
         )
         parts = ids(dataset.take(40))
         assert {len(part) for part in parts} == {5}
-        seen.append(joined(parts))
+        seen.append(flattened(parts))
     assert seen == [[*range(100), *range(200, 300)], [*range(100, 200)] * 2]
-    # What each of them holds in memory is bounded all the same.
+    # Each process still keeps a bounded number of records in memory.
     flags = {"shard_files": True, "repeat": True, "shuffle_seed": 1, "num_records": 10}
     held = read_dataset(paths[1:], IDS, 20, replicas=Replicas(0, 2, 4), **flags)
-    order = joined(ids(held.take(20)))
+    order = flattened(ids(held.take(20)))
     assert sorted(order) == [*range(100, 200)]
     assert order != sorted(order)
-    assert all(number < 110 + place for place, number in enumerate(order))
-    # Fewer files than processes: by record.
-    parts = ids(read_dataset(hundred, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
-    assert joined(parts)[:12] == [*range(10, 20), 30, 31]
+    assert all(number < 110 + index for index, number in enumerate(order))
+    # With fewer files than processes, sharding is by record.
+    parts = ids(read_dataset(records_path, IDS, 20, replicas=Replicas(2, 2, 4), shard_files=True))
+    assert flattened(parts)[:12] == [*range(10, 20), 30, 31]
 
 
 # ---- Lengths -------------------------------------------------------------------------------
@@ -166,11 +168,11 @@ TEXTS = (*sequence_features(40), Feature("id"), Feature("other", 40))
 
 @pytest.fixture
 def texts(tmp_path) -> tuple[str, np.ndarray]:
-    """A file of 1000 texts of 1 to 40 tokens, some with holes in their mask, and their lengths."""
+    """A file of 1000 texts of 1 to 40 tokens, some with gaps in their mask; and their lengths."""
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 41, 1000)
     mask = (np.arange(40) < lengths[:, None]).astype(np.int32)
-    # What is masked out in the midst of a text does not shorten it.
+    # Masked tokens inside a text do not shorten it.
     mask[::7, 0] = np.where(lengths[::7] > 1, 0, 1)
     batch = {
         "input_ids": mask * rng.integers(1, 100, (1000, 40)),
@@ -184,29 +186,29 @@ def texts(tmp_path) -> tuple[str, np.ndarray]:
     return path, lengths
 
 
-def rounded(lengths) -> int:
+def round_up(lengths) -> int:
     return max(8, -(-int(max(lengths)) // 8) * 8)
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_batches_are_as_long_as_their_longest_text(texts, group):
+def test_batches_are_trimmed_to_their_longest_text(texts, group):
     path, lengths = texts
-    whole = next(iter(read_dataset(path, TEXTS, 1000)))
+    full = next(iter(read_dataset(path, TEXTS, 1000)))
     seen = []
     for batch in read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=group):
         rows = batch["id"].numpy()
         seen += rows.tolist()
-        length = rounded(lengths[rows])
+        length = round_up(lengths[rows])
         for name in ("input_ids", "input_mask", "segment_ids"):
             assert batch[name].shape == (len(rows), length)
-            np.testing.assert_array_equal(batch[name], whole[name].numpy()[rows, :length])
-            assert not whole[name].numpy()[rows, length:].any()
+            np.testing.assert_array_equal(batch[name], full[name].numpy()[rows, :length])
+            assert not full[name].numpy()[rows, length:].any()
         assert batch["other"].shape == (len(rows), 40)
     assert sorted(seen) == list(range(1000))
     assert (seen == list(range(1000))) == (not group)
 
 
-def test_a_batch_without_a_token_keeps_a_length(tmp_path):
+def test_batch_without_tokens_keeps_a_nonzero_length(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
     features = sequence_features(40)[:2]
@@ -215,7 +217,7 @@ def test_a_batch_without_a_token_keeps_a_length(tmp_path):
     assert batch["input_ids"].shape == (2, 8)
 
 
-def test_a_length_that_is_no_multiple_of_eight_is_not_exceeded(tmp_path):
+def test_max_length_not_a_multiple_of_eight_is_respected(tmp_path):
     path = str(tmp_path / "full.tf_record")
     features = sequence_features(13)[:2]
     write_records(path, features, [{f.name: np.ones((2, 13), np.int32) for f in features}])
@@ -223,15 +225,15 @@ def test_a_length_that_is_no_multiple_of_eight_is_not_exceeded(tmp_path):
     assert batch["input_ids"].shape == (2, 13)
 
 
-def test_groups_have_little_padding(texts):
+def test_length_grouping_reduces_padding(texts):
     path, lengths = texts
     dataset = read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=True)
     positions = sum(batch["input_ids"].numpy().size for batch in dataset)
-    # Lengths are multiples of 8, which adds 3.5 on average.
+    # Rounding lengths up to multiples of 8 adds 3.5 on average.
     assert positions < lengths.sum() + 4.5 * 1000
 
 
-def test_groups_of_a_training_come_in_random_order_that_can_be_gone_on_with(texts):
+def test_training_groups_are_shuffled_and_resumable(texts):
     path, lengths = texts
     kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "cut_padding": True}
 
@@ -246,26 +248,26 @@ def test_groups_of_a_training_come_in_random_order_that_can_be_gone_on_with(text
     assert order() == batches
     assert order(skip=63, count=20) == batches[63:83]
     assert order(shuffle_seed=4) != batches
-    # Two epochs and something: no row is lost, none comes too often.
-    counts = np.bincount(joined(batches), minlength=1000)
+    # Just over two epochs: no row is missing, and none occurs too often.
+    counts = np.bincount(flattened(batches), minlength=1000)
     assert set(counts) <= {1, 2, 3}
     spread = [int(np.ptp(lengths[batch])) for batch in batches]
     assert np.mean(spread) < 5
     means = [float(np.mean(lengths[batch])) for batch in batches]
     assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.4
-    # Another window has other groups.
+    # A different window gives different groups.
     assert set(map(frozenset, batches[:50])).isdisjoint(map(frozenset, batches[50:100]))
 
 
-def test_replicas_cut_and_group_the_same_batches(texts):
+def test_replicas_trim_and_group_consistently(texts):
     path, lengths = texts
     kwargs = {"cut_padding": True, "group_by_length": True, "drop_remainder": True}
-    whole = list(read_dataset(path, TEXTS, 16, **kwargs))
+    full = list(read_dataset(path, TEXTS, 16, **kwargs))
     parts = [
         list(read_dataset(path, TEXTS, 16, replicas=Replicas(r, 1, 2), **kwargs)) for r in range(2)
     ]
-    for batch, one, two in zip(whole, *parts, strict=True):
+    for batch, one, two in zip(full, *parts, strict=True):
         rows = [part["id"].numpy().tolist() for part in (one, two)]
         assert batch["id"].numpy().tolist() == rows[0] + rows[1]
         for part, numbers_ in zip((one, two), rows, strict=True):
-            assert part["input_ids"].shape == (8, rounded(lengths[numbers_]))
+            assert part["input_ids"].shape == (8, round_up(lengths[numbers_]))

@@ -1,4 +1,4 @@
-"""Examples converted many at once, against the original's numbers and the way one by one."""
+"""Batch conversion of examples, compared with the original and with single conversion."""
 
 import numpy as np
 import pytest
@@ -17,24 +17,24 @@ from tests.oracle import golden
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_arrays_are_those_of_the_original(name):
+def test_arrays_match_the_original(name):
     expected = np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False)
     conversion = conversions()[name]
     reference, task, examples = inputs_of(conversion)
     tokenizer = BatchTokenizer(reference)
     labels = label_ids_of(examples, task.labels)
-    found = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
-    assert (found.pop(CUT_TOKENS) >= 0).all()
-    # Without the examples that only fill up the last batch on a TPU.
+    actual = convert_examples(examples, labels, conversion["max_seq_length"], tokenizer)
+    assert (actual.pop(CUT_TOKENS) >= 0).all()
+    # Without the padding examples that fill the last batch on a TPU.
     assert len(examples) == len(expected["label_ids"]) - conversion["num_padding_examples_at_end"]
-    assert found.keys() == set(expected.files)
-    for key, values in found.items():
+    assert actual.keys() == set(expected.files)
+    for key, values in actual.items():
         assert values.dtype == np.int32
         np.testing.assert_array_equal(values, expected[key][: len(examples)], key)
 
 
-class Letters:
-    """Token to id for the reference: the id is the token."""
+class IdentityTokenizer:
+    """Reference tokenizer whose tokens are their own ids."""
 
     def tokenize(self, text):
         return [int(letter) for letter in text]
@@ -47,26 +47,26 @@ ids = st.lists(st.integers(1, 9), max_size=9)
 
 
 @given(st.lists(st.tuples(ids, ids), max_size=5), st.integers(3, 16), st.booleans())
-def test_packing_many_is_packing_one_by_one(pairs, max_seq_length, with_second):
+def test_batch_packing_matches_single_packing(pairs, max_seq_length, with_second):
     a = RaggedIds.from_lists([one for one, _ in pairs])
     b = RaggedIds.from_lists([two for _, two in pairs]) if with_second else None
-    found = pack_batch(a, b, max_seq_length, 101, 102)
+    actual = pack_batch(a, b, max_seq_length, 101, 102)
     for row, (one, two) in enumerate(pairs):
         tokens_a, tokens_b = list(one), list(two) if with_second else None
         truncate_to_fit(tokens_a, tokens_b, max_seq_length)
-        packed = pack(tokens_a, tokens_b, max_seq_length, Letters())
-        for key, values in found.items():
+        packed = pack(tokens_a, tokens_b, max_seq_length, IdentityTokenizer())
+        for key, values in actual.items():
             assert values[row].tolist() == getattr(packed, key), key
 
 
-def test_a_length_without_room_is_refused():
+def test_too_small_max_seq_length_is_rejected():
     one = RaggedIds.from_lists([[7]])
     assert pack_batch(one, None, 2, 101, 102)["input_ids"].tolist() == [[101, 102]]
     with pytest.raises(UserError, match="max_seq_length=2 is too small: the 3 special tokens"):
         pack_batch(one, one, 2, 101, 102)
 
 
-def test_labels_that_are_numbers_and_labels_that_are_not_there():
+def test_numeric_and_missing_labels():
     examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
     labels = label_ids_of(examples, [])
     assert labels.dtype == np.float32
@@ -75,22 +75,22 @@ def test_labels_that_are_numbers_and_labels_that_are_not_there():
         label_ids_of(examples, ["yes", "no"])
 
 
-def test_how_much_was_cut():
+def test_cut_token_counts():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     texts = [("a", None), ("a a a a", None), ("a a a", "a"), ("a a a", "a a a"), ("", None)]
     examples = [InputExample("", *pair) for pair in texts]
-    # Room for three tokens of a text, and for two of a pair.
+    # There is room for three tokens of a single text, or two of a pair.
     assert convert_examples(examples, None, 5, tokenizer)[CUT_TOKENS].tolist() == [0, 1, 2, 4, 0]
-    whole = convert_examples(examples, None, 5, tokenizer, windows=True)
-    # Of the pair of three and three, two of the second text are in none of its five windows.
-    assert whole[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
-    assert "label_ids" not in whole
+    windowed = convert_examples(examples, None, 5, tokenizer, windows=True)
+    # For the pair of 3 + 3 tokens, two of the second text's are in none of the five windows.
+    assert windowed[CUT_TOKENS].tolist() == [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]
+    assert "label_ids" not in windowed
 
 
-def test_what_windows_leave_out_counts_once():
+def test_tokens_omitted_from_all_windows_count_once():
     tokenizer = BatchTokenizer(FullTokenizer(str(golden("vocab/uncased.txt"))))
     examples = [InputExample("", "a " * 200), InputExample("", "a " * 100, "a " * 90)]
     cut = convert_examples(examples, None, 32, tokenizer, windows=True)[CUT_TOKENS]
-    # Half of the room of 29 is kept of the second text.
+    # The second text keeps half of the 29 available tokens.
     assert sorted(cut.tolist(), reverse=True)[:2] == [90 - 14, 0]
     assert convert_examples(examples[:0], None, 32, tokenizer, windows=True)[CUT_TOKENS].size == 0

@@ -1,4 +1,4 @@
-"""Work on all cores: order, errors, and how far it runs ahead."""
+"""Parallel work: order, errors, and bounded prefetching."""
 
 import contextlib
 import functools
@@ -11,12 +11,12 @@ import time
 
 import pytest
 
-from bert_tf.data.parallel import chunks, do_by_processes, map_in_order
+from bert_tf.data.parallel import chunks, map_in_order, parallel_for
 from bert_tf.errors import UserError
 from tests.oracle import ROOT
 
 
-def test_results_come_in_order():
+def test_results_are_ordered():
     def slow_at_first(number):
         time.sleep(0.02 if number % 5 == 0 else 0)
         return number * number
@@ -25,7 +25,7 @@ def test_results_come_in_order():
     assert list(map_in_order(slow_at_first, [])) == []
 
 
-def test_it_runs_ahead_by_a_few_items_only():
+def test_prefetch_is_bounded():
     begun = []
     results = map_in_order(lambda item: begun.append(item), iter(range(10_000)))
     with contextlib.closing(results):
@@ -34,7 +34,7 @@ def test_it_runs_ahead_by_a_few_items_only():
         assert 1 < len(begun) < 1000
 
 
-def test_an_error_arrives_and_ends_the_work():
+def test_error_propagates_and_stops_the_work():
     begun = []
 
     def fail(number):
@@ -57,7 +57,7 @@ def test_chunks():
 
 
 def touch(folder, item):
-    """Leaves a file with the number of the process."""
+    """Creates a file that contains the process id."""
     if item == "bad":
         raise UserError("the bad one")
     if item == "killed":
@@ -66,14 +66,14 @@ def touch(folder, item):
     (folder / str(item)).write_text(str(os.getpid()))
 
 
-def nothing():
-    """Starts nothing."""
+def no_op():
+    """A no-op worker initializer."""
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])
-def test_processes_do_everything_once(tmp_path, num_workers):
+def test_processes_handle_each_item_once(tmp_path, num_workers):
     work = functools.partial(touch, tmp_path)
-    done = list(do_by_processes(work, range(80), num_workers, nothing))
+    done = list(parallel_for(work, range(80), num_workers, no_op))
     assert sorted(done) == list(range(80))
     processes = {path.read_text() for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 80
@@ -81,26 +81,26 @@ def test_processes_do_everything_once(tmp_path, num_workers):
     assert len(processes) == num_workers
 
 
-def test_an_error_of_a_process_arrives(tmp_path):
-    # This process begins at the back.
+def test_process_error_propagates(tmp_path):
+    # The parent process starts with the last item.
     work = functools.partial(touch, tmp_path)
     with pytest.raises(UserError, match="the bad one"):
-        list(do_by_processes(work, ["bad", *range(100)], 2, nothing))
+        list(parallel_for(work, ["bad", *range(100)], 2, no_op))
     assert len(list(tmp_path.iterdir())) < 100
 
 
-def test_a_process_that_is_killed_is_an_error(tmp_path):
+def test_killed_process_raises(tmp_path):
     work = functools.partial(touch, tmp_path)
-    with pytest.raises(UserError, match="The same command continues"):
-        list(do_by_processes(work, ["killed", *range(100)], 2, nothing))
+    with pytest.raises(UserError, match="Run the same command again"):
+        list(parallel_for(work, ["killed", *range(100)], 2, no_op))
 
 
-def test_processes_end_with_the_one_that_started_them(tmp_path):
+def test_child_processes_exit_with_their_parent(tmp_path):
     code = (
         "import functools, pathlib, sys; from tests.data.test_parallel import *\n"
         "if __name__ == '__main__':\n"
         "    work = functools.partial(touch, pathlib.Path(sys.argv[1]))\n"
-        "    list(do_by_processes(work, range(100000), 3, nothing))\n"
+        "    list(parallel_for(work, range(100000), 3, no_op))\n"
     )
     script = tmp_path / "script.py"
     script.write_text(code)

@@ -1,4 +1,4 @@
-"""TFRecord files: the original's records, the declaration, and the order of batches."""
+"""TFRecord files: comparison with the original, feature schema, parsing and file errors."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def stacked(rows) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_records_are_those_of_the_original(tmp_path, name):
+def test_records_match_the_original(tmp_path, name):
     original = golden(f"classifier/tfrecord/{name}.tf_record")
     arrays = dict(np.load(golden(f"classifier/tfrecord/{name}.npz"), allow_pickle=False))
     features = classifier_features(arrays["input_ids"].shape[1])
@@ -61,7 +61,7 @@ def test_records_are_those_of_the_original(tmp_path, name):
     )
     assert write_records(path, features, halves) == count
 
-    # The original's map entries have no fixed order: compare both in one order.
+    # The original's map entries are unordered; sort both before comparing.
     ours, theirs = raw_records(path), raw_records(original)
     assert len(ours) == len(theirs) == count
     for mine, other in zip(ours, theirs, strict=True):
@@ -74,10 +74,10 @@ def test_records_are_those_of_the_original(tmp_path, name):
             np.testing.assert_array_equal(tensor, arrays[key], key)
 
 
-# ---- The declaration -----------------------------------------------------------------------
+# ---- Feature schema ------------------------------------------------------------------------
 
 
-def test_what_is_written_is_what_is_parsed(tmp_path):
+def test_write_parse_round_trip(tmp_path):
     path = str(tmp_path / "mixed.tf_record")
     other = {
         "ids": np.array([[7, -8, 2**31 - 1]]),
@@ -87,8 +87,8 @@ def test_what_is_written_is_what_is_parsed(tmp_path):
     }
     assert write_records(path, MIXED, [*stacked([ROW]), other]) == 2
     (batch,) = read_dataset(path, MIXED, batch_size=8)
-    found = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
-    assert found == {
+    actual = {key: (tensor.dtype.name, tensor.numpy().tolist()) for key, tensor in batch.items()}
+    assert actual == {
         "ids": ("int32", [[1, 2, 3], [7, -8, 2**31 - 1]]),
         "weights": ("float32", [[0.5, 1.0], [1.0, 0.25]]),
         "label": ("int32", [4, 1]),
@@ -96,7 +96,7 @@ def test_what_is_written_is_what_is_parsed(tmp_path):
     }
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path):
+def test_serialization_is_deterministic(tmp_path):
     paths = [tmp_path / "one", tmp_path / "two"]
     write_records(str(paths[0]), MIXED, stacked([ROW] * 5))
     write_records(str(paths[1]), MIXED[::-1], stacked([dict(reversed(ROW.items()))]) * 5)
@@ -107,28 +107,30 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": None}, "It lacks ['label']"),
-        ({"extra": [1]}, "has beyond them ['extra']"),
+        ({"label": None}, "Missing: ['label']"),
+        ({"extra": [1]}, "unexpected: ['extra']"),
         (
             {"ids": [[1, 2]]},
-            "Feature 'ids' is declared with shape (3,), which is (1, 3) for 1 rows. Received: "
-            "shape (1, 2) in the batch from row 1 on",
+            "Feature 'ids' must have shape (1, 3). Received: (1, 2) in the batch from row 1",
         ),
-        ({"ids": [1, 2, 3]}, "Received: shape (3,) in the batch from row 1 on"),
-        ({"label": [[1, 2]]}, "Feature 'label' is declared with shape ()"),
-        ({"label": [1, 2]}, "Received: shape (2,)"),
-        ({"label": []}, "Received: shape (0,)"),
+        ({"ids": [1, 2, 3]}, "Received: (3,) in the batch from row 1"),
+        ({"label": [[1, 2]]}, "Feature 'label' must have shape (1,). Received: (1, 2)"),
+        ({"label": [1, 2]}, "Received: (2,)"),
+        ({"label": []}, "Received: (0,)"),
         (
             {"ids": [[1.0, 2.0, 3.0]]},
-            "Feature 'ids' is declared as int64. Received: float64 in the batch from row 1 on",
+            "Feature 'ids' must be int64. Received: float64 in the batch from row 1",
         ),
-        ({"label": ["yes"]}, "Feature 'label' is declared as int64. Received: <U3"),
-        ({"score": ["high"]}, "Feature 'score' is declared as float32"),
-        ({"label": [2**31]}, "Feature 'label' does not fit into int32 in the batch from row 1"),
-        ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' does not fit into int32"),
+        ({"label": ["yes"]}, "Feature 'label' must be int64. Received: <U3"),
+        ({"score": ["high"]}, "Feature 'score' must be float32"),
+        (
+            {"label": [2**31]},
+            "Feature 'label' must fit into int32 in the batch from row 1",
+        ),
+        ({"ids": [[0, -(2**31) - 1, 0]]}, "Feature 'ids' must fit into int32"),
     ],
 )
-def test_batches_that_do_not_fit_the_declaration(tmp_path, change, message):
+def test_batches_violating_the_schema_are_rejected(tmp_path, change, message):
     path = tmp_path / "mixed.tf_record"
     path.write_bytes(b"the file before")
     (good,) = stacked([ROW])
@@ -140,12 +142,12 @@ def test_batches_that_do_not_fit_the_declaration(tmp_path, change, message):
 
 
 @pytest.mark.parametrize(("length", "dtype"), [(0, "int64"), (-1, "int64"), (None, "int32")])
-def test_declarations_that_make_no_sense(length, dtype):
+def test_invalid_features_are_rejected(length, dtype):
     with pytest.raises(ValueError, match="'x'"):
         Feature("x", length, dtype)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_missing_directory(tmp_path):
     path = str(tmp_path / "missing" / "train.tf_record")
     with pytest.raises(UserError, match=re.escape(f"Cannot write {path}: ")):
         write_records(path, IDS, numbers([1]))
@@ -157,14 +159,14 @@ def test_a_folder_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     "features",
     [(Feature("other"),), (Feature("id", 2),), (Feature("id", None, "float32"),)],
-    ids=["missing", "another length", "another type"],
+    ids=["missing", "different length", "different type"],
 )
-def test_records_that_were_written_otherwise_are_refused(hundred, features):
+def test_records_with_a_different_schema_are_rejected(records_path, features):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        list(read_dataset(hundred, features, 8))
+        list(read_dataset(records_path, features, 8))
 
 
-def test_one_bad_record_in_a_batch_is_not_passed_over():
+def test_one_bad_record_in_a_batch_is_reported():
     good = tf.train.Example()
     good.features.feature["id"].int64_list.value.append(3)
     serialized = good.SerializeToString()
@@ -173,7 +175,7 @@ def test_one_bad_record_in_a_batch_is_not_passed_over():
         parse(IDS)(tf.constant([serialized, b"no example"]))
 
 
-# ---- Files that are not as they should be --------------------------------------------------
+# ---- Damaged and missing files -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 9000])
@@ -183,20 +185,22 @@ def test_records_are_counted(tmp_path, count):
     assert count_records(path) == count
 
 
-def test_a_file_that_was_cut_off_is_not_counted(hundred):
-    os.truncate(hundred, os.path.getsize(hundred) - 5)
-    with pytest.raises(UserError, match=re.escape(hundred) + " is not a complete TFRecord file"):
-        count_records(hundred)
+def test_counting_a_truncated_file_fails(records_path):
+    os.truncate(records_path, os.path.getsize(records_path) - 5)
+    with pytest.raises(
+        UserError, match=re.escape(records_path) + " is not a complete TFRecord file"
+    ):
+        count_records(records_path)
     with pytest.raises(tf.errors.DataLossError):
-        list(read_dataset(hundred, IDS, 8))
+        list(read_dataset(records_path, IDS, 8))
 
 
-def test_files_that_are_not_there(tmp_path, hundred):
+def test_missing_files(tmp_path, records_path):
     missing = str(tmp_path / "missing.tf_record")
     expected = re.escape(f"No such file: {missing}") + r".*has: hundred\.tf_record"
     with pytest.raises(UserError, match=expected):
-        read_dataset([hundred, missing], IDS, 8)
+        read_dataset([records_path, missing], IDS, 8)
     with pytest.raises(UserError, match=expected):
         count_records(missing)
-    with pytest.raises(ValueError, match="no paths"):
+    with pytest.raises(ValueError, match="At least one path"):
         read_dataset([], IDS, 8)

@@ -1,4 +1,4 @@
-"""Windows of long texts: nothing is lost, all fit, neighbours overlap."""
+"""Windows over long texts: complete coverage, maximum length and overlap."""
 
 import numpy as np
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bert_tf.data.text_windows import cut_into_windows, dropped_tokens, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Tokens are their own places, so that what is missing is seen.
+# Each token is its own position, so that gaps are detected.
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
 
@@ -16,7 +16,7 @@ def _texts(counts):
 
 
 @given(lengths, st.integers(5, 20), st.booleans())
-def test_windows(pairs, max_seq_length, with_second):
+def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
     a = _texts([first for first, _ in pairs])
     b = _texts([second * with_second for _, second in pairs])
     rows, first, second = cut_into_windows(a, b, max_seq_length)
@@ -38,7 +38,7 @@ def test_windows(pairs, max_seq_length, with_second):
             assert parts_a == [list(range(length_a))]
             assert parts_b == [list(range(length_b))]
             continue
-        # In order, consecutive, without a gap, and of one length.
+        # Windows are ordered, without gaps, and of equal length.
         slides, stays, length = (
             (parts_a, parts_b, length_a) if length_a >= length_b else (parts_b, parts_a, length_b)
         )
@@ -50,7 +50,7 @@ def test_windows(pairs, max_seq_length, with_second):
         assert all(part == list(range(kept)) for part in stays)
 
 
-def test_they_overlap_by_half():
+def test_windows_overlap_by_half():
     _, windows, _ = cut_into_windows(_texts([10]), _texts([0]), 8)
     assert [windows[row].tolist() for row in range(len(windows))] == [
         [0, 1, 2, 3, 4, 5],

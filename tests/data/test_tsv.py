@@ -1,4 +1,4 @@
-"""Reading tab-separated files: what counts as a row, and how errors point at their line."""
+"""Reading tab-separated files: row parsing and error line numbers."""
 
 import csv
 import re
@@ -41,11 +41,11 @@ def cells(path: str) -> list[list[str]]:
     ],
     ids=["plain", "bom", "crlf", "lone cr", "no last line end", "blank lines at the end", "all"],
 )
-def test_ways_to_write_the_same_rows(write, content):
+def test_equivalent_file_encodings(write, content):
     assert cells(write(content)) == ROWS
 
 
-def test_line_numbers_count_every_line(write):
+def test_line_numbers_include_blank_lines(write):
     rows = list(read_tsv(write("a\tb\n\nc\n\n\nd\n\n")))
     assert rows == [
         TsvRow(1, ["a", "b"]),
@@ -62,16 +62,16 @@ def test_files_without_rows(write, content):
     assert cells(write(content)) == []
 
 
-def test_only_tabs_separate_and_only_lf_ends(write):
+def test_only_tab_and_lf_are_separators(write):
     content = 'a, b; c\td\u2028e\x85f\x0cg\t"h\ti"\t\x00\n'
     assert cells(write(content)) == [["a, b; c", "d\u2028e\x85f\x0cg", '"h', 'i"', "\x00"]]
 
 
-def test_a_bom_is_dropped_at_the_beginning_only(write):
+def test_bom_is_only_dropped_at_the_start(write):
     assert cells(write("\ufeff\ufeffa\n\ufeffb\n")) == [["\ufeffa"], ["\ufeffb"]]
 
 
-def test_the_longest_cell_and_one_beyond(write):
+def test_cell_length_limit(write):
     limit = csv.field_size_limit()
     assert cells(write("a\n" + "x" * limit + "\n"))[1] == ["x" * limit]
     path = write("a\n" + "x" * (limit + 1) + "\n")
@@ -79,13 +79,13 @@ def test_the_longest_cell_and_one_beyond(write):
         cells(path)
 
 
-def test_bytes_that_are_not_utf8_name_their_line(write):
+def test_invalid_utf8_reports_its_line(write):
     path = write(b"a\tb\nc\tcaf\xe9\n")
     with pytest.raises(UserError, match=re.escape(f"{path}:2: the file is not UTF-8")):
         cells(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*missing\.tsv"):
         cells(str(tmp_path / "missing.tsv"))
 
@@ -100,7 +100,7 @@ def test_a_missing_file_is_named(tmp_path):
         max_size=6,
     )
 )
-def test_any_cells_come_back(tmp_path_factory, rows):
+def test_cells_round_trip(tmp_path_factory, rows):
     text = "".join("\t".join(row) + "\n" for row in rows)
     assume(not text.startswith("\ufeff"))
     path = tmp_path_factory.getbasetemp() / "any.tsv"
@@ -119,11 +119,11 @@ COLUMNS = {"text": 3, "label": 1}
         (["a"], {"label": LAST}),
     ],
 )
-def test_rows_with_enough_columns_pass(row, columns):
+def test_rows_with_enough_columns_are_accepted(row, columns):
     assert require_columns(TsvRow(1, row), columns, "f.tsv", "task cola") is None
 
 
-NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text in column 4)"
+NEEDED = "task cola needs at least 4 columns (label in column 2, text in column 4)"
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text i
         (
             ["one, two; three"],
             f"f.tsv:7: {NEEDED}, found 1: 'one, two; three'. "
-            "Is this a CSV? Columns must be separated by tabs.",
+            "Is this a CSV file? Columns must be separated by tabs.",
         ),
         (
             ["one;two"],
-            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV? Columns must be ",
+            f"f.tsv:7: {NEEDED}, found 1: 'one;two'. Is this a CSV file? Columns must be ",
         ),
         (
             ["one two"],
@@ -148,15 +148,15 @@ NEEDED = "a row of task cola needs at least 4 columns (label in column 2, text i
         ),
         (["x" * 60], f"found 1: '{'x' * 60}'. "),
         (["x" * 61], f"found 1: '{'x' * 60}...'. "),
-        ([], f"f.tsv:7: the line is empty, {NEEDED}. Remove the line."),
+        ([], f"f.tsv:7: the line is empty, but {NEEDED}. Remove it"),
     ],
 )
-def test_rows_with_too_few_columns(row, message):
+def test_rows_with_too_few_columns_are_rejected(row, message):
     with pytest.raises(UserError, match=re.escape(message)):
         require_columns(TsvRow(7, row), COLUMNS, "f.tsv", "task cola")
 
 
-def test_the_last_column_is_described_last():
+def test_last_column_is_described_last():
     columns = {"label": LAST, "first text": 8, "id": 0}
     expected = (
         "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
@@ -165,6 +165,6 @@ def test_the_last_column_is_described_last():
         require_columns(TsvRow(2, ["a"]), columns, "f.tsv", "task mnli")
 
 
-def test_an_empty_row_has_no_last_column():
+def test_empty_row_has_no_last_column():
     with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
         require_columns(TsvRow(2, []), {"label": LAST}, "f.tsv", "task mnli")

@@ -1,4 +1,4 @@
-"""Mistakes of a user: one line that says what to do, before any work, nothing written."""
+"""User errors: a one-line message with advice, before any work starts or file is written."""
 
 import json
 import logging
@@ -21,10 +21,10 @@ from tests.tasks.classification.test_task import options
 from tests.test_locks import hold
 
 
-def _fails(run_options, message):
-    with pytest.raises(UserError, match=message) as caught:
+def _assert_user_error(run_options, message):
+    with pytest.raises(UserError, match=message) as error:
         classification.run(run_options)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     out = run_options.output_dir
     if out and os.path.isdir(out):
         assert not [name for name in os.listdir(out) if "tf_record" in name]
@@ -45,13 +45,16 @@ def _fails(run_options, message):
             {"bert_config_file": None, "vocab_file": "", "init_checkpoint": None},
             "--bert_config_file .*--vocab_file",
         ),
-        ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24 positions"),
+        ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
-        ({"train_batch_size": 0}, "--train_batch_size must be from 1 to 2147483647. Received: 0"),
+        (
+            {"train_batch_size": 0},
+            "batch_size must be between 1 and 2147483647. Received: 0",
+        ),
         ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
         ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
-        ({"precision": "int8"}, "--precision must be one of float32, bfloat16, float16. Received"),
-        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be from 1"),
+        ({"precision": "int8"}, "--precision=int8 is not for --engine=tensorflow"),
+        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),
         ({"profile_steps": "5"}, "--profile_steps must be the first and.*Received: 5"),
         ({"profile_steps": "5,2"}, "--profile_steps must be the first and.*Received: 5,2"),
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
@@ -59,11 +62,11 @@ def _fails(run_options, message):
             {"distribution_strategy": "mirrored", "use_tpu": True},
             "--use_tpu=true and --distribution_strategy=mirrored exclude each other",
         ),
-        ({"random_seed": -1}, "--random_seed must be from 0 to 4294967295. Received: -1"),
-        ({"eval_batch_size": 10**20}, "--eval_batch_size must be from 1 to 2147483647"),
+        ({"random_seed": -1}, "--random_seed must be between 0 and 4294967295. Received: -1"),
+        ({"eval_batch_size": 10**20}, "--eval_batch_size must be between 1 and 2147483647"),
         ({"data_dir": "{tmp}/file.tsv"}, "file.tsv is a file; pass the folder"),
-        ({"warmup_proportion": 1.5}, "--warmup_proportion must be from 0 to 1"),
-        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be from 1"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion must be between 0 and 1"),
+        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be between 1"),
         (
             {"init_checkpoint": "/m/cased_L-12_H-768_A-12/bert_model.ckpt"},
             "--do_lower_case=false",
@@ -77,18 +80,18 @@ def _fails(run_options, message):
         ),
         (
             {"do_train": True, "train_batch_size": 100, "num_train_epochs": 1.0},
-            "18 training examples in batches of 100 are not one training step",
+            "18 training examples in batches of 100 do not make one training step",
         ),
         ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
     ],
 )
-def test_flags(tiny, tmp_path, changes, message):
+def test_invalid_flags(tiny, tmp_path, changes, message):
     changes = {"do_eval": True, "data_dir": str(tiny.folder / "mrpc"), **changes}
     (tmp_path / "file.tsv").write_text("")
     for name, value in changes.items():
         if isinstance(value, str):
             changes[name] = value.replace("{tmp}", str(tmp_path))
-    _fails(options(tiny, tmp_path, **changes), message)
+    _assert_user_error(options(tiny, tmp_path, **changes), message)
     assert not (tmp_path / "out").exists()
 
 
@@ -96,7 +99,7 @@ def test_flags(tiny, tmp_path, changes, message):
     ("content", "message"),
     [
         (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV\?"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*Is this a CSV file\?"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
         (b"1\t0 \ta\tx\n", "spaces"),
@@ -108,19 +111,21 @@ def test_flags(tiny, tmp_path, changes, message):
         (b"\n\n", "dev.tsv contains no examples"),
     ],
 )
-def test_data(tiny, tmp_path, content, message):
+def test_invalid_data_files(tiny, tmp_path, content, message):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "dev.tsv").write_bytes(content)
-    _fails(options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message)
+    _assert_user_error(
+        options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_file_says_what_is_there(tiny, tmp_path):
+def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
     os.remove(tmp_path / "data" / "train.tsv")
     bad = options(tiny, tmp_path, data_dir=str(tmp_path / "data"), do_train=True)
-    _fails(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
+    _assert_user_error(bad, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_missing_file_says_what_is_there(tiny, tmp_path):
     ],
     ids=["bom", "crlf", "blank lines", "no final line end"],
 )
-def test_harmless_files_change_nothing(tiny, tmp_path, change):
+def test_harmless_file_variants_give_the_same_records(tiny, tmp_path, change):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
@@ -145,30 +150,32 @@ def test_harmless_files_change_nothing(tiny, tmp_path, change):
     assert results[0] == results[1]
 
 
-def test_vocabulary(tiny, tmp_path):
+def test_invalid_vocabulary(tiny, tmp_path):
     vocab = (tiny.folder / "vocab.txt").read_text()
     path = tmp_path / "vocab.txt"
     run = options(tiny, tmp_path, vocab_file=str(path), do_eval=True)
     path.write_text(vocab + "more\n")
-    _fails(run, "has 20 entries, the model only 19")
+    _assert_user_error(run, "has 20 entries, but the model has only 19")
     path.write_text(vocab.replace("[CLS]", "CLS"))
-    _fails(run, r"lacks \[CLS\]")
+    _assert_user_error(run, r"lacks \[CLS\]")
     path.write_bytes(b"\xff\xfe")
-    _fails(run, "not UTF-8")
+    _assert_user_error(run, "not UTF-8")
     path.write_text("\n".join(vocab.splitlines()[:-3]) + "\n")
     assert classification.run(run).metrics["global_step"] == 0
 
 
-def test_checkpoint(tiny, tmp_path):
+def test_invalid_init_checkpoint(tiny, tmp_path):
     def run(path):
         return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
 
-    _fails(run(tiny.folder / "bert.ckpt"), r"no file bert\.ckpt\.index .*bert_model\.ckpt")
+    _assert_user_error(
+        run(tiny.folder / "bert.ckpt"), r"bert\.ckpt\.index does not exist .*bert_model\.ckpt"
+    )
     other = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
     values = checkpoint.named_variables(other)
     checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
-    _fails(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
+    _assert_user_error(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
     data = tmp_path / "other.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     fitting = tmp_path / "broken.ckpt"
@@ -176,11 +183,11 @@ def test_checkpoint(tiny, tmp_path):
         shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{fitting}.{suffix}")
     with open(f"{fitting}.data-00000-of-00001", "r+b") as file:
         file.truncate(100)
-    _fails(run(fitting), "truncated or damaged")
+    _assert_user_error(run(fitting), "truncated or damaged")
     assert not (tmp_path / "out").exists()
 
 
-def test_head_with_another_number_of_labels(tiny, tmp_path):
+def test_head_with_different_number_of_labels_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(run)
     mnli = tmp_path / "mnli"
@@ -196,20 +203,25 @@ def test_head_with_another_number_of_labels(tiny, tmp_path):
         output_dir=str(tmp_path / "new"),
         do_eval=True,
     )
-    _fails(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
+    _assert_user_error(bad, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
 
 
-def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
+def test_output_dir_of_different_model_is_rejected(tiny, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-    _fails(options(tiny, tmp_path, do_train=True), "cannot resume from.*another --output_dir")
+    _assert_user_error(
+        options(tiny, tmp_path, do_train=True), "Cannot resume from.*another --output_dir"
+    )
     shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
     shutil.copyfile(
         f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"
     )
-    _fails(options(tiny, tmp_path, do_train=True), "another model.*lacks output_bias")
+    _assert_user_error(
+        options(tiny, tmp_path, do_train=True),
+        "not match this model. Missing variables: output_bias",
+    )
     assert sorted(os.listdir(out)) == [
         "checkpoint",
         "model.ckpt-5.data-00000-of-00001",
@@ -218,7 +230,7 @@ def test_output_dir_of_another_model_is_left_alone(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path, num_hidden_layers):
+def test_output_dir_of_model_with_different_depth_is_rejected(tiny, tmp_path, num_hidden_layers):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     before = sorted(os.listdir(tmp_path / "out"))
     config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
@@ -230,25 +242,25 @@ def test_output_dir_of_a_deeper_or_shallower_model_is_left_alone(tiny, tmp_path,
 
 
 @pytest.mark.parametrize("truncated", [100, 3000, 30000])
-def test_damaged_newest_checkpoint_is_passed_over(tiny, tmp_path, truncated, caplog):
+def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, truncated, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
-    whole = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
+    original = dict(_tensors(tmp_path / "out" / "model.ckpt-4"))
     data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-truncated])
     caplog.clear()
     classification.run(run)
     assert "model.ckpt-4 is damaged; skipping it" in caplog.text
-    # Trained again from step 2, it is what it was.
+    # Retraining from step 2 reproduces the original weights.
     for name, value in _tensors(tmp_path / "out" / "model.ckpt-4"):
-        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+        np.testing.assert_array_equal(value, original[name], err_msg=name)
 
 
 def _tensors(prefix):
     return checkpoint.read(str(prefix), checkpoint.shapes(str(prefix)))
 
 
-def test_checkpoints_that_are_all_damaged_change_nothing(tiny, tmp_path):
+def test_only_damaged_checkpoints_raise_and_write_nothing(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     out = tmp_path / "out"
     records = (out / "train.tf_record").stat().st_mtime_ns
@@ -259,44 +271,46 @@ def test_checkpoints_that_are_all_damaged_change_nothing(tiny, tmp_path):
     assert (out / "train.tf_record").stat().st_mtime_ns == records
 
 
-def test_batch_that_cannot_be_cut_into_pieces(tiny, tmp_path):
+def test_batch_size_not_divisible_into_micro_batches(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
-    _fails(run, "--train_batch_size=4 must be a multiple of 3")
+    _assert_user_error(run, "--train_batch_size=4 must be a multiple of 3")
 
 
-def test_resume_must_and_never(tiny, tmp_path):
+def test_resume_modes_must_and_never(tiny, tmp_path):
     run = {"do_train": True, "num_train_epochs": 1}
-    _fails(options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint")
+    _assert_user_error(
+        options(tiny, tmp_path, **run, resume="must"), "resume=must, but .* no checkpoint"
+    )
     classification.run(options(tiny, tmp_path, **run, resume="never"))
     with pytest.raises(UserError, match=r"resume=never, but .*model\.ckpt-4"):
         classification.run(options(tiny, tmp_path, **run, resume="never"))
-    again = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
-    assert classification.run(again).metrics["global_step"] == 9
-    # Without a training, never means that the checkpoints there are not read.
-    plain = options(tiny, tmp_path, do_eval=True, resume="never")
-    assert classification.run(plain).metrics["global_step"] == 0
+    resumed = options(tiny, tmp_path, **{**run, "num_train_epochs": 2}, resume="must", do_eval=True)
+    assert classification.run(resumed).metrics["global_step"] == 9
+    # Without training, "never" means that existing checkpoints are not read.
+    eval_only = options(tiny, tmp_path, do_eval=True, resume="never")
+    assert classification.run(eval_only).metrics["global_step"] == 0
 
 
 @pytest.mark.parametrize("name", ["eval", "eval_results.txt", "train.tf_record"])
-def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name):
+def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name):
     out = tmp_path / "out"
     if name == "eval":
         out.mkdir()
         (out / name).write_text("mine")
     else:
         (out / name).mkdir(parents=True)
-    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), in place of"):
+    with pytest.raises(UserError, match=f"out/{name} is a (file|folder), but the run writes"):
         classification.run(options(tiny, tmp_path, do_train=True, do_eval=True))
     assert os.listdir(out) == [name]
 
 
-def test_folder_of_a_cased_release_is_checked_too(tiny, tmp_path):
+def test_casing_of_release_folder_is_checked(tiny, tmp_path):
     folder = tmp_path / "cased_L-12_H-768_A-12"
     folder.mkdir()
-    _fails(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
+    _assert_user_error(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
 
 
-def test_what_the_original_refuses_is_refused():
+def test_values_rejected_by_the_original_are_rejected():
     cases = json.loads(golden("validation.json").read_text())
     cases = [case for case in cases if case["script"] == "run_classifier.py"]
     root = golden("classifier").parent
@@ -316,7 +330,7 @@ def _run_in(folder, arguments):
         os.chdir(before)
 
 
-def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
+def test_missing_header_warning(tiny, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     folder = tmp_path / "data"
     folder.mkdir()
@@ -328,24 +342,24 @@ def test_missing_header_is_pointed_out(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_that_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _fails(options(tiny, tmp_path, do_eval=True), "is a file: pass a folder")
+    _assert_user_error(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_folder_that_may_not_be_written_to(tiny, tmp_path, monkeypatch):
-    # Rights do not bind the user that tests in containers run as.
+def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
+    # Permission bits do not apply to root, which runs tests in containers.
     monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _fails(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
+    _assert_user_error(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])
-def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
-    """What only evaluates may use it meanwhile; when the other was killed, trainings may, too."""
+def test_output_dir_locked_by_concurrent_training_run(tiny, tmp_path, num_runs):
+    """Evaluation is still allowed; training is allowed once the other process was killed."""
     process = hold(tmp_path / "out" / ".lock")
     training = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=num_runs)
-    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on .* writes to it"):
+    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on .*: wait"):
         classification.run(training)
     assert os.listdir(tmp_path / "out") == [".lock"]
     if num_runs == 1:
@@ -358,20 +372,20 @@ def test_another_training_uses_the_folder(tiny, tmp_path, num_runs):
     assert not (tmp_path / "out" / ".lock").exists()
 
 
-def test_a_folder_that_cannot_be_made(tiny, tmp_path, monkeypatch):
+def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
-    _fails(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
+    _assert_user_error(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
 
     def makedirs(path, exist_ok):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(output_dir.files.os, "makedirs", makedirs)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a"))
-    _fails(run, "Cannot create the folder .*/a: Operation not permitted")
+    _assert_user_error(run, "Cannot create the folder .*/a: Operation not permitted")
 
 
-def test_data_are_read_before_a_model_is_made(tiny, tmp_path, said):
+def test_data_is_read_before_the_model_is_built(tiny, tmp_path, run_log):
     run = options(tiny, tmp_path, do_eval=True, data_dir=str(tmp_path / "absent"))
-    _fails(run, "no folder .*/absent")
-    assert "parameters in float32" not in said.text
+    _assert_user_error(run, "no folder .*/absent")
+    assert "parameters in float32" not in run_log.text

@@ -105,7 +105,7 @@ def test_loss_of_labels_and_numbers():
     np.testing.assert_allclose(loss("number", student, teacher), [4, 0.25, 0])
 
 
-def test_loss_of_positions_leaves_padding_out():
+def test_loss_of_positions_ignores_padding():
     student, teacher = logits(3, 5)
     expected = []
     for row, length in enumerate(MASK.sum(axis=1)):
@@ -114,7 +114,7 @@ def test_loss_of_positions_leaves_padding_out():
     np.testing.assert_allclose(loss("positions", student, teacher), expected, rtol=1e-4)
 
 
-def test_loss_of_tokens_is_their_mean_without_padding():
+def test_loss_of_tokens_is_mean_without_padding():
     student, teacher = logits(3, 5, 4)
     each = 4 * divergence(softmax(teacher / 2), softmax(student / 2))
     expected = (each * MASK).sum(axis=1) / MASK.sum(axis=1)
@@ -122,21 +122,21 @@ def test_loss_of_tokens_is_their_mean_without_padding():
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_records_have_the_logits_of_the_teacher(tiny, teacher, tmp_path):
+def test_records_contain_the_teacher_logits(tiny, teacher, tmp_path):
     run = student(tiny, teacher, tmp_path)
     classification.run(run)
     ids, soft = Feature("input_ids", 24), Feature("teacher_logits", 2, "float32")
     (rows,) = read_chunks(str(tmp_path / "out" / "train.tf_record"), [ids, soft], 100)
     lines = (tiny.folder / "mrpc" / "train.tsv").read_text().splitlines()[1:]
     pairs = [tuple(line.split("\t")[3:]) for line in lines]
-    found = Predictor.from_output_dir(teacher)(pairs)
-    expected = [[*prediction.probabilities.values()] for prediction in found]
+    predictions = Predictor.from_output_dir(teacher)(pairs)
+    expected = [[*prediction.probabilities.values()] for prediction in predictions]
     np.testing.assert_allclose(softmax(rows["teacher_logits"]), expected, atol=1e-6)
-    # The model of the student does not depend on them.
+    # The student's model does not need them.
     assert len(Predictor.from_output_dir(tmp_path / "out")(pairs)) == len(pairs)
 
 
-def test_weight_0_equals_a_training_without_teacher(tiny, teacher, tmp_path):
+def test_weight_0_equals_training_without_teacher(tiny, teacher, tmp_path):
     classification.run(options(tiny, tmp_path, **TRAINING, output_dir=str(tmp_path / "plain")))
     for weight in (0.0, 0.5):
         run = student(tiny, teacher, tmp_path, teacher_weight=weight)
@@ -145,85 +145,85 @@ def test_weight_0_equals_a_training_without_teacher(tiny, teacher, tmp_path):
     assert differ(weights(tmp_path / "0.5"), weights(tmp_path / "plain"))
 
 
-def test_weight_1_does_not_use_the_labels(tiny, teacher, tmp_path):
+def test_weight_1_ignores_the_labels(tiny, teacher, tmp_path):
     folder = tmp_path / "flipped"
     shutil.copytree(tiny.folder / "mrpc", folder)
     header, *lines = (folder / "train.tsv").read_text().splitlines()
     flipped = [f"{1 - int(line[0])}{line[1:]}" for line in lines]
     (folder / "train.tsv").write_text("\n".join([header, *flipped]) + "\n")
-    found = []
+    student_weights = []
     for data in (tiny.folder / "mrpc", folder):
         run = student(tiny, teacher, tmp_path, data_dir=str(data), teacher_weight=1.0)
         classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{data.name}"))
-        found.append(weights(tmp_path / data.name))
-    assert_equal(*found)
+        student_weights.append(weights(tmp_path / data.name))
+    assert_equal(*student_weights)
 
 
-def test_a_student_learns_what_the_teacher_knows(tiny, teacher, tmp_path):
+def test_student_approaches_the_teacher(tiny, teacher, tmp_path):
     pairs = [("the good film", "a bad plot"), ("it was slow", "the story"), ("fast", "not good")]
     (tmp_path / "plain").mkdir()
     classification.run(options(tiny, tmp_path / "plain", **TRAINING))
     run = student(tiny, teacher, tmp_path, teacher_weight=1.0, num_train_epochs=30.0)
     classification.run(run)
     outs = teacher, tmp_path / "out", tmp_path / "plain" / "out"
-    found = [Predictor.from_output_dir(out)(pairs) for out in outs]
-    answers = [np.array([[*each.probabilities.values()] for each in one]) for one in found]
-    assert np.abs(answers[1] - answers[0]).max() < np.abs(answers[2] - answers[0]).max()
+    taught, distilled, plain = (
+        np.array([[*row.probabilities.values()] for row in Predictor.from_output_dir(out)(pairs)])
+        for out in outs
+    )
+    assert np.abs(distilled - taught).max() < np.abs(plain - taught).max()
 
 
-def test_resume_equals_an_uninterrupted_run(tiny, teacher, tmp_path, said):
+def test_resume_equals_an_uninterrupted_run(tiny, teacher, tmp_path, run_log):
     run = student(tiny, teacher, tmp_path, save_checkpoints_steps=3)
     classification.run(run)
     whole = weights(tmp_path / "out")
     for path in (tmp_path / "out").glob("model.ckpt-[69].*"):
         path.unlink()
-    said.clear()
+    run_log.clear()
     classification.run(run)
-    assert "Resuming from" in said.text
-    assert "Reusing" in said.text
-    assert "computing the logits" not in said.text
+    assert "Resuming from" in run_log.text
+    assert "Reusing" in run_log.text
+    assert "computing the logits" not in run_log.text
     assert_equal(weights(tmp_path / "out"), whole)
 
 
-def test_records_are_written_anew_for_another_teacher(
-    tiny, teacher, tiny_of_two_layers, tmp_path, said
-):
+def test_new_teacher_replaces_the_records(tiny, teacher, tiny_of_two_layers, tmp_path, run_log):
     copy = tmp_path / "copy"
     shutil.copytree(teacher, copy)
     run = student(tiny, copy, tmp_path)
     classification.run(run)
     more = {**TRAINING, "num_train_epochs": 3.0}
     classification.run(options(tiny_of_two_layers, tmp_path, **more, output_dir=str(copy)))
-    said.clear()
+    run_log.clear()
     classification.run(dataclasses.replace(run, num_train_epochs=3.0))
-    assert "Reusing" not in said.text
-    assert "computing the logits of" in said.text
+    assert "Reusing" not in run_log.text
+    assert "computing the logits of" in run_log.text
 
 
-def test_two_devices_compute_the_logits_of_one(tiny, teacher, tmp_path):
+def test_logits_are_equal_on_two_devices(tiny, teacher, tmp_path):
     run = student(tiny, teacher, tmp_path)
     classification.run(run)
     run_on_two_devices("run_classifier", dataclasses.replace(run, output_dir=f"{tmp_path}/two"))
-    found = []
+    logits = []
     for out in ("out", "two"):
         path, soft = (
             str(tmp_path / out / "train.tf_record"),
             Feature("teacher_logits", 2, "float32"),
         )
         (rows,) = read_chunks(path, [soft], 100)
-        found.append(rows["teacher_logits"])
-    np.testing.assert_allclose(*found, atol=1e-5)
+        logits.append(rows["teacher_logits"])
+    np.testing.assert_allclose(*logits, atol=1e-5)
 
 
-def test_several_seeds_share_the_logits(tiny, teacher, tmp_path, said):
+def test_several_seeds_share_the_logits(tiny, teacher, tmp_path, run_log):
     run = student(tiny, teacher, tmp_path, num_runs=2, do_eval=True, eval_every="1epoch")
     classification.run(run)
-    assert said.text.count("computing the logits") == 1
-    found = [weights(tmp_path / "out" / name) for name in ("run_1", "run_2")]
-    assert differ(*found)
+    assert run_log.text.count("computing the logits") == 1
+    run_weights = [weights(tmp_path / "out" / name) for name in ("run_1", "run_2")]
+    assert differ(*run_weights)
 
 
-def test_problem_types_of_own_tables(tiny, tiny_of_two_layers, tmp_path):
+def test_problem_types_of_custom_tables(tiny, tiny_of_two_layers, tmp_path):
     texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
     rows = {
         "regression": [(text, len(text) / 10) for text in texts],
@@ -243,8 +243,8 @@ def test_problem_types_of_own_tables(tiny, tiny_of_two_layers, tmp_path):
         assert np.isfinite(classification.run(run).metrics["loss"])
         count = {"regression": 1, "multilabel": 2}[kind]
         soft = Feature("teacher_logits", count, "float32")
-        (found,) = read_chunks(str(folder / "out" / "train.tf_record"), [soft], 100)
-        assert found["teacher_logits"].shape == (8, count)
+        (rows,) = read_chunks(str(folder / "out" / "train.tf_record"), [soft], 100)
+        assert rows["teacher_logits"].shape == (8, count)
 
 
 def _learns(run_task, make_options, tiny, larger, folder, features):
@@ -301,21 +301,21 @@ def test_entities(tiny, tiny_of_two_layers, tmp_path):
     ("changes", "message"),
     [
         ({"do_train": False, "do_eval": True}, "--teacher needs --do_train=true"),
-        ({"teacher_temperature": 0.0}, "--teacher_temperature must be from 0.1 to 100"),
-        ({"teacher_weight": 1.5}, "--teacher_weight must be from 0 to 1"),
+        ({"teacher_temperature": 0.0}, "--teacher_temperature must be between 0.1 and 100"),
+        ({"teacher_weight": 1.5}, "--teacher_weight must be between 0 and 1"),
         ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight need --teacher"),
         ({"teacher": "{out}"}, "--teacher and --output_dir must be different folders"),
-        ({"teacher": "{tmp}/absent"}, r"is not the output_dir of run_classifier.py \(no run.json"),
-        ({"task_name": "CoLA"}, "was trained with task=MRPC, and this run has task=CoLA"),
+        ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier.py \(no run.json"),
+        ({"task_name": "CoLA"}, "was trained with task=MRPC, but this run has task=CoLA"),
         ({"max_seq_length": 20}, "was trained with max_seq_length=24, .* has max_seq_length=20"),
         ({"do_lower_case": False}, "trained with do_lower_case=True, .* has do_lower_case=False"),
         (
             {"vocab_file": "{tmp}/vocab.txt"},
-            "--teacher has another vocabulary, .*, than this run",
+            "vocabulary of --teacher, .*, differs from",
         ),
     ],
 )
-def test_teachers_that_do_not_fit(tiny, teacher, tmp_path, changes, message):
+def test_unsuitable_teachers(tiny, teacher, tmp_path, changes, message):
     vocab = (tiny.folder / "vocab.txt").read_text()
     (tmp_path / "vocab.txt").write_text(vocab.replace("slow\nfast", "fast\nslow"))
     places = {"{tmp}": str(tmp_path), "{out}": str(tmp_path / "out")}
@@ -334,20 +334,20 @@ def _fails(run, message):
     assert not os.path.exists(f"{run.output_dir}/run.json")
 
 
-def test_labels_and_script_of_the_teacher(tiny, teacher, tmp_path):
+def test_teacher_of_other_labels_or_script(tiny, teacher, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(teacher, copy)
     (copy / "labels.txt").write_text("1\n0\n")
-    _fails(student(tiny, copy, tmp_path), r"labels=\['1', '0'\], and this run has labels=\['0',")
+    _fails(student(tiny, copy, tmp_path), r"labels=\['1', '0'\], but this run has labels=\['0',")
     run = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
-    message = r"is not the output_dir of run_classifier.py \(it was trained by run_squad.py\)"
+    message = r"is not an output_dir of run_classifier.py \(it was trained by run_squad.py\)"
     _fails(student(tiny, copy, tmp_path), message)
 
 
-def test_a_task_without_soft_targets_says_so(tiny, teacher, tmp_path, monkeypatch):
+def test_task_without_soft_targets(tiny, teacher, tmp_path, monkeypatch):
     monkeypatch.setattr(Classification, "soft_targets", property(lambda task: (), lambda *_: None))
-    _fails(student(tiny, teacher, tmp_path), "Classification cannot learn from a teacher")
+    _fails(student(tiny, teacher, tmp_path), "Classification does not support distillation")
 
 
 LAYERS = {"init_layers": "2,0", "bert_config_file": None}
@@ -366,10 +366,10 @@ def deep(tiny, tmp_path_factory):
     return folder
 
 
-def test_a_student_has_exactly_the_layers(tiny, deep, tmp_path, said):
+def test_student_has_the_selected_layers(tiny, deep, tmp_path, run_log):
     run = options(tiny, tmp_path, **TRAINING, **LAYERS, init_checkpoint=str(deep))
     classification.run(run)
-    assert "The layers are layers 2, 0 of" in said.text
+    assert "Initialized from layers 2, 0 of" in run_log.text
     config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
     assert config["num_hidden_layers"] == 2
     before = dict(
@@ -379,9 +379,9 @@ def test_a_student_has_exactly_the_layers(tiny, deep, tmp_path, said):
     )
     after = weights(tmp_path / "out", step=0)
     layers = {"layer_0": "layer_2", "layer_1": "layer_0"}
-    found = {name for name in after if name.startswith("bert/") and "adam" not in name}
-    assert len(found) == len(before) - 16
-    for name in found:
+    encoder = {name for name in after if name.startswith("bert/") and "adam" not in name}
+    assert len(encoder) == len(before) - 16
+    for name in encoder:
         ours = next((layer for layer in layers if f"/{layer}/" in name), None)
         theirs = name.replace(f"/{ours}/", f"/{layers[ours]}/") if ours else name
         np.testing.assert_array_equal(after[name], before[theirs], err_msg=name)
@@ -414,20 +414,20 @@ def test_layers_and_teacher_together(tiny, tiny_of_two_layers, teacher, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"init_layers": "0,x"}, "--init_layers must be different numbers .* Received: 0,x"),
-        ({"init_layers": "1,1"}, "--init_layers must be different numbers .* Received: 1,1"),
-        ({"init_layers": "0,-1"}, "--init_layers must be different numbers .* Received: 0,-1"),
-        ({"init_layers": ""}, "--init_layers must be different numbers"),
+        ({"init_layers": "0,x"}, "--init_layers must be distinct layer numbers .* Received: 0,x"),
+        ({"init_layers": "1,1"}, "--init_layers must be distinct layer numbers .* Received: 1,1"),
+        ({"init_layers": "0,-1"}, "--init_layers must be distinct layer numbers .* Received: 0,-1"),
+        ({"init_layers": ""}, "--init_layers must be distinct layer numbers"),
         ({"init_layers": "0,3"}, "has no layer 3: its 3 layers are numbered from 0"),
         ({"init_checkpoint": None}, "--init_layers needs --init_checkpoint"),
         ({"do_train": False, "do_eval": True}, "--init_layers needs --do_train=true"),
         (
             {"bert_config_file": "{tiny}/bert_config.json"},
-            "--init_layers=2,0 makes 2 layers, but .* has num_hidden_layers=1",
+            "--init_layers=2,0 selects 2 layers, but .* has num_hidden_layers=1",
         ),
     ],
 )
-def test_layers_that_do_not_fit(tiny, deep, tmp_path, changes, message):
+def test_invalid_layers(tiny, deep, tmp_path, changes, message):
     config = changes.get("bert_config_file")
     if config:
         changes = {"bert_config_file": config.replace("{tiny}", str(tiny.folder))}
@@ -437,16 +437,16 @@ def test_layers_that_do_not_fit(tiny, deep, tmp_path, changes, message):
     _fails(options(tiny, tmp_path, **changes), message)
 
 
-def test_weights_of_another_width_are_refused(tiny, deep, tmp_path):
+def test_different_hidden_size(tiny, deep, tmp_path):
     config = dataclasses.replace(tiny.config, hidden_size=8)
     (tmp_path / "narrow.json").write_text(config.to_json_string())
     changes = {"bert_config_file": str(tmp_path / "narrow.json"), "init_checkpoint": str(deep)}
-    message = "hidden_size is 16, that of the model 8: weights of another width cannot be used"
+    message = "hidden_size is 16, and the model's is 8"
     for layers in (None, "1"):
         _fails(options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message)
 
 
-def test_options_are_those_of_the_scripts():
+def test_scripts_have_the_options():
     defaults = ClassifierOptions()
     assert (defaults.teacher_temperature, defaults.teacher_weight) == (2.0, 0.5)
     assert defaults.init_layer_numbers == []

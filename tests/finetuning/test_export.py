@@ -1,4 +1,4 @@
-"""Models as SavedModels: what TensorFlow gives without this package is what the scripts gave."""
+"""SavedModel exports: without bert_tf, TensorFlow reproduces the outputs of the scripts."""
 
 import json
 import subprocess
@@ -16,26 +16,26 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tasks.export_model import export_model
-from tests.tasks.classification.test_custom_runs import own, sentences, write
+from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 from tests.tasks.classification.test_task import options
 from tests.tasks.question_answering import test_task as test_squad
 from tests.tasks.token_classification import test_task as test_ner
 
-# Loads a model as a program would, which has never heard of bert_tf.
+# Loads an exported model in a program that does not import bert_tf.
 LOADER = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
 folder, signature, inputs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-ask = tf.saved_model.load(folder).signatures[signature]
-found = ask(**{name: tf.constant(value) for name, value in inputs.items()})
+serve = tf.saved_model.load(folder).signatures[signature]
+outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
 assert not [name for name in sys.modules if name.startswith("bert_tf")]
-plain = {name: value.numpy().tolist() for name, value in found.items()}
+plain = {name: value.numpy().tolist() for name, value in outputs.items()}
 print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in plain.items()}))
 """
 
 
-def ask(folder, signature, tmp_path, **inputs):
+def serve(folder, signature, tmp_path, **inputs):
     command = [sys.executable, "-c", LOADER, str(folder), signature, json.dumps(inputs)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -49,38 +49,38 @@ def reviews(tiny, tmp_path_factory):
     write(folder / "data", "train.tsv", rows)
     write(folder / "data", "test.tsv", rows[:9])
     steps = {"do_train": True, "do_predict": True, "do_export": True}
-    run = own(tiny, folder, **steps, learning_rate=1e-2)
+    run = custom_options(tiny, folder, **steps, learning_rate=1e-2)
     results = classification.run(run)
     assert results.files[-1] == str(folder / "out" / "export" / "1")
     lines = (folder / "out" / "test_predictions.tsv").read_text().splitlines()
     return folder / "out", [line.split("\t") for line in lines[1:]]
 
 
-def test_texts(reviews, tmp_path):
+def test_text_signature(reviews, tmp_path):
     out, rows = reviews
     texts = [row[1] for row in rows]
-    found = ask(out / "export" / "1", "serving_default", tmp_path, text=texts)
+    outputs = serve(out / "export" / "1", "serving_default", tmp_path, text=texts)
     expected = np.float64([row[3:] for row in rows])
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    assert found["label"] == [row[2] for row in rows]
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    assert outputs["label"] == [row[2] for row in rows]
 
 
-def test_ids_examples_and_pairs(reviews):
+def test_id_and_example_signatures_and_text_pairs(reviews):
     out, rows = reviews
     model = tf.saved_model.load(str(out / "export" / "1"))
     assert set(model.signatures) == {"serving_default", "ids", "examples", "pairs"}
     expected = np.float64([row[3:] for row in rows])
     records = [r.numpy() for r in tf.data.TFRecordDataset(str(out / "predict.tf_record"))]
-    found = model.signatures["examples"](examples=tf.constant(records))
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    outputs = model.signatures["examples"](examples=tf.constant(records))
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     texts = tf.constant([row[1] for row in rows])
-    nothing = tf.constant([""] * len(rows))
-    found = model.signatures["pairs"](text=texts, text_pair=nothing)
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    # Any length, nothing at all, and more than fits.
-    long = tf.constant(["", "good " * 500])
-    found = model.signatures["serving_default"](text=long)
-    assert np.isfinite(found["probabilities"]).all()
+    empty_texts = tf.constant([""] * len(rows))
+    outputs = model.signatures["pairs"](text=texts, text_pair=empty_texts)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    # Any length: a few tokens, none, and more than max_seq_length.
+    odd_lengths = tf.constant(["", "good " * 500])
+    outputs = model.signatures["serving_default"](text=odd_lengths)
+    assert np.isfinite(outputs["probabilities"]).all()
     folder = out / "export" / "1"
     assert (folder / "assets" / "labels.txt").read_text() == "good\nso-so\n"
     assert (folder / "assets" / "vocab.txt").exists()
@@ -90,7 +90,7 @@ def test_ids_examples_and_pairs(reviews):
     )
 
 
-def test_without_text_operations(reviews):
+def test_export_without_text_ops(reviews):
     out, _ = reviews
     command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli"]
     folder = str(out / "export" / "1" / "ids")
@@ -105,45 +105,47 @@ def test_without_text_operations(reviews):
 
 
 @pytest.mark.slow
-def test_versions_rise_and_nothing_is_left_of_a_failure(reviews, tmp_path, monkeypatch):
+def test_versions_increase_and_failed_exports_are_removed(reviews, tmp_path, monkeypatch):
     out, _ = reviews
     run = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "served"), ids_model=False)
     assert export_model.run(run) == str(tmp_path / "served" / "1")
     assert export_model.run(run) == str(tmp_path / "served" / "2")
     assert not (tmp_path / "served" / "2" / "ids").exists()
 
-    def fails(*_):
+    def raise_user_error(*_):
         raise UserError("no")
 
-    monkeypatch.setattr(export.modules, "save", fails)
+    monkeypatch.setattr(export.modules, "save", raise_user_error)
     with pytest.raises(UserError):
         export_model.run(run)
     assert sorted(path.name for path in (tmp_path / "served").iterdir()) == ["1", "2"]
 
 
-def test_pairs(tiny, tmp_path):
+def test_text_pairs(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, do_predict=True, learning_rate=1e-2)
     classification.run(run)
     out = tmp_path / "out"
     served = export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s")))
     rows = [r.split("\t") for r in (out / "test_predictions.tsv").read_text().splitlines()[1:]]
     model = tf.saved_model.load(served)
-    found = model.signatures["serving_default"](
+    outputs = model.signatures["serving_default"](
         text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
     )
-    np.testing.assert_allclose(found["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5)
-    assert [label.decode() for label in found["label"].numpy()] == [row[3] for row in rows]
-    # XLA compiles what is not text.
+    np.testing.assert_allclose(
+        outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
+    )
+    assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
+    # XLA compiles the signatures without string ops.
     compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
     model = tf.saved_model.load(export_model.run(compiled))
     again = model.signatures["serving_default"](
         text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
     )
-    np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-5)
+    np.testing.assert_allclose(again["probabilities"], outputs["probabilities"], atol=1e-5)
 
 
-def test_what_the_folder_of_a_training_says(tiny, tmp_path):
-    """Casing, best weights, head: also of a folder with a misleading name, or a stripped one."""
+def test_export_uses_metadata_of_the_training_run(tiny, tmp_path):
+    """Casing, best weights and head, even with a misleading folder name or stripped weights."""
     flags = {"do_train": True, "do_eval": True, "eval_every": "2", "best_metric": "loss"}
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
     folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
@@ -151,8 +153,10 @@ def test_what_the_folder_of_a_training_says(tiny, tmp_path):
     short = {"text_input": False, "ids_model": False}
 
     def export(model_dir, name, **more):
-        how = ExportOptions(model_dir=str(model_dir), export_dir=str(tmp_path / name), **more)
-        return find_source(export_model.run(how))
+        export_options = ExportOptions(
+            model_dir=str(model_dir), export_dir=str(tmp_path / name), **more
+        )
+        return find_source(export_model.run(export_options))
 
     task = export(folder, "task", **short)
     assert task.do_lower_case is True
@@ -160,34 +164,39 @@ def test_what_the_folder_of_a_training_says(tiny, tmp_path):
     assert task.vocab_file.endswith("assets/vocab.txt")
     encoder = export(folder, "encoder", form="encoder", max_seq_length=24)
     ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
-    ((_, found),) = encoder.read(["bert/pooler/dense/bias"])
-    np.testing.assert_array_equal(found, best)
+    ((_, bias),) = encoder.read(["bert/pooler/dense/bias"])
+    np.testing.assert_array_equal(bias, best)
     stripped = Request(output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True)
     (tmp_path / "stripped").mkdir()
     convert(find_source(str(folder)), stripped)
-    again = export(tmp_path / "stripped", "again", **short)
-    assert again.shapes()["output_weights"] == [2, 16]
+    reexported = export(tmp_path / "stripped", "again", **short)
+    assert reexported.shapes()["output_weights"] == [2, 16]
     (tmp_path / "stripped" / "run.json").unlink()
     with pytest.raises(
         UserError, match=r"is a fine-tuned model \(output_weights\), and .* does not"
     ):
         export(tmp_path / "stripped", "again", max_seq_length=24)
-    named = {"form": "task", "script": "run_classifier", "task_name": "mrpc", "max_seq_length": 24}
-    assert export(tmp_path / "stripped", "named", **named, **short).labels == ["0", "1"]
+    task_flags = {
+        "form": "task",
+        "script": "run_classifier",
+        "task_name": "mrpc",
+        "max_seq_length": 24,
+    }
+    assert export(tmp_path / "stripped", "named", **task_flags, **short).labels == ["0", "1"]
 
 
-def test_no_texts_at_all(reviews):
+def test_empty_batch(reviews):
     served = tf.saved_model.load(str(reviews[0] / "export" / "1"))
-    none = tf.constant([], tf.string)
-    assert served.signatures["serving_default"](text=none)["probabilities"].shape == (0, 2)
-    pairs = served.signatures["pairs"](text=none, text_pair=none)
+    no_texts = tf.constant([], tf.string)
+    assert served.signatures["serving_default"](text=no_texts)["probabilities"].shape == (0, 2)
+    pairs = served.signatures["pairs"](text=no_texts, text_pair=no_texts)
     assert pairs["label"].shape == (0,)
 
 
-def test_what_cannot_be_exported_is_not_trained(tiny, tmp_path, monkeypatch):
+def test_unexportable_options_are_rejected_before_training(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
-    with pytest.raises(UserError, match="needs TensorFlow Text"):
+    with pytest.raises(UserError, match="needs the tensorflow-text of"):
         classification.run(run)
     assert not (tmp_path / "out").exists()
 
@@ -203,33 +212,37 @@ def ner_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_questions(tiny, squad_folder):
+def test_question_answering_export(tiny, squad_folder):
     squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
-    found = model.signatures["serving_default"](
+    outputs = model.signatures["serving_default"](
         text=tf.constant(["a b"]), text_pair=tf.constant(["the good film"])
     )
-    assert found["start_logits"].shape == found["end_logits"].shape == found["input_ids"].shape
-    assert found["input_ids"].shape == (1, 8)
+    assert (
+        outputs["start_logits"].shape == outputs["end_logits"].shape == outputs["input_ids"].shape
+    )
+    assert outputs["input_ids"].shape == (1, 8)
 
 
-def test_words(tiny, ner_folder):
+def test_token_classification_export(tiny, ner_folder):
     ner.run(test_ner.options(tiny, ner_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(ner_folder / "out" / "export" / "1"))
-    found = model.signatures["serving_default"](text=tf.constant(["the good film"]))
+    outputs = model.signatures["serving_default"](text=tf.constant(["the good film"]))
     labels = (ner_folder / "out" / "labels.txt").read_text().splitlines()
-    assert found["probabilities"].shape == (1, 5, len(labels))
-    assert {label.decode() for label in found["labels"].numpy()[0]} <= set(labels)
+    assert outputs["probabilities"].shape == (1, 5, len(labels))
+    assert {label.decode() for label in outputs["labels"].numpy()[0]} <= set(labels)
 
 
-def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
+def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
     folder = str(tiny.folder)
-    made = {}
+    exports_by_form = {}
     for form in ("encoder", "preprocessor"):
         flags = {"model_dir": folder, "export_dir": str(tmp_path / form), "max_seq_length": 20}
-        made[form] = tf.saved_model.load(export_model.run(ExportOptions(form=form, **flags)))
-    encoder, preprocessor = made["encoder"], made["preprocessor"]
+        exports_by_form[form] = tf.saved_model.load(
+            export_model.run(ExportOptions(form=form, **flags))
+        )
+    encoder, preprocessor = exports_by_form["encoder"], exports_by_form["preprocessor"]
     texts = tf.constant(["the good film", "a plot, it was not slow"])
     inputs = preprocessor(texts)
     assert {name: value.shape for name, value in inputs.items()} == dict.fromkeys(
@@ -244,13 +257,13 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
     names = ("input_ids", "input_mask", "segment_ids")
     values = (inputs[name] for name in ("input_word_ids", "input_mask", "input_type_ids"))
     expected = model(dict(zip(names, values, strict=True)))
-    found = encoder(inputs)
-    assert set(found) == {"pooled_output", "sequence_output", "encoder_outputs", "default"}
+    outputs = encoder(inputs)
+    assert set(outputs) == {"pooled_output", "sequence_output", "encoder_outputs", "default"}
     for name in ("pooled_output", "sequence_output"):
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
-    assert len(found["encoder_outputs"]) == 2
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+    assert len(outputs["encoder_outputs"]) == 2
     assert encoder.do_lower_case.numpy()
-    # It can be trained further, and drops out then.
+    # The exported encoder is trainable and applies dropout in training mode.
     with tf.GradientTape() as tape:
         first = encoder(inputs, training=True)["pooled_output"]
         loss = tf.reduce_sum(tf.square(first))
@@ -264,7 +277,7 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "Required, but not given: --model_dir"),
+        ({}, "Required, but missing: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
             "absent is not a folder.*--model_dir ta",
@@ -281,25 +294,25 @@ def test_encoder_and_its_preprocessor(tiny_of_two_layers, tmp_path):
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
         ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "--script must be one of"),
-        ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 is more than the"),
+        ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 exceeds the"),
         (
             {"model_dir": "{tiny}", "export_dir": "{tmp}/file/x", "max_seq_length": 9},
             "Cannot create the folder",
         ),
     ],
 )
-def test_mistakes(tiny, tmp_path, monkeypatch, flags, message):
+def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    places = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
-    for place, path in places.items():
+    paths_by_placeholder = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
+    for placeholder, path in paths_by_placeholder.items():
         flags = {
-            name: value.replace(place, path) if isinstance(value, str) else value
+            name: value.replace(placeholder, path) if isinstance(value, str) else value
             for name, value in flags.items()
         }
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as error:
         export_model.run(ExportOptions(**flags))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "x").exists()
 
 

@@ -1,4 +1,4 @@
-"""labels.txt, as a training writes it and others may have changed it."""
+"""labels.txt: as a training run writes it, edited by hand, or missing."""
 
 import json
 
@@ -13,33 +13,33 @@ from bert_tf.tasks.token_classification import conll
 from tests.oracle import ROOT
 
 
-def test_list_of_labels(tmp_path):
+def test_read_label_map(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("O\nB-A\nI-A\n")
-    assert label_map.read(str(path), conll.is_label) == ["O", "B-A", "I-A"]
+    assert label_map.read_labels(str(path), conll.is_label) == ["O", "B-A", "I-A"]
     for text, message in (
-        ("", "labels.txt has no label"),
-        ("O\n\nB-A\n", "labels.txt:2: '' is not a label"),
+        ("", "labels.txt contains no label"),
+        ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
         ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
-        ("O\n{}\n", "labels.txt:2: '{}' is not a label"),
+        ("O\n{}\n", "labels.txt:2: invalid label '{}'"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
-            label_map.read(str(path), conll.is_label)
+            label_map.read_labels(str(path), conll.is_label)
     path.write_text("not at all\n{}\n")
-    assert label_map.read(str(path)) == ["not at all", "{}"]
+    assert label_map.read_labels(str(path)) == ["not at all", "{}"]
     assert run_metadata.labels_file(["not at all", "{}"]) == {"labels.txt": path.read_text()}
 
 
-def test_a_folder_whose_checkpoint_has_another_name(tmp_path):
-    """As `convert_checkpoint.py` writes it; its labels lie there, too."""
+def test_label_map_of_renamed_checkpoint(tmp_path):
+    """A folder written by `convert_checkpoint.py`, which also copies the label map."""
     options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
     assert label_map.folder_of_checkpoint(options) == str(tmp_path)
     (tmp_path / "labels.txt").write_text("no\nyes\n")
     assert label_map.of_checkpoint(options) == ["no", "yes"]
 
 
-def test_labels_of_a_model_of_transformers(tmp_path):
+def test_label_map_from_transformers_config(tmp_path):
     folder = tmp_path / "hugging_face"
     source = find_source(str(ROOT / "examples/small_bert"))
     convert(source, Request(output=str(folder), to="hugging_face"))
@@ -50,29 +50,29 @@ def test_labels_of_a_model_of_transformers(tmp_path):
         init_checkpoint=str(folder),
         output_dir=str(tmp_path / "output"),
     )
-    for names, found in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
+    for names, expected in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
         config["id2label"] = dict(enumerate(names))
         (folder / "config.json").write_text(json.dumps(config))
-        if found:
-            assert label_map.of_checkpoint(options) == found
+        if expected:
+            assert label_map.of_checkpoint(options) == expected
             continue
-        # Nobody has named them.
-        with pytest.raises(UserError, match="or --labels in the order of its outputs"):
+        # Default names only.
+        with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
             label_map.of_checkpoint(options)
 
 
-def test_outputs_in_another_order_than_those_of_a_published_task(tmp_path, said):
+def test_label_order_that_differs_from_the_published_task(tmp_path, run_log):
     options = ClassifierOptions(task_name="MNLI", do_eval=True, output_dir=str(tmp_path))
-    ours = ["contradiction", "entailment", "neutral"]
-    label_map.require_order(ours, options)
-    for theirs in (ours, ["a", "b", "c"], ["a", "b"]):
-        (tmp_path / "labels.txt").write_text("\n".join(theirs) + "\n")
-        said.clear()
-        label_map.require_order(ours, options)
-        other_names = "The outputs of the model are a, b, c, and are taken for contradiction, ent"
-        assert (other_names in said.text) == (theirs == ["a", "b", "c"])
+    model_labels = ["contradiction", "entailment", "neutral"]
+    label_map.require_order(model_labels, options)
+    for file_labels in (model_labels, ["a", "b", "c"], ["a", "b"]):
+        (tmp_path / "labels.txt").write_text("\n".join(file_labels) + "\n")
+        run_log.clear()
+        label_map.require_order(model_labels, options)
+        warns = "The model names its outputs a, b, c; assuming that they are contradiction"
+        assert (warns in run_log.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(
         UserError, match="use --task_name=tsv, which takes the order from the model"
     ):
-        label_map.require_order(ours, options)
+        label_map.require_order(model_labels, options)

@@ -1,4 +1,4 @@
-"""--init_checkpoint takes models of many kinds, and what belongs to them is found beside them."""
+"""--init_checkpoint accepts many formats; config and vocabulary are found next to the weights."""
 
 import dataclasses
 import json
@@ -18,8 +18,8 @@ from tests.tasks.classification.test_task import options
 
 
 @pytest.fixture(scope="module")
-def places(tiny, tmp_path_factory):
-    """The same encoder as every kind of file, each alone in its folder."""
+def model_sources(tiny, tmp_path_factory):
+    """The same encoder in every supported format, one folder each."""
     folder = tmp_path_factory.mktemp("places")
     original = folder / "original"
     original.mkdir()
@@ -43,7 +43,7 @@ def places(tiny, tmp_path_factory):
     }
 
 
-def _vectors(tmp_path, place, **flags):
+def _vectors(tmp_path, init_checkpoint, **flags):
     texts = tmp_path / "texts.txt"
     texts.write_text("the good film\nit was not slow\n")
     extraction.run(
@@ -53,125 +53,125 @@ def _vectors(tmp_path, place, **flags):
             output_format="npz",
             pooling="mean",
             layers="-1",
-            init_checkpoint=str(place),
+            init_checkpoint=str(init_checkpoint),
             max_seq_length=16,
             **flags,
         )
     )
-    with np.load(tmp_path / "x.npz") as found:
-        return found["features"]
+    with np.load(tmp_path / "x.npz") as vectors:
+        return vectors["features"]
 
 
 @pytest.mark.parametrize("kind", ["prefix", "folder", "zip", "hugging_face", "keras"])
-def test_all_give_the_same(tiny, tmp_path, places, kind):
-    named = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
-    expected = _vectors(tmp_path, tiny.checkpoint, **named)
-    np.testing.assert_array_equal(_vectors(tmp_path, places[kind]), expected)
+def test_all_formats_give_the_same_vectors(tiny, tmp_path, model_sources, kind):
+    model_files = {name: tiny.flags[name] for name in ("bert_config_file", "vocab_file")}
+    expected = _vectors(tmp_path, tiny.checkpoint, **model_files)
+    np.testing.assert_array_equal(_vectors(tmp_path, model_sources[kind]), expected)
 
 
 @pytest.mark.slow
-def test_a_training_from_a_folder_of_hugging_face(tiny, tmp_path, places):
+def test_training_from_hugging_face_folder(tiny, tmp_path, model_sources):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
     run = options(tiny, tmp_path, **flags)
     expected = classification.run(run).metrics
-    found = options(
+    run_options = options(
         tiny,
         tmp_path,
         **flags,
-        init_checkpoint=str(places["hugging_face"]),
+        init_checkpoint=str(model_sources["hugging_face"]),
         bert_config_file=None,
         vocab_file=None,
         output_dir=str(tmp_path / "other"),
     )
-    metrics = classification.run(found).metrics
+    metrics = classification.run(run_options).metrics
     assert metrics["eval_loss"] == pytest.approx(expected["eval_loss"], abs=1e-6)
     for name in ("bert_config.json", "vocab.txt"):
         assert (tmp_path / "other" / name).exists()
 
 
-def test_casing_is_what_the_model_says(tiny, tmp_path, places):
-    folder = shutil.copytree(places["hugging_face"], tmp_path / "bert-base-cased")
+def test_casing_comes_from_model_metadata(tiny, tmp_path, model_sources):
+    folder = shutil.copytree(model_sources["hugging_face"], tmp_path / "bert-base-cased")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
         run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(folder), **changes)
-        with pytest.raises(UserError, match=r"not lower-cased: pass --do_lower_case=false"):
+        with pytest.raises(UserError, match=r"on cased text: pass --do_lower_case=false"):
             classification.run(run)
     assert not (tmp_path / "out").exists()
 
 
-def test_casing_is_that_of_the_training(tiny, tmp_path, places):
+def test_casing_comes_from_the_training_run(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
-    trained = shutil.copytree(places["folder"], tmp_path / "trained")
+    trained = shutil.copytree(model_sources["folder"], tmp_path / "trained")
     (trained / "run.json").write_text(json.dumps(run_json))
     for path in (trained, trained / "bert_model.ckpt"):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
-        with pytest.raises(UserError, match=r"--init_checkpoint=.* not lower-cased: pass --do_low"):
+        with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
             classification.run(run)
-    # That of the folder that is gone on with counts, not that of where it once began.
-    own = tmp_path / "out"
-    own.mkdir()
-    for path in places["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (own / "run.json").write_text(json.dumps(run_json))
+    # The resumed run's casing wins over that of its initial checkpoint.
+    output_dir = tmp_path / "out"
+    output_dir.mkdir()
+    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
+        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_predict=True)
     with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
         classification.run(run)
-    assert sorted(path.suffix for path in own.iterdir()) == [
+    assert sorted(path.suffix for path in output_dir.iterdir()) == [
         ".data-00000-of-00001",
         ".index",
         ".json",
     ]
 
 
-def test_casing_is_that_of_each_run(tiny, tmp_path, places):
+def test_casing_of_each_of_several_runs(tiny, tmp_path, model_sources):
     run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
-    own = tmp_path / "out" / "run_2"
-    own.mkdir(parents=True)
-    for path in places["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, own / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (own / "run.json").write_text(json.dumps(run_json))
+    output_dir = tmp_path / "out" / "run_2"
+    output_dir.mkdir(parents=True)
+    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
+        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
     with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
         classification.run(run)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"script": ["a"]}', '{"flags": 1}'])
-def test_a_foreign_run_json_is_no_hint(tmp_path, places, text):
-    folder = shutil.copytree(places["folder"], tmp_path / "model")
+def test_foreign_run_json_is_ignored(tmp_path, model_sources, text):
+    folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
     (folder / "run.json").write_text(text)
     assert find_source(str(folder)).do_lower_case is None
 
 
-def test_an_init_checkpoint_that_is_not_there_is_found_before_the_data(tiny, tmp_path):
+def test_missing_init_checkpoint_is_rejected_before_data_is_read(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="nothing"):
         classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
 
 
-def test_a_cased_vocabulary_that_is_never_found(tiny, tmp_path, said):
+def test_cased_vocabulary_with_lower_casing_warning(tiny, tmp_path, run_log):
     words = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("\n".join([*words[:-3], "The", "Film", "Good"]), encoding="utf-8")
     for lower in (True, False):
-        said.clear()
+        run_log.clear()
         load_config_and_tokenizer(
             options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=lower)
         )
-        assert ("For a cased model pass --do_lower_case=false" in said.text) == lower
+        assert ("For a cased model, pass --do_lower_case=false" in run_log.text) == lower
 
 
-def test_what_is_not_there_is_named(tiny, tmp_path, places):
+def test_error_names_the_missing_files(tiny, tmp_path, model_sources):
     (tmp_path / "alone").mkdir()
-    for path in places["folder"].glob("bert_model.ckpt*"):
+    for path in model_sources["folder"].glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "alone")
-    bare = options(
+    weights_only = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "alone"), vocab_file=None
     )
-    with pytest.raises(UserError, match="--vocab_file is not given, and there is none beside --in"):
-        classification.run(bare)
-    nothing = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
+    with pytest.raises(UserError, match="--vocab_file is not set, and --init_checkpoint="):
+        classification.run(weights_only)
+    without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"Required.*--bert_config_file .*--vocab_file"):
-        nothing.check()
+        without_model.check()
     broken = options(
         tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")
     )

@@ -1,4 +1,4 @@
-"""Evaluation during the training: best weights, early end, several runs, frozen layers, curves."""
+"""Evaluation during training: best weights, early stopping, several runs, frozen layers, plots."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback, Monitor
 from tests.tasks.classification.test_task import options
 
-# Large steps: the figures go up and down.
+# A high learning rate makes the metrics fluctuate.
 TRAINING = {
     "do_train": True,
     "do_eval": True,
@@ -40,20 +40,20 @@ def trained(tiny, tmp_path_factory):
     return run, classification.run(run), folder / "out"
 
 
-def test_the_best_weights_are_kept_and_used(trained, tiny, tmp_path):
+def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     _, results, out = trained
-    found = _read(out / "evaluations.json")
-    # int(18 / 4 * 6) = 27 steps: every fifth, and the last.
-    assert [evaluation["step"] for evaluation in found["evaluations"]] == [5, 10, 15, 20, 25, 27]
-    best = min(found["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
-    assert found["figure"] == "loss"
-    assert found["best"] == best
+    history = _read(out / "evaluations.json")
+    # int(18 / 4 * 6) = 27 steps: every fifth step and the last.
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [5, 10, 15, 20, 25, 27]
+    best = min(history["evaluations"], key=lambda evaluation: evaluation["eval_loss"])
+    assert history["figure"] == "loss"
+    assert history["best"] == best
     assert results.metrics["global_step"] == best["step"]
     assert float(str(results.metrics["eval_loss"])) == pytest.approx(best["eval_loss"], abs=1e-6)
-    # It is the best of several, and not just the last.
-    assert len({evaluation["eval_loss"] for evaluation in found["evaluations"]}) > 1
+    # The best of several evaluations, and not just the last.
+    assert len({evaluation["eval_loss"] for evaluation in history["evaluations"]}) > 1
     assert best["step"] < 27
-    # What was kept evaluates to the same figure, elsewhere and on its own.
+    # The saved weights reach the same metric when evaluated alone, in a different folder.
     again = options(
         tiny,
         tmp_path,
@@ -69,13 +69,13 @@ def test_the_best_weights_are_kept_and_used(trained, tiny, tmp_path):
     for name in names:
         assert (tmp_path / "again" / name).read_text() == (out / name).read_text()
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
-    # The folder stands for its newest, and says where the best are.
+    # The folder resolves to its latest checkpoint, and the log points to the best one.
     (note,) = find_source(str(out)).notes
-    assert f"The best of the evaluations is {out}/best/model.ckpt" in note
+    assert f"To use the one with the best evaluation, pass {out}/best/model.ckpt" in note
     assert find_source(str(out / "best")).notes == []
 
 
-def test_the_best_weights_can_be_loaded_alone(trained):
+def test_best_weights_can_be_loaded_alone(trained):
     _, _, out = trained
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].split("\t") == [
@@ -90,14 +90,14 @@ def test_the_best_weights_can_be_loaded_alone(trained):
         )
 
 
-def test_the_same_command_again_trains_nothing_and_gives_the_same(trained):
+def test_repeated_command_skips_training_and_gives_the_same_results(trained):
     run, results, out = trained
     before = (out / "evaluations.json").read_text()
     assert classification.run(run).metrics == results.metrics
     assert (out / "evaluations.json").read_text() == before
 
 
-def test_evaluations_do_not_change_the_training(trained, tiny, tmp_path):
+def test_evaluations_do_not_change_training(trained, tiny, tmp_path):
     _, _, out = trained
     plain = options(tiny, tmp_path, **TRAINING)
     classification.run(plain)
@@ -107,7 +107,7 @@ def test_evaluations_do_not_change_the_training(trained, tiny, tmp_path):
         np.testing.assert_array_equal(two[name], value, err_msg=name)
 
 
-def test_curve(trained):
+def test_training_curve(trained):
     _, _, out = trained
     rows = [line.split("\t") for line in (out / "training_curve.tsv").read_text().splitlines()]
     assert rows[0] == ["step", "loss", "learning_rate"]
@@ -116,7 +116,7 @@ def test_curve(trained):
     assert (out / "training_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
+def test_early_stopping(tiny, tmp_path, run_log, monkeypatch):
     accuracies = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     evaluated = []
 
@@ -128,84 +128,86 @@ def test_a_training_that_gets_no_better_ends(tiny, tmp_path, said, monkeypatch):
     original = EvalCallback.evaluate
     monkeypatch.setattr(EvalCallback, "evaluate", evaluate)
     run = options(tiny, tmp_path, **TRAINING, eval_every="1epoch", early_stopping_patience=2)
-    # The first epoch has 4.5 steps.
+    # An epoch has 4.5 steps.
     with monkeypatch.context() as patch:
         patch.setattr(
             "bert_tf.finetuning.run.FineTuningRun._evaluate_and_predict", lambda self, step: step
         )
         assert classification.run(run) == 8
     assert evaluated == [4, 8, 12, 16]
-    assert "The training ends: 2 evaluations in a row were no better" in said.text
+    assert "Early stopping: no improvement in 2 evaluations" in run_log.text
     assert checkpoint.names_in(str(tmp_path / "out"))[-1] == "model.ckpt-16"
     assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) == 8
-    # The same command does not train on.
-    said.clear()
+    # The same command does not resume training.
+    run_log.clear()
     results = classification.run(run)
-    assert "Skipping training: it ended early at step 16" in said.text
+    assert "Skipping training: early stopping ended it at step 16" in run_log.text
     assert results.metrics["global_step"] == 8
     assert evaluated == [4, 8, 12, 16]
 
 
-def test_a_training_that_was_stopped_goes_on_with_its_evaluations(
-    trained, tiny, tmp_path, monkeypatch
-):
-    _, _, whole = trained
+def test_resumed_training_continues_its_evaluations(trained, tiny, tmp_path, monkeypatch):
+    _, _, expected = trained
     every = {"eval_every": "5", "best_metric": "loss"}
     run = options(tiny, tmp_path, **TRAINING, **every)
 
     class Stopped(Exception):
         pass
 
-    def stops(self, step, results):
+    def stop_at_step_12(self, step, results):
         on_step(self, step, results)
         if step == 12:
             raise Stopped
 
     on_step = TrainingCurve.on_step
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingCurve, "on_step", stops)
+        patch.setattr(TrainingCurve, "on_step", stop_at_step_12)
         with pytest.raises(Stopped):
             classification.run(run)
     out = tmp_path / "out"
     assert len((out / "training_curve.tsv").read_text().splitlines()) == 13
-    # As if it was stopped after the checkpoint of step 10 and before its evaluation.
-    found = _read(out / "evaluations.json")
-    found["evaluations"] = found["evaluations"][:1]
-    (out / "evaluations.json").write_text(json.dumps(found))
+    # Simulates a stop between the checkpoint of step 10 and its evaluation.
+    history = _read(out / "evaluations.json")
+    history["evaluations"] = history["evaluations"][:1]
+    (out / "evaluations.json").write_text(json.dumps(history))
     classification.run(run)
-    assert _read(out / "evaluations.json") == _read(whole / "evaluations.json")
-    assert (out / "training_curve.tsv").read_text() == (whole / "training_curve.tsv").read_text()
+    assert _read(out / "evaluations.json") == _read(expected / "evaluations.json")
+    assert (out / "training_curve.tsv").read_text() == (expected / "training_curve.tsv").read_text()
 
 
 def test_several_runs(tiny, tmp_path):
-    few = {**TRAINING, "num_train_epochs": 2.0}
-    results = classification.run(options(tiny, tmp_path, **few, num_runs=3, random_seed=7))
+    short_training = {**TRAINING, "num_train_epochs": 2.0}
+    results = classification.run(
+        options(tiny, tmp_path, **short_training, num_runs=3, random_seed=7)
+    )
     out = tmp_path / "out"
     summary = _read(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
-    found = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
-    losses = [run["eval_loss"] for run in found]
+    run_metrics = [_read(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
+    losses = [run["eval_loss"] for run in run_metrics]
     assert len(set(losses)) == 3
     assert summary["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
     assert summary["deviation"]["eval_loss"] == pytest.approx(np.std(losses, ddof=1))
-    accuracies = [run["eval_accuracy"] for run in found]
+    accuracies = [run["eval_accuracy"] for run in run_metrics]
     assert summary["best"]["eval_accuracy"] == max(accuracies)
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
-    # Records are made once, and a run equals one that is done alone.
+    # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
-    alone = options(tiny, tmp_path, **few, random_seed=8, output_dir=str(tmp_path / "alone"))
+    alone = options(
+        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "alone")
+    )
     metrics = classification.run(alone).metrics
-    assert float(str(metrics["eval_loss"])) == found[1]["eval_loss"]
+    assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 
-def test_summary_of_one_run():
+def test_summary_of_a_single_run():
     summary = summarize_runs([Results({"f1": 50.0, "total": 3})], [1], 0)
     assert summary["mean"] == {"f1": 50.0, "total": 3.0}
     assert summary["deviation"] == {"f1": 0.0, "total": 0.0}
 
 
 @pytest.mark.parametrize("recompute_layers", [False, True])
-def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_layers):
+def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_layers):
     tiny = tiny_of_two_layers
     run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=recompute_layers)
     classification.run(run)
@@ -213,11 +215,11 @@ def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_
     after = dict(checkpoint.read(last, checkpoint.shapes(last)))
     before = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
     assert before.keys() <= after.keys()
-    same = {name for name, value in before.items() if np.array_equal(after[name], value)}
+    unchanged = {name for name, value in before.items() if np.array_equal(after[name], value)}
     frozen = {n for n in before if n.startswith(("bert/embeddings", "bert/encoder/layer_0"))}
-    # In the second layer only the bias of the keys changes nothing.
-    assert same >= frozen
-    assert len(before.keys() - same) >= 15
+    # In the second layer only the key bias has no effect, hence no gradient.
+    assert unchanged >= frozen
+    assert len(before.keys() - unchanged) >= 15
     assert not [name for name in after if name.startswith("bert/embeddings") and "adam" in name]
 
 
@@ -232,17 +234,17 @@ def test_frozen_layers_stay_as_they_are(tiny_of_two_layers, tmp_path, recompute_
         ({"best_metric": "f1"}, "--best_metric needs --eval_every"),
         ({"best_metric": "f2", "eval_every": "5"}, "--best_metric must be one of accuracy, f1, "),
         ({"num_runs": 2, "do_eval": False}, "--num_runs needs --do_train=true and --do_eval=true"),
-        ({"num_runs": 0}, "--num_runs must be from 1 to 1000"),
+        ({"num_runs": 0}, "--num_runs must be between 1 and 1000"),
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "--class_weights has a duplicate label"),
-        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has 1 layers"),
-        ({"freeze_layers": -1}, "--freeze_layers must be from 0"),
+        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layers"),
+        ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "the weight of 0 must be a number above 0"),
     ],
 )
-def test_flags(tiny, tmp_path, changes, message):
+def test_invalid_flags(tiny, tmp_path, changes, message):
     run = options(tiny, tmp_path, **{**TRAINING, **changes})
     with pytest.raises(UserError, match=message) as caught:
         classification.run(run)
@@ -251,7 +253,7 @@ def test_flags(tiny, tmp_path, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "steps"),
+    ("eval_every", "steps"),
     [
         ("200", 200),
         ("3 steps", 3),
@@ -261,21 +263,24 @@ def test_flags(tiny, tmp_path, changes, message):
         (None, None),
     ],
 )
-def test_steps_and_epochs(given, steps):
-    assert ClassifierOptions(eval_every=given).steps_between_evaluations(4.5) == steps
+def test_evaluation_steps_from_steps_and_epochs(eval_every, steps):
+    assert ClassifierOptions(eval_every=eval_every).steps_between_evaluations(4.5) == steps
 
 
-def test_monitor():
-    names, lower = ("f1", "pearson", "loss"), ("loss",)
-    assert Monitor("auto", names, lower).name == "f1"
-    loss, f1 = Monitor("eval_loss", names, lower), Monitor("f1", names, lower)
+def test_monitored_metric():
+    names, minimized = ("f1", "pearson", "loss"), ("loss",)
+    assert Monitor("auto", names, minimized).name == "f1"
+    loss, f1 = Monitor("eval_loss", names, minimized), Monitor("f1", names, minimized)
     assert loss.name == "loss"
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
-    assert Monitor("pearson", names, lower).score({"eval_pearson": float("nan")}) == -float("inf")
+    assert Monitor("pearson", names, minimized).score({"eval_pearson": np.nan}) == -np.inf
+    expected = r"metric_names has f1, but metrics\(\) returned only eval_loss, loss"
+    with pytest.raises(UserError, match=expected):
+        f1.value({"eval_loss": 1.0, "loss": 1.0})
 
 
-def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):
+def test_later_runs_use_the_best_weights(trained, tiny, tmp_path):
     _, results, out = trained
     shutil.copytree(out, tmp_path / "out")
     later = options(tiny, tmp_path, do_eval=True, do_predict=True)
@@ -284,24 +289,24 @@ def test_later_runs_take_the_best_weights(trained, tiny, tmp_path):
     name = "test_predictions.tsv"
     assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
     rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
-    found = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
-    assert [list(f.probabilities.values()) for f in found] == [
+    predictions = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
+    assert [list(f.probabilities.values()) for f in predictions] == [
         pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
     ]
-    # A training without evaluations goes on from the last, and then that counts.
+    # Training without evaluations resumes from the last checkpoint, which is then used.
     classification.run(options(tiny, tmp_path, **{**TRAINING, "num_train_epochs": 7.0}))
     metrics = classification.run(options(tiny, tmp_path, do_eval=True)).metrics
     assert metrics["global_step"] == 31
 
 
-def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, tmp_path):
+def test_missing_final_evaluation_is_made_up(trained, tiny, tmp_path):
     """Stopped between the last checkpoint and its evaluation."""
     run, results, out = trained
     shutil.copytree(out, tmp_path / "out")
     path = tmp_path / "out" / "evaluations.json"
-    found = _read(path)
-    found["evaluations"] = found["evaluations"][:-1]
-    path.write_text(json.dumps(found))
+    history = _read(path)
+    history["evaluations"] = history["evaluations"][:-1]
+    path.write_text(json.dumps(history))
     again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
     assert classification.run(again).metrics == results.metrics
     assert _read(path) == _read(out / "evaluations.json")
@@ -310,17 +315,17 @@ def test_an_evaluation_that_is_missing_in_the_end_is_made_up_for(trained, tiny, 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"examples": "x"}, "they were of other examples"),
-        ({"figure": "f1"}, "they were judged by f1"),
+        ({"examples": "x"}, "they used different examples"),
+        ({"figure": "f1"}, "they were ranked by f1"),
         ({"evaluations": 5}, "the file is damaged"),
-        (None, "best is gone"),
+        (None, "there is no checkpoint in best"),
     ],
 )
-def test_evaluations_of_something_else_do_not_count(
+def test_outdated_evaluations_are_ignored(
     trained,
     tiny,
     tmp_path,
-    said,
+    run_log,
     change,
     reason,
 ):
@@ -331,14 +336,14 @@ def test_evaluations_of_something_else_do_not_count(
         shutil.rmtree(tmp_path / "out" / "best")
     path.write_text(json.dumps({**_read(path), **(change or {})}))
     again = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
-    if reason == "they were of other examples":
+    if reason == "they used different examples":
         # A training that is skipped leaves them and the best weights.
         before = path.read_text()
         classification.run(again)
         assert path.read_text() == before
         assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
     classification.run(dataclasses.replace(again, num_train_epochs=7.0))
-    assert f"evaluations.json ({reason})" in said.text
+    assert f"evaluations.json ({reason})" in run_log.text
     assert [evaluation["step"] for evaluation in _read(path)["evaluations"]] == [30, 31]
 
 
@@ -353,23 +358,23 @@ def test_evaluations_of_something_else_do_not_count(
         ("run_2", False),
     ],
 )
-def test_what_is_in_the_way_is_found_before_the_training(tiny, tmp_path, name, is_folder):
+def test_blocked_output_paths_are_rejected_before_training(tiny, tmp_path, name, is_folder):
     out = tmp_path / "out"
     out.mkdir()
     (out / name).mkdir() if is_folder else (out / name).write_text("")
-    several = {"num_runs": 2} if name.startswith("run") else {}
-    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **several)
+    run_flags = {"num_runs": 2} if name.startswith("run") else {}
+    run = options(tiny, tmp_path, **TRAINING, eval_every="5", **run_flags)
     with pytest.raises(UserError, match=f"{name} is a f"):
         classification.run(run)
     assert not list(out.rglob("model.ckpt*"))
 
 
 @pytest.mark.slow
-def test_several_runs_go_on_where_they_must(tiny, tmp_path):
-    few = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
+def test_several_runs_resume_where_needed(tiny, tmp_path):
+    short_training = {**TRAINING, "num_train_epochs": 1.0, "num_runs": 2}
     with pytest.raises(UserError, match="--resume=must"):
-        classification.run(options(tiny, tmp_path, **few, resume="must"))
-    classification.run(options(tiny, tmp_path, **few))
+        classification.run(options(tiny, tmp_path, **short_training, resume="must"))
+    classification.run(options(tiny, tmp_path, **short_training))
     shutil.rmtree(tmp_path / "out" / "run_2")
-    classification.run(options(tiny, tmp_path, **few, resume="must"))
+    classification.run(options(tiny, tmp_path, **short_training, resume="must"))
     assert (tmp_path / "out" / "run_2" / "model.ckpt-4.index").exists()

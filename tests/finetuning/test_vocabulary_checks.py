@@ -1,4 +1,4 @@
-"""Warnings about a vocabulary beside a model, by what the scripts print."""
+"""Warnings about a vocabulary that does not match the model."""
 
 import pytest
 
@@ -14,21 +14,21 @@ ENTRIES = [*SPECIAL, *(f"[unused{number}]" for number in range(9)), *LETTERS]
 
 
 @pytest.fixture
-def opened(tmp_path, tiny, said):
-    """Opens a vocabulary of some entries beside a model; gives the warnings."""
+def vocabulary_warnings(tmp_path, tiny, run_log):
+    """Loads a vocabulary for a model and returns the logged warnings."""
 
-    def open_vocabulary(entries, own=None, lower=True, vocab_size=None):
+    def open_vocabulary(entries, model_entries=None, lower=True, vocab_size=None):
         folder = tmp_path / "model"
         folder.mkdir(exist_ok=True)
         for path in tiny.folder.glob("bert_model.ckpt*"):
             (folder / path.name).write_bytes(path.read_bytes())
-        if own:
-            (folder / "vocab.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
+        if model_entries:
+            (folder / "vocab.txt").write_text("\n".join(model_entries) + "\n", encoding="utf-8")
         config = BertConfig(vocab_size or len(entries))
         (folder / "bert_config.json").write_text(config.to_json_string())
         path = tmp_path / "other.txt"
         path.write_text("\n".join(entries) + "\n", encoding="utf-8")
-        said.clear()
+        run_log.clear()
         load_config_and_tokenizer(
             ExtractionOptions(
                 init_checkpoint=str(folder),
@@ -37,29 +37,29 @@ def opened(tmp_path, tiny, said):
                 do_lower_case=lower,
             )
         )
-        return [record.getMessage() for record in said.records if record.levelname == "WARNING"]
+        return [record.getMessage() for record in run_log.records if record.levelname == "WARNING"]
 
     return open_vocabulary
 
 
-def test_a_vocabulary_that_differs_from_the_model_s_own(opened):
-    moved = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
-    (warning,) = opened(moved, ENTRIES)
+def test_vocabulary_that_differs_from_the_model(vocabulary_warnings):
+    with_blank_line = [*ENTRIES[:6], "", *ENTRIES[6:-1]]
+    (warning,) = vocabulary_warnings(with_blank_line, ENTRIES)
     assert "differs from" in warning
-    assert "in 108 of 114 entries, first in line 7: '' instead of '[unused1]'" in warning
-    (warning,) = opened([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
-    assert "in 1 of 114 entries, first in line 51: 'zz' instead of 'dg'" in warning
-    # Shorter or longer counts as a difference, too.
-    assert "first in line 111: '' instead of 'jg'" in opened(ENTRIES[:110], ENTRIES)[0]
+    assert "in 108 of 114 entries, first at line 7: '' instead of '[unused1]'" in warning
+    (warning,) = vocabulary_warnings([*ENTRIES[:50], "zz", *ENTRIES[51:]], ENTRIES)
+    assert "in 1 of 114 entries, first at line 51: 'zz' instead of 'dg'" in warning
+    # A different length also counts as a difference.
+    assert "first at line 111: '' instead of 'jg'" in vocabulary_warnings(ENTRIES[:110], ENTRIES)[0]
 
 
-def test_what_is_also_in_the_model_s_own_vocabulary_is_right(opened):
-    odd = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
-    assert opened(odd, odd, vocab_size=200) == []
-    # [unusedN] are for words of one's own; and blank lines at the end have no effect.
-    assert opened([*ENTRIES[:6], "wort", *ENTRIES[7:]], ENTRIES) == []
-    assert opened([*ENTRIES, "", ""], ENTRIES) == []
-    assert len(opened([*ENTRIES[:6], "aa", *ENTRIES[7:]], ENTRIES)) == 1
+def test_oddities_shared_with_the_model_vocabulary_are_accepted(vocabulary_warnings):
+    odd_vocabulary = [*LETTERS[:3], *SPECIAL[::-1], "aa", "", *LETTERS[3:]]
+    assert vocabulary_warnings(odd_vocabulary, odd_vocabulary, vocab_size=200) == []
+    # [unusedN] may be replaced with new words, and trailing blank lines have no effect.
+    assert vocabulary_warnings([*ENTRIES[:6], "wort", *ENTRIES[7:]], ENTRIES) == []
+    assert vocabulary_warnings([*ENTRIES, "", ""], ENTRIES) == []
+    assert len(vocabulary_warnings([*ENTRIES[:6], "aa", *ENTRIES[7:]], ENTRIES)) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,42 +67,42 @@ def test_what_is_also_in_the_model_s_own_vocabulary_is_right(opened):
     [
         ([*ENTRIES[:30], "", *ENTRIES[30:]], "is blank in line 31"),
         ([*ENTRIES, "aa"], "has 'aa' in lines 15 and 115"),
-        (ENTRIES[1:], "begins with '[UNK]' instead of '[PAD]'"),
+        (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
         (
             ["[PAD]", "[UNK]", "[SEP]", "[CLS]", *ENTRIES[4:]],
-            "in lines [2, 4, 3, 5], not one after",
+            "in lines [2, 4, 3, 5], not in consec",
         ),
     ],
 )
-def test_a_vocabulary_that_is_unusual_in_itself(opened, entries, message):
-    (warning,) = opened(entries)
+def test_malformed_vocabulary(vocabulary_warnings, entries, message):
+    (warning,) = vocabulary_warnings(entries)
     assert message in warning
 
 
-def test_a_vocabulary_that_was_changed_in_the_model_s_own_folder(opened, tmp_path):
+def test_vocabulary_edited_in_the_model_folder(vocabulary_warnings, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "other.txt").symlink_to(tmp_path / "model" / "vocab.txt")
-    (warning,) = opened(sorted(ENTRIES), ENTRIES)
+    (warning,) = vocabulary_warnings(sorted(ENTRIES), ENTRIES)
     assert "instead of '[PAD]'" in warning
 
 
-def test_a_vocabulary_that_is_smaller_than_the_model(opened):
-    # Rounded up, to a multiple of 64 here, and to one of 8 at least.
-    assert opened(ENTRIES, vocab_size=128) == []
-    (warning,) = opened(ENTRIES[:-1], vocab_size=len(ENTRIES))
+def test_vocabulary_smaller_than_the_model(vocabulary_warnings):
+    # vocab_size may be rounded up: to a multiple of 64 here, and of 8 at least.
+    assert vocabulary_warnings(ENTRIES, vocab_size=128) == []
+    (warning,) = vocabulary_warnings(ENTRIES[:-1], vocab_size=len(ENTRIES))
     assert "has 113 entries, but the model's vocab_size is 114" in warning
-    (warning,) = opened(ENTRIES, vocab_size=len(ENTRIES) + 65)
+    (warning,) = vocabulary_warnings(ENTRIES, vocab_size=len(ENTRIES) + 65)
     assert "has 114 entries, but the model's vocab_size is 179" in warning
 
 
-def test_the_casing_of_the_vocabulary(opened):
-    (warning,) = opened(ENTRIES, lower=False)
-    assert "has 100 lower-case pieces and 0 with capitals; capitals become [UNK]" in warning
-    assert warning.endswith("For an uncased model pass --do_lower_case=true")
-    # Without lower-case letters nothing can be said.
-    assert opened([*SPECIAL, "京", "ก", "##า"], lower=False) == []
-    (warning,) = opened([*ENTRIES, "The", "Film"])
-    assert warning.endswith("For a cased model pass --do_lower_case=false")
+def test_vocabulary_casing(vocabulary_warnings):
+    (warning,) = vocabulary_warnings(ENTRIES, lower=False)
+    assert "has 100 lower-case tokens and 0 with capitals; capitals become [UNK]" in warning
+    assert warning.endswith("For an uncased model, pass --do_lower_case=true")
+    # Without lower-case letters the casing is unknown.
+    assert vocabulary_warnings([*SPECIAL, "京", "ก", "##า"], lower=False) == []
+    (warning,) = vocabulary_warnings([*ENTRIES, "The", "Film"])
+    assert warning.endswith("For a cased model, pass --do_lower_case=false")
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_the_casing_of_the_vocabulary(opened):
         pytest.param("multilingual", True, marks=pytest.mark.shared),
     ],
 )
-def test_published_vocabularies_are_not_questioned(opened, name, cased):
+def test_published_vocabularies_do_not_warn(vocabulary_warnings, name, cased):
     path = vocabulary(name)
     entries = path.read_bytes().decode().rstrip("\n").split("\n")
-    assert opened(entries, lower=not cased) == []
-    assert len(opened(entries, lower=cased)) == 1
+    assert vocabulary_warnings(entries, lower=not cased) == []
+    assert len(vocabulary_warnings(entries, lower=cased)) == 1
     assert len(entries) == max(load_vocab(str(path)).values()) + 1

@@ -1,4 +1,4 @@
-"""Models with the weights of the goldens."""
+"""Models with golden weights."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Masks are functions of their address, and of nothing else."""
+"""Dropout masks depend only on their address (seed, step, replica, layer)."""
 
 import itertools
 
@@ -18,9 +18,9 @@ def mask(seed, rate=0.1, shape=(64, 128), dtype="float32"):
     return np.asarray(tf.cast(dropped, "float32"))
 
 
-def test_same_seed_same_mask_and_other_seed_other_mask():
+def test_mask_depends_on_the_seed():
     np.testing.assert_array_equal(mask(SEED), mask(SEED))
-    # Independent masks differ at 2 x 0.1 x 0.9 of the places.
+    # Independent masks differ in a fraction 2 x 0.1 x 0.9 of their elements.
     for other in (fold_in(SEED, 0), fold_in(SEED, 1), tf.constant([8, 0])):
         assert np.mean(mask(SEED) != mask(other)) == pytest.approx(0.18, abs=0.03)
 
@@ -35,8 +35,8 @@ def test_rate_and_scale(rate, dtype):
     np.testing.assert_array_equal(np.asarray(Dropout(rate)(values, SEED)), values)
 
 
-def test_addresses_do_not_meet():
-    """Replicas and pieces, 24 layers and the places in them, at some steps: all have own seeds."""
+def test_addresses_give_distinct_seeds():
+    """Seeds are unique across replicas, micro-batches, layers, dropout positions and steps."""
     axes = [np.arange(n) for n in (3, 64, 8, 26, 3)]
     seeds = np.array([[7, 0]], "int32")
     for axis in axes:
@@ -46,7 +46,7 @@ def test_addresses_do_not_meet():
     assert len(np.unique(seeds, axis=0)) == len(seeds)
 
 
-def test_order_of_an_address_counts():
+def test_address_order_matters():
     forward, backward = fold_in(fold_in(SEED, 1), 2), fold_in(fold_in(SEED, 2), 1)
     assert not np.array_equal(forward, backward)
 
@@ -73,7 +73,7 @@ def _loss_and_gradients(model, seed, compiled):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_gradients_of_recomputed_layers_are_those_of_kept_ones(compiled):
+def test_recomputed_layers_give_the_same_gradients(compiled):
     assert SMALL.hidden_dropout_prob == SMALL.attention_probs_dropout_prob == 0.1
     plain_loss, plain = _loss_and_gradients(_classifier(), SEED, compiled)
     loss, recomputed = _loss_and_gradients(_classifier(recompute_layers=True), SEED, compiled)
@@ -81,14 +81,14 @@ def test_gradients_of_recomputed_layers_are_those_of_kept_ones(compiled):
     norm = float(tf.linalg.global_norm(plain))
     for ours, theirs in zip(recomputed, plain, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 * norm)
-    # Another seed, other gradients: the comparison would see a wrong mask.
+    # A different seed changes the gradients, so the comparison would detect a wrong mask.
     _, other = _loss_and_gradients(_classifier(), fold_in(SEED, 1), compiled)
     assert float(tf.linalg.global_norm([a - b for a, b in zip(other, plain, strict=True)])) > (
         0.1 * norm
     )
 
 
-def test_each_dropout_of_a_model_has_its_own_mask(monkeypatch):
+def test_each_dropout_layer_has_a_distinct_mask(monkeypatch):
     seen = []
     call = Dropout.call
 
@@ -101,7 +101,7 @@ def test_each_dropout_of_a_model_has_its_own_mask(monkeypatch):
     assert len(seen) == len(set(seen)) == 2 + 3 * 5
 
 
-def test_without_a_seed_a_model_draws_one_each_time():
+def test_model_draws_a_new_seed_per_call_by_default():
     model, inputs = _classifier(), {"input_ids": np.ones((2, 8), "int32")}
     draws = [np.asarray(model(inputs, training=True)["logits"]) for _ in range(3)]
     for one, other in itertools.combinations(draws, 2):

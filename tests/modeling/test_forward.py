@@ -1,4 +1,4 @@
-"""The model against outputs of the original release (golden/forward)."""
+"""Model outputs, compared with the original release (golden/forward)."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ CASES = [
     "main__b5_s1",
 ]
 TOLERANCE = 2e-5
-# In a row whose mask is all zero the scores are near -10000, where a float32 has a coarse grid:
-# versions of TensorFlow differ there by 5e-4 among themselves.
+# Where a row's mask is all zero, scores are near -10000 and float32 spacing is coarse:
+# TensorFlow versions differ there by 5e-4.
 ALL_ZERO_MASK_TOLERANCE = 2e-3
 
 
@@ -47,7 +47,7 @@ def _close(actual, expected, case, tolerance=TOLERANCE):
 
 @pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_pretrainer_equals_the_original(name, use_one_hot_embeddings):
+def test_pretrainer_matches_the_original(name, use_one_hot_embeddings):
     case = np.load(golden(f"forward/{name}.npz"))
     checkpoint = name.split("__")[0]
     model = load(BertPretrainer(config(checkpoint), use_one_hot_embeddings), checkpoint)
@@ -76,7 +76,7 @@ def test_pretrainer_equals_the_original(name, use_one_hot_embeddings):
     _close(per_row, case["next_sentence_example_loss"], case)
 
 
-def test_intermediate_layer_equals_the_original():
+def test_intermediate_layer_matches_the_original():
     case = np.load(golden("forward/main__b2_s16.npz"))
     model = load(BertPretrainer(config())).bert
     layer = model.encoder.transformer_layers[0]
@@ -90,20 +90,20 @@ def test_intermediate_layer_equals_the_original():
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "optional_inputs"),
     [("only_ids", []), ("no_segment", ["input_mask"]), ("no_mask", ["segment_ids"])],
 )
-def test_mask_and_segments_are_optional(name, given):
+def test_mask_and_segments_are_optional(name, optional_inputs):
     case = np.load(golden("forward/main__optional_inputs.npz"))
     model = load(BertPretrainer(config())).bert
-    outputs = model({key: case[key] for key in ["input_ids", *given]})
+    outputs = model({key: case[key] for key in ["input_ids", *optional_inputs]})
     for key in ("sequence_output", "pooled_output"):
         expected = case[f"{name}_{key}"]
         np.testing.assert_allclose(np.asarray(outputs[key]), expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("labels", [2, 3])
-def test_classifier_equals_the_original(labels):
+def test_classifier_matches_the_original(labels):
     case = np.load(golden(f"forward/classifier{labels}.npz"))
     model = load(set_head(BertClassifier(config(), labels), f"classifier{labels}"))
     outputs = model(_inputs(case))
@@ -117,7 +117,7 @@ def test_classifier_equals_the_original(labels):
         np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
 
 
-def test_span_labeler_equals_the_original():
+def test_span_labeler_matches_the_original():
     case = np.load(golden("forward/squad.npz"))
     model = load(set_head(BertSpanLabeler(config()), "squad"))
     outputs = model(_inputs(case))
@@ -135,7 +135,7 @@ def test_span_labeler_equals_the_original():
         np.testing.assert_allclose(np.asarray(actual), case[key], atol=TOLERANCE, rtol=0)
 
 
-def test_units_equal_the_original():
+def test_building_blocks_match_the_original():
     case = np.load(golden("forward/units.npz"))
     x = tf.constant(case["gelu_x"])
     with tf.GradientTape() as tape:
@@ -147,31 +147,31 @@ def test_units_equal_the_original():
     norm.build(case["layer_norm_x"].shape)
     norm.gamma.assign(case["layer_norm_gamma"])
     norm.beta.assign(case["layer_norm_beta"])
-    # One row has the mean 1000, which leaves few digits for its deviations.
+    # One row has mean 1000, which leaves few digits for its deviations.
     np.testing.assert_allclose(
         np.asarray(norm(case["layer_norm_x"])), case["layer_norm_y"], atol=2e-4
     )
-    # The original's mask is 1 for "may attend" and has a row for every query.
+    # In the original's mask, 1 means "may attend", and each query has a row.
     added = np.asarray(create_attention_mask(case["attention_mask_in"], "float32"))[:, 0]
     expected = (1.0 - case["attention_mask_out"]) * -10000.0
     np.testing.assert_array_equal(np.broadcast_to(added, expected.shape), expected)
 
 
 def test_ids_without_a_name_are_refused():
-    with pytest.raises(ValueError, match=r'inputs must be a dict, \{"input_ids"'):
+    with pytest.raises(ValueError, match=r'inputs must be a dict \{"input_ids"'):
         BertModel(config())(np.zeros((1, 3), "int32"))
 
 
-def test_too_long_a_sequence_is_refused():
+def test_too_long_sequence_is_rejected():
     model = BertModel(config())
-    with pytest.raises(ValueError, match="65 tokens, max_position_embeddings=64"):
+    with pytest.raises(ValueError, match="65 tokens exceed max_position_embeddings=64"):
         model({"input_ids": np.zeros((1, 65), "int32")})
 
 
 @pytest.mark.parametrize("activation", [None, gelu])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_bias_can_be_computed_with_its_product_where_that_is_faster(dtype, training, activation):
+def test_bias_is_fused_into_the_matmul_where_faster(dtype, training, activation):
     layer = FlatDense(6, activation=activation, bias_initializer="random_normal", dtype=dtype)
     layer.build((None, 4))
     x = tf.random.stateless_normal([5, 4], [1, 2])
@@ -179,9 +179,9 @@ def test_a_bias_can_be_computed_with_its_product_where_that_is_faster(dtype, tra
     expected = x @ tf.cast(layer.kernel, "float32") + tf.cast(layer.bias, "float32")
     if activation:
         expected = activation(expected)
-    found = tf.cast(step(tf.cast(x, dtype)), "float32")
-    np.testing.assert_allclose(found, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
-    # TensorFlow joins a product with a BiasAdd, and with no other addition.
+    actual = tf.cast(step(tf.cast(x, dtype)), "float32")
+    np.testing.assert_allclose(actual, expected, atol=0.02 if dtype == "bfloat16" else 1e-6)
+    # TensorFlow fuses a matmul only with BiasAdd, not with other additions.
     operations = {
         op.type for op in step.get_concrete_function(tf.cast(x, dtype)).graph.get_operations()
     }

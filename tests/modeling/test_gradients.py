@@ -1,4 +1,4 @@
-"""Gradients that are written out, against those that TensorFlow derives, in float64."""
+"""Custom gradients, compared with TensorFlow's automatic differentiation in float64."""
 
 import os
 import subprocess
@@ -41,16 +41,16 @@ def _plain_norm(x, gamma, beta):
     ],
     ids=["gelu", "layer_norm"],
 )
-def test_values_and_gradients(ours, derived, arguments, compiled):
+def test_custom_gradients_match_autodiff(ours, derived, arguments, compiled):
     if compiled:
         ours = tf.function(ours)
-    found = _value_and_gradients(ours, *arguments, dtype="float32")
+    actual = _value_and_gradients(ours, *arguments, dtype="float32")
     expected = _value_and_gradients(derived, *arguments, dtype="float64")
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=5e-6)
 
 
-def test_gelu_of_float16_far_from_zero():
+def test_float16_gelu_far_from_zero():
     x = tf.constant([-60000.0, -300.0, -100.0, -20.0, 20.0, 100.0, 300.0, 60000.0], "float16")
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -69,7 +69,7 @@ print(all(v.value.grad is not None for v in model.trainable_variables))
 """
 
 
-def test_training_on_the_backend_of_pytorch():
+def test_training_on_the_pytorch_backend():
     pytest.importorskip("torch")
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
     done = subprocess.run(
@@ -78,16 +78,16 @@ def test_training_on_the_backend_of_pytorch():
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_training_takes_them(monkeypatch):
+def test_training_uses_custom_gradients(monkeypatch):
     used = set()
     for name in ("gelu", "layer_norm"):
         function = getattr(gradients, name)
 
-        def noted(*arguments, name=name, function=function):
+        def spy(*arguments, name=name, function=function):
             used.add(name)
             return function(*arguments)
 
-        monkeypatch.setattr(gradients, name, noted)
+        monkeypatch.setattr(gradients, name, spy)
     layer = layers.FlatDense(32, activation=layers.gelu)
     norm = layers.layer_norm_layer("float32")
     plain = norm(layer(X))
@@ -97,11 +97,11 @@ def test_training_takes_them(monkeypatch):
     np.testing.assert_allclose(trained, plain, atol=5e-6)
 
 
-def test_normalization_of_bfloat16_is_computed_in_float32():
+def test_bfloat16_normalization_computes_in_float32():
     norm = layers.layer_norm_layer("mixed_bfloat16")
     x = keras.ops.cast(X, "bfloat16")
     for training in (False, True):
-        found = norm(x, training=training)
-        assert found.dtype == "bfloat16"
+        actual = norm(x, training=training)
+        assert actual.dtype == "bfloat16"
         exact = _plain_norm(np.asarray(x, "float64"), 1.0, 0.0)
-        np.testing.assert_allclose(np.asarray(found, "float32"), exact, atol=0.02)
+        np.testing.assert_allclose(np.asarray(actual, "float32"), exact, atol=0.02)

@@ -1,4 +1,4 @@
-"""What the layers promise on any input."""
+"""Properties of layers and models on arbitrary inputs."""
 
 import copy
 import functools
@@ -25,7 +25,7 @@ from bert_tf.optimization import create_optimizer
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
 
-def test_shapes_of_the_original_test():
+def test_output_shapes_match_the_original_test():
     outputs = BertModel(SMALL)({"input_ids": np.ones((13, 7), "int32")}, training=True)
     assert outputs["embedding_output"].shape == (13, 7, 32)
     assert outputs["sequence_output"].shape == (13, 7, 32)
@@ -35,7 +35,7 @@ def test_shapes_of_the_original_test():
 
 @settings(max_examples=15)
 @given(st.integers(1, 12), st.integers(0, 4), st.integers(0, 2**32 - 1))
-def test_padding_changes_nothing(length, padding, seed):
+def test_padding_does_not_change_outputs(length, padding, seed):
     model = _model()
     ids = np.random.default_rng(seed).integers(0, 99, (2, length))
     mask = np.ones_like(ids)
@@ -63,24 +63,24 @@ def test_dropout_only_in_training():
 
 
 def _dropouts(model, **rates):
-    """The dropout layers of a classifier by place, with new rates where given."""
+    """Maps locations to a classifier's dropout layers, after setting the given rates."""
     layers = {"embeddings": [model.bert.embeddings.dropout], "head": [model.dropout]}
     encoder = model.bert.encoder.transformer_layers
     layers["attention"] = [layer.attention.dropout for layer in encoder]
     layers["attended"] = [layer.attention_output.dropout for layer in encoder]
     layers["feed_forward"] = [layer.feed_forward_output.dropout for layer in encoder]
-    for place, rate in rates.items():
-        for layer in layers[place]:
+    for location, rate in rates.items():
+        for layer in layers[location]:
             layer.rate = rate
     return layers
 
 
-def test_dropout_has_the_rates_of_the_original():
+def test_dropout_rates_match_the_original():
     config = copy.deepcopy(SMALL)
     config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.3, 0.2
     layers = _dropouts(BertClassifier(config, 2))
-    rates = {place: {layer.rate for layer in found} for place, found in layers.items()}
-    # The classifier's 0.1 stands in no configuration.
+    rates = {location: {layer.rate for layer in dropouts} for location, dropouts in layers.items()}
+    # The classifier's 0.1 is hard-coded, not part of the configuration.
     assert rates == {
         "embeddings": {0.3},
         "attention": {0.2},
@@ -91,23 +91,25 @@ def test_dropout_has_the_rates_of_the_original():
     assert sum(map(len, layers.values())) == 2 + 3 * 5
 
 
-@pytest.mark.parametrize("place", ["embeddings", "attention", "attended", "feed_forward", "head"])
-def test_dropout_is_applied_at_each_place(place):
+@pytest.mark.parametrize(
+    "location", ["embeddings", "attention", "attended", "feed_forward", "head"]
+)
+def test_each_dropout_layer_is_applied(location):
     model = BertClassifier(SMALL, 2)
     _dropouts(model, **dict.fromkeys(_dropouts(model), 0.0))
     inputs = {"input_ids": np.arange(24).reshape(3, 8)}
     plain = np.asarray(model(inputs)["logits"])
     trained = np.asarray(model(inputs, training=True)["logits"])
     np.testing.assert_allclose(trained, plain, atol=1e-7)
-    _dropouts(model, **{place: 0.5})
+    _dropouts(model, **{location: 0.5})
     assert np.abs(np.asarray(model(inputs, training=True)["logits"]) - plain).max() > 1e-6
 
 
-def test_heads_start_from_the_deviations_of_the_original():
+def test_head_initializer_stddev_matches_the_original():
     config = copy.deepcopy(SMALL)
     config.initializer_range = 0.3
     pretrainer = BertPretrainer(config)
-    # A normal cut off at two deviations has 0.88 of the deviation.
+    # A normal distribution truncated at two stddevs has 0.88 of the original stddev.
     for head, deviation in (
         (BertClassifier(config, 200).head, 0.02),
         (BertSpanLabeler(BertConfig(9, 512, 1, 2, 8)).head, 0.02),
@@ -119,7 +121,7 @@ def test_heads_start_from_the_deviations_of_the_original():
     assert np.std(weights) == pytest.approx(0.88 * 0.3, rel=0.25)
 
 
-def test_attention_probabilities_only_when_asked_for():
+def test_attention_probabilities_are_optional():
     model = BertModel(SMALL)
     inputs = {"input_ids": np.ones((2, 7), "int32")}
     assert "all_attention_probs" not in model(inputs)
@@ -129,8 +131,8 @@ def test_attention_probabilities_only_when_asked_for():
 
 
 @pytest.mark.parametrize("name", ["token_type_ids", "attention_mask", "input_word_ids"])
-def test_names_of_other_programs_are_refused(name):
-    with pytest.raises(ValueError, match=f"'{name}' is called"):
+def test_input_names_of_other_libraries_are_rejected(name):
+    with pytest.raises(ValueError, match=f"Unknown input '{name}'"):
         _model()({"input_ids": np.ones((1, 3), "int32"), name: np.ones((1, 3), "int32")})
 
 
@@ -146,9 +148,9 @@ def test_names_of_other_programs_are_refused(name):
     ],
 )
 @pytest.mark.parametrize("make", [lambda: _model(), lambda: _classifier()])
-def test_names_that_resemble_an_input_are_refused(make, name, meant):
+def test_misspelled_input_names_are_rejected(make, name, meant):
     ids = np.ones((1, 3), "int32")
-    with pytest.raises(ValueError, match=rf"\A.*'{name}' is called '{meant}' here\Z"):
+    with pytest.raises(ValueError, match=rf"\A.*Unknown input '{name}': use '{meant}'\Z"):
         make()({"input_ids": ids, name: ids})
 
 
@@ -157,7 +159,7 @@ def _classifier():
     return BertClassifier(SMALL, 2)
 
 
-def test_other_names_are_ignored():
+def test_unrelated_inputs_are_ignored():
     ids = np.ones((2, 3), "int32")
     names = ["labels", "label_ids", "label_mask", "unique_ids", "is_real_example", "guid"]
     plain = _model()({"input_ids": ids})["pooled_output"]
@@ -168,18 +170,21 @@ def test_other_names_are_ignored():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input_ids": np.array([[1, -1, 2]])}, "input_ids must be from 0 to 98. Received: -1"),
-        ({"input_ids": tf.constant([[1, 99, 2]])}, "input_ids must be from 0 to 98. Received: 99"),
-        ({"input_mask": np.full((1, 3), 2)}, "input_mask must be from 0 to 1. Received: 2"),
+        ({"input_ids": np.array([[1, -1, 2]])}, "input_ids must be between 0 and 98. Received: -1"),
+        (
+            {"input_ids": tf.constant([[1, 99, 2]])},
+            "input_ids must be between 0 and 98. Received: 99",
+        ),
+        ({"input_mask": np.full((1, 3), 2)}, "input_mask must be between 0 and 1. Received: 2"),
         (
             {"input_ids": np.ones((1, 3), "float32")},
-            "input_ids must be an array or a tensor of integers. Received: float32",
+            "input_ids must be an integer array or tensor. Received: float32",
         ),
         (
             {"input_ids": [[1, 2, 3]]},
-            "input_ids must be an array or a tensor of integers. Received: list",
+            "input_ids must be an integer array or tensor. Received: list",
         ),
-        ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be from 0 to 1. Received: 2"),
+        ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be between 0 and 1. Received: 2"),
         (
             {"input_ids": np.ones(3, int)},
             r"input_ids must have the shape \[B, S\]. Received: \(3,\)",
@@ -191,24 +196,24 @@ def test_other_names_are_ignored():
         ({"segment_ids": np.ones((1, 3, 1))}, r"segment_ids must .* Received: \(1, 3, 1\)"),
     ],
 )
-def test_inputs_that_make_no_sense_are_refused(changes, message):
+def test_invalid_inputs_are_rejected(changes, message):
     with pytest.raises(ValueError, match=rf"\A{message}\Z"):
         _model()({"input_ids": np.ones((1, 3), "int32"), **changes})
 
 
 @pytest.mark.parametrize("num_labels", [0, -1, ["yes", "no"], None])
-def test_num_labels_that_make_no_sense_are_refused(num_labels):
-    with pytest.raises(ValueError, match="num_labels must be a whole number above 0"):
+def test_invalid_num_labels_is_rejected(num_labels):
+    with pytest.raises(ValueError, match="num_labels must be a positive integer"):
         BertClassifier(SMALL, num_labels)
 
 
 @pytest.mark.parametrize("config", [SMALL.to_dict(), "bert_config.json", None])
-def test_a_config_of_another_type_is_refused(config):
+def test_config_of_wrong_type_is_rejected(config):
     with pytest.raises(ValueError, match=r"config must be a BertConfig\. Received: "):
         BertModel(config)
 
 
-def test_shapes_are_checked_while_a_function_is_traced_and_values_are_not():
+def test_tracing_checks_shapes_but_not_values():
     encode = tf.function(lambda **inputs: _model()(inputs)["pooled_output"])
     ids = tf.ones((1, 3), tf.int32)
     with pytest.raises(ValueError, match="input_mask must have the shape of input_ids"):
@@ -226,7 +231,7 @@ def test_mixed_precision_gives_float32_logits():
     assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
 
 
-def test_fit_and_a_compiled_model_in_a_file(tmp_path):
+def test_fit_and_reload_a_compiled_model(tmp_path):
     model = BertClassifier(SMALL, 2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(create_optimizer(1e-3, 10, 2), loss={"logits": loss})
@@ -240,7 +245,7 @@ def test_fit_and_a_compiled_model_in_a_file(tmp_path):
     assert int(loaded.optimizer.iterations.numpy()) == 2
 
 
-def test_segments_beyond_the_table_add_nothing():
+def test_segment_ids_beyond_the_table_add_nothing():
     model = BertModel(SMALL)
     ids = np.ones((1, 4), "int32")
     embedded = model.embeddings(ids, np.full((1, 4), 7))
@@ -267,12 +272,12 @@ def test_no_activation():
         get_activation("swish")
 
 
-def test_initializer_is_cut_off_at_two_deviations():
+def test_initializer_is_truncated_at_two_stddevs():
     values = np.asarray(create_initializer(0.5)((200, 200)))
     assert 0.99 < np.abs(values).max() <= 1.0
 
 
-def test_model_keeps_its_own_config():
+def test_model_copies_its_config():
     config = BertConfig(99, 32, 1, 4, 37)
     model = BertModel(config)
     config.hidden_size = 64
@@ -281,18 +286,18 @@ def test_model_keeps_its_own_config():
 
 def test_callable_activation_cannot_be_saved(tmp_path):
     model = BertModel(BertConfig(9, 8, 1, 2, 8, hidden_act=abs))
-    with pytest.raises(ValueError, match="hidden_act is a function"):
+    with pytest.raises(ValueError, match="whose hidden_act is a function"):
         model.save(tmp_path / "model.keras")
 
 
-def test_a_zero_init_encoder_has_zeros_and_a_head_as_ever():
-    found = []
+def test_zero_init_encoder_leaves_head_initialization_unchanged():
+    values = []
     for blank in (False, True):
         keras.utils.set_random_seed(5)
         model = BertClassifier(SMALL, 2, zero_init_encoder=blank)
-        found.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
+        values.append({v.path: v.numpy() for v in model.variables if v.dtype == "float32"})
         assert model.config.initializer_range == model.bert.config.initializer_range == 0.02
-    plain, blank = found
+    plain, blank = values
     kernels = [name for name in plain if "kernel" in name or name.endswith("_embeddings")]
     assert len(kernels) == 3 + 6 * 5 + 1
     for name, value in blank.items():
@@ -301,8 +306,8 @@ def test_a_zero_init_encoder_has_zeros_and_a_head_as_ever():
     assert np.abs(blank["classifier/output_weights"]).max() > 0
 
 
-def test_the_original_call_by_position_and_ids_of_text(tiny):
+def test_original_positional_call_and_text_ids(tiny):
     with pytest.raises(UserError, match=r"BertModel\(config\), then model\(inputs\)"):
         BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
-    with pytest.raises(ValueError, match="input_ids must be an array or a tensor of integers"):
+    with pytest.raises(ValueError, match="input_ids must be an integer array or tensor"):
         BertModel(tiny.config)({"input_ids": np.array([["a", "b"]])})

@@ -1,4 +1,4 @@
-"""Every model class through `.keras` files, and the names of its variables."""
+"""Saving and loading each model class as `.keras`, and variable names."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ MODELS = {
     "span_labeler": lambda: BertSpanLabeler(config(hidden_act="relu")),
 }
 
-# Loads a model in a process that has only imported the package, and prints what it computes.
+# Loads a model in a process that has only imported the package, and prints its outputs.
 LOAD = """
 import json, sys
 import keras, numpy as np
@@ -45,7 +45,7 @@ print(json.dumps([v.path for v in model.trainable_variables]))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_saved_model_is_the_same_in_a_fresh_process(name, tmp_path):
+def test_saved_model_gives_the_same_outputs_in_a_fresh_process(name, tmp_path):
     model = MODELS[name]()
     inputs = {
         "input_ids": np.arange(24).reshape(2, 12),
@@ -62,7 +62,7 @@ def test_saved_model_is_the_same_in_a_fresh_process(name, tmp_path):
     assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
 
 
-def test_a_compiled_model_is_loaded_in_a_fresh_process(tmp_path):
+def test_compiled_model_loads_in_a_fresh_process(tmp_path):
     model = MODELS["classifier"]()
     model.compile(optimizer=create_optimizer(1e-3, 10, 2))
     model.save(tmp_path / "model.keras")
@@ -76,7 +76,7 @@ def test_a_compiled_model_is_loaded_in_a_fresh_process(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])
-def test_an_exported_model_gives_the_same(name, tmp_path):
+def test_exported_model_gives_the_same_outputs(name, tmp_path):
     model = MODELS[name]()
     model.export(tmp_path / "model", verbose=False)
     inputs = {
@@ -98,7 +98,7 @@ def test_an_exported_model_gives_the_same(name, tmp_path):
     )
 
 
-def test_a_signature_of_ones_own(tmp_path):
+def test_custom_signature(tmp_path):
     spec = keras.InputSpec(dtype="int32", shape=(None, 5), name="input_ids")
     model = MODELS["classifier"]()
     model.export(tmp_path / "model", verbose=False, input_signature=[{"input_ids": spec}])
@@ -116,12 +116,12 @@ def test_config_survives_saving(tmp_path):
     assert loaded.config.directionality == "bidi"
 
 
-def test_names_are_those_of_the_original():
+def test_variable_names_match_the_original():
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     checkpoints = {
         key: {name for name, _, _ in rows if "adam" not in name and name != "global_step"}
         for key, rows in expected.items()
-        if isinstance(rows, list)  # a number stands for "the same as another one"
+        if isinstance(rows, list)  # a number refers to an identical entry
     }
     models = {"classifier": lambda: BertClassifier(config(), 2), "squad": MODELS["span_labeler"]}
     models["pretraining"] = MODELS["pretrainer"]
@@ -133,7 +133,7 @@ def test_names_are_those_of_the_original():
     assert compared == set(models)
 
 
-def test_names_do_not_depend_on_where_the_encoder_is_used():
+def test_variable_names_are_independent_of_encoder_nesting():
     encoder = BertModel(config())
     ids = keras.Input((None,), dtype="int32")
     functional = keras.Model(
@@ -143,7 +143,7 @@ def test_names_do_not_depend_on_where_the_encoder_is_used():
     assert all(v.path.startswith("bert/") for v in encoder.trainable_variables)
 
 
-def test_initial_values_follow_the_original():
+def test_initializers_match_the_original():
     variables = json.loads(golden("checkpoints/main/variables.json").read_text())
     model = checkpoint.named_variables(BertPretrainer(config()))
     compared = 0

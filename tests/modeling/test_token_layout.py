@@ -1,4 +1,4 @@
-"""Nothing is computed for padding, and everything else is as if it were."""
+"""Computing without padding gives the same results as computing with padding."""
 
 import functools
 
@@ -29,7 +29,7 @@ def _rows(mask, heads=2):
     return UnpaddedLayout(tf.constant(mask), heads, positions)
 
 
-def test_there_and_back():
+def test_round_trip():
     rows, x = _rows(MASK), np.random.default_rng(1).normal(size=(4, 4, 6)).astype("float32")
     stripped = rows.unpad(tf.constant(x))
     np.testing.assert_array_equal(stripped, x[MASK == 1])
@@ -41,7 +41,7 @@ def test_there_and_back():
     np.testing.assert_array_equal(rows.merge_heads(heads), stripped)
 
 
-def test_a_batch_without_tokens_has_one():
+def test_batch_without_tokens_keeps_one():
     rows = _rows(np.zeros((2, 3), "int32"))
     assert np.asarray(rows.positions).tolist() == [0]
     assert rows.unpad(tf.zeros((2, 3, 4))).shape == (1, 4)
@@ -54,7 +54,7 @@ def _model(kind):
 
 def _outputs_and_gradients(model, batch, weights):
     with tf.GradientTape() as tape:
-        # Without the dropout of the head, which is on in training whatever the configuration says.
+        # Disable the head's dropout, which the configuration does not control.
         model.dropout.rate = 0.0
         logits = model(batch, training=True)["logits"]
         loss = tf.reduce_sum(logits**2 * weights)
@@ -64,12 +64,12 @@ def _outputs_and_gradients(model, batch, weights):
 
 @settings(max_examples=12)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=4), st.booleans(), st.booleans(), st.data())
-def test_tokens_and_gradients_are_those_of_padded_rows(lengths, has_holes, of_tokens, data):
+def test_unpadded_outputs_and_gradients_match_padded(lengths, has_holes, of_tokens, data):
     seed = data.draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     mask = (np.arange(8) < np.array(lengths)[:, None]).astype("int32")
     if has_holes:
-        # Not in the first place, which the classifier reads.
+        # Keep the first token, which the classifier reads.
         mask[:, 1:] &= rng.integers(0, 2, mask[:, 1:].shape, dtype="int32")
     shape = mask.shape
     batch = {
@@ -77,7 +77,7 @@ def test_tokens_and_gradients_are_those_of_padded_rows(lengths, has_holes, of_to
         "input_mask": tf.constant(mask),
         "segment_ids": tf.constant(rng.integers(0, 2, shape), tf.int32),
     }
-    # Rows without any token have no say in the loss: what stands there is made up.
+    # Rows without tokens do not contribute to the loss: their outputs are arbitrary.
     weights = mask if of_tokens else mask[:, 0]
     weights = tf.constant(weights[..., None], tf.float32) * [1.0, 2.0, 3.0]
     model = _model(BertTokenClassifier if of_tokens else BertClassifier)
@@ -85,7 +85,7 @@ def test_tokens_and_gradients_are_those_of_padded_rows(lengths, has_holes, of_to
     batch = with_token_positions(batch)
     stripped_logits, stripped = _outputs_and_gradients(model, batch, weights)
     counts = tf.cast(weights > 0, tf.float32)
-    # Sums of other lengths, in float32: some tens of its smallest steps.
+    # Sums over different lengths in float32 differ by tens of machine epsilons.
     near = {"rtol": 3e-6, "atol": 2e-6}
     np.testing.assert_allclose(stripped_logits * counts, logits * counts, **near)
     for ours, theirs in zip(stripped, gradients, strict=True):

@@ -1,5 +1,6 @@
 """ONNX exports: ONNX Runtime computes what the model computes, from the files alone."""
 
+import dataclasses
 import json
 import sys
 
@@ -24,8 +25,9 @@ from bert_tf.saved_models.onnx_folder import tokenizer_json
 from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
 from bert_tf.tasks.export_model import export_model
 from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle
+from tests.tokenization.test_reference import golden, texts
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
 CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)
@@ -136,6 +138,20 @@ def test_tokenizer_json_gives_the_same_ids(tmp_path):
     )
 
 
+def test_few_awkward_texts_have_other_ids():
+    """The documentation gives the counts: 26 to 32 of 533."""
+    tokenizer = FullTokenizer(str(golden("vocab/uncased.txt")))
+    compiled = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, True, 10**6)))
+    strings = [convert_to_unicode(text) for text, _ in texts()]
+    strings = [text for text in strings if text.isascii() or text.isprintable()]
+    found = [compiled.encode(text, add_special_tokens=False).tokens for text in strings]
+    wrong = [t for t, tokens in zip(strings, found, strict=True) if tokens != tokenizer.tokenize(t)]
+    assert len(strings) > 300
+    assert len(wrong) < 0.06 * len(strings)
+    # Special tokens in a text are text for the original only.
+    assert all("[" in text for text in wrong if text.isascii())
+
+
 @pytest.fixture(scope="module")
 def exported(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("onnx") / "model"
@@ -200,7 +216,7 @@ def test_an_export_replaces_an_export_only(exported, tmp_path):
     other = ExportOptions(
         model_dir=options.model_dir, export_dir=str(tmp_path), format="onnx", max_seq_length=24
     )
-    with pytest.raises(UserError, match=r"is not empty and has no model\.onnx"):
+    with pytest.raises(UserError, match=r"contains other files, such as letter\.txt: pass"):
         export_model.run(other)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
@@ -220,6 +236,24 @@ def test_an_export_replaces_an_export_only(exported, tmp_path):
 def test_flags_that_do_not_fit_together(flags, message):
     with pytest.raises(UserError, match=message):
         ExportOptions(model_dir="in", export_dir="out", **flags).check()
+
+
+def test_a_folder_with_other_files_is_never_replaced(exported, tmp_path):
+    """Such as a model of Optimum, with weights next to model.onnx."""
+    for name in ("model.onnx", "model.safetensors"):
+        (tmp_path / name).write_text("precious")
+    options = dataclasses.replace(exported[1], export_dir=str(tmp_path))
+    with pytest.raises(UserError, match=r"contains other files, such as model\.safetensors"):
+        export_model.run(options)
+    assert (tmp_path / "model.onnx").read_text() == "precious"
+
+
+def test_a_slash_at_the_end_of_the_folder(exported, tmp_path):
+    options = dataclasses.replace(exported[1], export_dir=f"{tmp_path}/new/")
+    for _ in range(2):
+        export_model.run(options)
+    assert (tmp_path / "new" / "model.onnx").stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_a_missing_package_is_one_sentence(exported, monkeypatch):

@@ -1,4 +1,4 @@
-"""Runs a script on two devices, which are parts of the CPU."""
+"""Runs a script on two logical CPU devices."""
 
 import dataclasses
 import subprocess
@@ -18,17 +18,17 @@ getattr(scripts, sys.argv.pop(1))()
 
 
 def run_on_two_devices(script, options):
-    """In a process of its own, as devices are divided before TensorFlow does anything.
+    """Runs in a subprocess, as devices must be split before TensorFlow is initialized.
 
     Args:
-        script: its function in `bert_tf.scripts`.
-        options: of the script.
+        script: name of its function in `bert_tf.scripts`.
+        options: options of the script.
     """
-    given = dataclasses.replace(options, distribution_strategy="mirrored")
+    mirrored_options = dataclasses.replace(options, distribution_strategy="mirrored")
     arguments = [
-        f"--{field.name}={getattr(given, field.name)}"
-        for field in dataclasses.fields(given)
-        if getattr(given, field.name) != field.default
+        f"--{field.name}={getattr(mirrored_options, field.name)}"
+        for field in dataclasses.fields(mirrored_options)
+        if getattr(mirrored_options, field.name) != field.default
     ]
     command = [sys.executable, "-c", _CODE, script, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The compiled tokenizer against the reference: the same ids on every input."""
+"""The compiled tokenizer gives the same ids as the reference on every input."""
 
 import builtins
 import itertools
@@ -25,7 +25,7 @@ VOCABULARIES = ["uncased", "cased", "chinese"]
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch):
+def compile_immediately(monkeypatch):
     monkeypatch.setattr(fast, "_COMPILE_CHARS", 0)
 
 
@@ -39,7 +39,7 @@ def compiled(vocab: str, lower: bool) -> BatchTokenizer:
     return BatchTokenizer(reference(vocab, lower))
 
 
-def by_reference(tokenizer: FullTokenizer, strings) -> list[list[int]]:
+def reference_ids(tokenizer: FullTokenizer, strings) -> list[list[int]]:
     return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in strings]
 
 
@@ -49,20 +49,22 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_golden_texts_have_the_ids_of_the_original(vocab, lower):
+def test_ids_match_the_original_on_golden_texts(vocab, lower):
     strings = [text for text, _ in texts()]
     tokenizer = compiled(vocab, lower)
-    before = tokenizer.texts, tokenizer.handed_back
+    before = tokenizer.num_texts, tokenizer.num_reference_texts
     found = as_lists(tokenizer.encode(strings))
     field = f"{vocab}_{'lower' if lower else 'nolower'}_ids"
-    assert [text for text, item, ids in _zipped(strings, found) if item[field] != ids] == []
-    assert tokenizer.texts - before[0] == len(strings)
+    assert [
+        text for text, item, ids in _zip_with_goldens(strings, found) if item[field] != ids
+    ] == []
+    assert tokenizer.num_texts - before[0] == len(strings)
     # Most of them are made of what is difficult.
-    assert tokenizer.handed_back - before[1] < 0.15 * len(strings)
+    assert tokenizer.num_reference_texts - before[1] < 0.15 * len(strings)
 
 
-def _zipped(strings, found):
-    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), found, strict=True)]
+def _zip_with_goldens(strings, actual):
+    return [(s, item, ids) for s, (_, item), ids in zip(strings, texts(), actual, strict=True)]
 
 
 # ---- Random texts --------------------------------------------------------------------------
@@ -94,17 +96,17 @@ def random_text(rng: random.Random, words: list[str]) -> str:
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
+def test_ids_match_the_reference_on_random_texts(vocab, lower):
     tokenizer = compiled(vocab, lower)
-    before = tokenizer.handed_back
+    before = tokenizer.num_reference_texts
     rng = random.Random(f"{vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(3500)]
-    expected = by_reference(tokenizer.reference, strings)
+    expected = reference_ids(tokenizer.reference, strings)
     found = as_lists(tokenizer.encode(strings))
     assert [s for s, a, b in zip(strings, expected, found, strict=True) if a != b] == []
     # Words that are too long, and one character in two hundred, are for the reference.
-    assert 0 < tokenizer.handed_back - before < 0.2 * len(strings)
+    assert 0 < tokenizer.num_reference_texts - before < 0.2 * len(strings)
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,52 +114,52 @@ def test_random_texts_have_the_ids_of_the_reference(vocab, lower):
 @example(["x" * 150 + "." + "y" * 150, "中" * 300, "x" * 199 + "中" + "y" * 200])
 @example(["ΑΣ ΑΣΑ", "\ud800", "a\u302e\u0301b"])
 @given(st.lists(st.text(max_size=40), max_size=8))
-def test_any_batch_has_the_ids_of_the_reference(strings):
+def test_ids_match_the_reference_on_any_batch(strings):
     tokenizer = compiled("uncased", True)
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
 
 
-def test_plain_texts_are_not_handed_back():
+def test_plain_texts_do_not_need_the_reference():
     tokenizer = BatchTokenizer(reference("uncased", True))
     tokenizer.encode(
         ["Plain text.", "Füße, naïve café", "Привет, мир", "北京欢迎你", "한국어", "ไทย"]
     )
-    assert tokenizer.handed_back == 0
+    assert tokenizer.num_reference_texts == 0
 
 
-def test_bytes_are_read_as_the_reference_reads_them():
+def test_bytes_decode_like_the_reference():
     tokenizer = compiled("uncased", True)
     strings = [b"caf\xc3\xa9 \xff now", "now"]
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
     with pytest.raises(ValueError, match="must be str or bytes"):
         tokenizer.encode([3])
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
-def test_any_number_of_texts(count):
+def test_batch_sizes(count):
     tokenizer = compiled("uncased", True)
     strings = [f"text {n % 7} é" if n % 3 else f"text {n % 7}" for n in range(count)]
-    found = tokenizer.encode(strings)
-    assert len(found) == count
-    assert found.ids.dtype == np.int32
-    assert as_lists(found) == by_reference(tokenizer.reference, strings)
+    actual = tokenizer.encode(strings)
+    assert len(actual) == count
+    assert actual.ids.dtype == np.int32
+    assert as_lists(actual) == reference_ids(tokenizer.reference, strings)
 
 
-# ---- Where tokens come from ----------------------------------------------------------------
+# ---- Token spans ---------------------------------------------------------------------------
 
 
 @BOTH_CASINGS
 @pytest.mark.parametrize("vocab", VOCABULARIES)
-def test_spans_are_those_of_the_reference(vocab, lower):
+def test_spans_match_the_reference(vocab, lower):
     tokenizer = compiled(vocab, lower)
     rng = random.Random(f"spans {vocab} {lower}")
     words = [word.removeprefix("##") for word in tokenizer.reference.vocab]
     strings = [random_text(rng, words) for _ in range(1000)] + [text for text, _ in texts()]
-    found = tokenizer.encode(strings, with_spans=True)
-    assert as_lists(found) == as_lists(tokenizer.encode(strings))
-    assert found.spans.dtype == np.int32
-    ends = found.row_splits.tolist()
-    spans = [found.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    actual = tokenizer.encode(strings, with_spans=True)
+    assert as_lists(actual) == as_lists(tokenizer.encode(strings))
+    assert actual.spans.dtype == np.int32
+    ends = actual.row_splits.tolist()
+    spans = [actual.spans[a:b].tolist() for a, b in itertools.pairwise(ends)]
     expected = [
         [list(span) for span in tokenize_with_offsets(tokenizer.reference, text)[1]]
         for text in strings
@@ -166,12 +168,12 @@ def test_spans_are_those_of_the_reference(vocab, lower):
 
 
 @pytest.mark.parametrize("strings", [[], [""], ["", " "], ["\ud800"], ["", "é a\u0301b\0c", ""]])
-def test_spans_of_few_texts(strings):
+def test_spans_of_small_batches(strings):
     tokenizer = compiled("uncased", True)
-    found = tokenizer.encode(strings, with_spans=True)
+    actual = tokenizer.encode(strings, with_spans=True)
     spans = [tokenize_with_offsets(tokenizer.reference, text)[1] for text in strings]
-    assert found.spans.tolist() == [list(span) for row in spans for span in row]
-    assert len(found) == len(strings)
+    assert actual.spans.tolist() == [list(span) for row in spans for span in row]
+    assert len(actual) == len(strings)
 
 
 # ---- Vocabularies --------------------------------------------------------------------------
@@ -195,11 +197,11 @@ def test_vocabularies_with_duplicates_and_gaps(tmp_path, lines):
     strings += ["there the re # é e\u0301 no token [4] [UNK] ##re ## a, the,", "zzz", "Thé"]
     for lower in (True, False):
         tokenizer = FullTokenizer(str(path), lower)
-        found = as_lists(BatchTokenizer(tokenizer).encode(strings))
-        assert found == by_reference(tokenizer, strings)
+        actual = as_lists(BatchTokenizer(tokenizer).encode(strings))
+        assert actual == reference_ids(tokenizer, strings)
 
 
-def test_without_an_unknown_token_all_is_as_in_the_reference(tmp_path):
+def test_missing_unknown_token_behaves_like_the_reference(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("the\n##re\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(path)))
@@ -208,10 +210,10 @@ def test_without_an_unknown_token_all_is_as_in_the_reference(tmp_path):
         tokenizer.encode(["other"])
 
 
-# ---- Without TensorFlow Text, and with threads ---------------------------------------------
+# ---- Fallback without TensorFlow Text, and threads -----------------------------------------
 
 
-def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monkeypatch, caplog):
+def test_fallback_without_tensorflow_text_warns_once(monkeypatch, caplog):
     real = builtins.__import__
 
     def missing(name, *args, **kwargs):
@@ -224,36 +226,36 @@ def test_without_tensorflow_text_the_reference_does_it_and_it_is_said_once(monke
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     tokenizer = BatchTokenizer(reference("uncased", True))
     strings = ["plain", "Füße, 北京"]
-    assert as_lists(tokenizer.encode(strings)) == by_reference(tokenizer.reference, strings)
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(tokenizer.reference, strings)
     found = tokenizer.encode(strings, with_spans=True)
     assert found.spans[-1, 1] == len(strings[-1])
-    assert (tokenizer.handed_back, tokenizer.texts) == (4, 4)
+    assert (tokenizer.num_reference_texts, tokenizer.num_texts) == (4, 4)
     BatchTokenizer(reference("cased", False)).encode(strings)
     fast_wordpiece.tensorflow_text.cache_clear()
-    said = [record for record in caplog.records if "TensorFlow Text" in record.message]
-    assert len(said) == 1
-    assert "no wheel for this system" in said[0].message
+    records = [record for record in caplog.records if "TensorFlow Text" in record.message]
+    assert len(records) == 1
+    assert "no wheel for this system" in records[0].message
 
 
-def test_threads_share_a_tokenizer():
+def test_tokenizer_is_thread_safe():
     tokenizer = BatchTokenizer(reference("uncased", True))
     parts = [[chr(code) + " é " + chr(code + 1) for code in range(n, n + 700)] for n in range(8)]
-    found = [None] * len(parts)
+    actual = [None] * len(parts)
 
     def work(index):
-        found[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
+        actual[index] = as_lists(tokenizer.encode([s.replace("é", "ж") for s in parts[index]]))
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(parts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for strings, ids in zip(parts, found, strict=True):
-        expected = by_reference(tokenizer.reference, [s.replace("é", "ж") for s in strings])
+    for strings, ids in zip(parts, actual, strict=True):
+        expected = reference_ids(tokenizer.reference, [s.replace("é", "ж") for s in strings])
         assert ids == expected
 
 
-def test_few_texts_do_not_need_compiled_code():
+def test_small_batches_do_not_compile():
     path = golden("vocab/uncased.txt")
     code = f"""
 import sys
@@ -263,40 +265,40 @@ tokenizer = BatchTokenizer(FullTokenizer({str(path)!r}))
 for with_spans in (False, True):
     found = tokenizer.encode(["good", "Füße, 北京", "“é”"], with_spans=with_spans)
     assert len(found) == 3
-assert tokenizer.handed_back == 6
+assert tokenizer.num_reference_texts == 6
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_it_does_not_import_tensorflow():
+def test_import_does_not_import_tensorflow():
     code = "import sys, bert_tf.tokenization.fast as b; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_texts_of_unknown_words_are_warned_of_once(caplog, monkeypatch, tmp_path):
+def test_mostly_unknown_tokens_warn_once(caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
     known = [("the film", "the film")] * 30
     # 5 of 104 tokens; and few tokens, all of them unknown.
-    tokenizer.warn_of_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
-    tokenizer.warn_of_unknown("b.txt", [("plot plot", "story")])
+    tokenizer.warn_about_unknown("a.txt", [*known[:-6], ("the plot",) * 4, ("plot",)])
+    tokenizer.warn_about_unknown("b.txt", [("plot plot", "story")])
     assert not caplog.records
     texts = [*known, ("plot " * 7,), ("story plot",)]
     for _ in range(2):
-        tokenizer.warn_of_unknown("c.txt", texts)
+        tokenizer.warn_about_unknown("c.txt", texts)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "c.txt: 7.0 % of the tokens (9 of 129) are [UNK], most often for plot, story. Check the "
-        "vocabulary, --do_lower_case and the encoding of the file"
+        "c.txt: 7.0% of the tokens (9 of 129) are [UNK]; most frequent words: plot, story. Check "
+        "the vocabulary, --do_lower_case and the file's encoding"
     )
     # Of many texts a sample from all of them is looked at.
-    tokenizer.warn_of_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
-    assert "d.txt: 20.0 % of the tokens (1000 of 5000) are [UNK]" in caplog.text
+    tokenizer.warn_about_unknown("d.txt", [*known * 100, *[("plot",)] * 3000])
+    assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in caplog.text
 
 
-def test_what_is_no_tokenizer_and_no_list(tmp_path):
+def test_invalid_argument_types_are_rejected(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nthe\n")
     with pytest.raises(TypeError, match=r"a FullTokenizer. Received: 'vocab.txt'"):
         BatchTokenizer("vocab.txt")

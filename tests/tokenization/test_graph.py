@@ -1,4 +1,4 @@
-"""The tokenizer inside of a graph: the same ids as the reference, for every text."""
+"""The in-graph tokenizer gives the same ids as the reference on every text."""
 
 import random
 
@@ -16,7 +16,7 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 
-# Half a character has no UTF-8, so that no graph ever sees one.
+# Lone surrogates have no UTF-8 encoding, so a graph never sees them.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 AWKWARD = st.text(
     st.sampled_from(
@@ -27,7 +27,7 @@ AWKWARD = st.text(
 
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "chinese"])
-def both(request):
+def tokenizers(request):
     path = str(golden(f"vocab/{request.param}.txt"))
     reference = FullTokenizer(path, do_lower_case=request.param != "cased")
     graph = GraphTokenizer(reference)
@@ -35,20 +35,20 @@ def both(request):
     return reference, tf.function(graph.__call__, input_signature=[spec])
 
 
-def check(both, texts):
-    reference, graph = both
-    found = graph(tf.constant([text.encode() for text in texts], tf.string)).to_list()
+def check(tokenizers, texts):
+    reference, graph = tokenizers
+    actual = graph(tf.constant([text.encode() for text in texts], tf.string)).to_list()
     expected = [reference.convert_tokens_to_ids(reference.tokenize(text)) for text in texts]
-    assert found == expected
+    assert actual == expected
 
 
 @settings(max_examples=200)
 @given(texts=st.lists(TEXTS | AWKWARD, min_size=1, max_size=8))
-def test_any_text(both, texts):
-    check(both, texts)
+def test_any_text(tokenizers, texts):
+    check(tokenizers, texts)
 
 
-def test_awkward_texts(both):
+def test_awkward_texts(tokenizers):
     rng = random.Random(7)
     pools = [range(32, 127), range(0x300, 0x530), range(0x900, 0xE00), range(0x1D00, 0x2100)]
     pools += [range(0x3000, 0x3200), range(0x4E00, 0x4F00), range(0xAC00, 0xAD00)]
@@ -60,26 +60,26 @@ def test_awkward_texts(both):
         texts.append(
             text + rng.choice(["", "Σ", " ΑΣ", "x" * 199, "x" * 200, "x" * 201, "é" * 201])
         )
-    check(both, texts)
+    check(tokenizers, texts)
 
 
-def test_texts_without_anything(both):
-    check(both, [""])
-    check(both, ["", " ", "\t\n", "a", "\u200b", ""])
-    reference, graph = both
+def test_empty_and_invalid_texts(tokenizers):
+    check(tokenizers, [""])
+    check(tokenizers, ["", " ", "\t\n", "a", "\u200b", ""])
+    reference, graph = tokenizers
     assert graph(tf.constant([], tf.string)).to_list() == []
-    # What is no UTF-8 is left out, as the original does with bytes.
-    found = graph(tf.constant([b"caf\xe9 a", b"\xff\xfe"])).to_list()
-    assert found == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
+    # Invalid UTF-8 is dropped, as in the original.
+    actual = graph(tf.constant([b"caf\xe9 a", b"\xff\xfe"])).to_list()
+    assert actual == [reference.convert_tokens_to_ids(reference.tokenize("caf a")), []]
 
 
-def test_it_agrees_with_the_compiled_tokenizer(both):
-    reference, graph = both
+def test_graph_matches_the_compiled_tokenizer(tokenizers):
+    reference, graph = tokenizers
     texts = [f"The {n}th text, of many; it's été {n}!" for n in range(50)]
-    found = graph(tf.constant(texts))
+    actual = graph(tf.constant(texts))
     expected = BatchTokenizer(reference).encode(texts)
-    np.testing.assert_array_equal(found.values, expected.ids)
-    np.testing.assert_array_equal(found.row_splits, expected.row_splits)
+    np.testing.assert_array_equal(actual.values, expected.ids)
+    np.testing.assert_array_equal(actual.row_splits, expected.row_splits)
 
 
 IDS = st.lists(st.integers(1, 9), max_size=9)
@@ -87,13 +87,13 @@ IDS = st.lists(st.integers(1, 9), max_size=9)
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(IDS, IDS), max_size=5), st.integers(3, 16), st.booleans(), st.booleans())
-def test_packing_is_that_of_arrays(pairs, max_seq_length, with_second, padded):
+def test_graph_packing_matches_array_packing(pairs, max_seq_length, with_second, padded):
     rows = [[one for one, _ in pairs], [two for _, two in pairs]]
     arrays = [RaggedIds.from_lists(row) for row in rows]
     ragged = [tf.ragged.constant(row, tf.int32, ragged_rank=1) for row in rows]
     expected = pack_batch(arrays[0], arrays[1] if with_second else None, max_seq_length, 101, 102)
     second = ragged[1] if with_second else None
-    found = pack(ragged[0], second, max_seq_length, 101, 102, padded)
+    actual = pack(ragged[0], second, max_seq_length, 101, 102, padded)
     longest = max_seq_length if padded else int(expected["input_mask"].sum(1).max(initial=2))
     for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values[:, :longest], name)
+        np.testing.assert_array_equal(actual[name], values[:, :longest], name)

@@ -1,4 +1,4 @@
-"""Where tokens come from."""
+"""Token spans in the original text."""
 
 from functools import cache
 
@@ -22,23 +22,23 @@ def parts(text: str) -> list[tuple[str, str]]:
     return [(token, text[a:b]) for token, (a, b) in zip(tokens, spans, strict=True)]
 
 
-def test_spans_are_of_the_text_as_it_was_given():
+def test_spans_index_the_original_text():
     words = [source for _, source in parts("  The Café,\tunwanted\u200b 北京")]
     assert "".join(words) == "TheCafé,unwanted北京"
     assert words[0] == "The"
 
 
-def test_an_unknown_token_stands_for_its_word():
+def test_unknown_token_spans_its_word():
     assert parts("the \U0001f600x the")[1] == ("[UNK]", "\U0001f600x")
     assert parts("a" * 201) == [("[UNK]", "a" * 201)]
 
 
-def test_what_is_dropped_belongs_to_a_token_only_inside_of_it():
+def test_dropped_characters_are_only_spanned_inside_tokens():
     assert parts("\u0301a\u0301 \0t\0h\0e\0") == [("a", "a"), ("the", "t\0h\0e")]
 
 
-def test_marks_that_change_places_share_a_span():
-    # U+302E (224) and U+16FF0 (6) are not of the class that is dropped.
+def test_reordered_combining_marks_share_a_span():
+    # U+302E (class 224) and U+16FF0 (class 6) are not in the dropped category Mn.
     spans = tokenize_with_offsets(tokenizer(), "a\u302e\U00016ff0 the")[1]
     assert spans[0] == (0, 3)
     assert spans[-1] == (4, 7)
@@ -49,7 +49,7 @@ def test_marks_that_change_places_share_a_span():
 @example(text="ΑΣ ΑΣΑ \u0130stanbul \uac00 ﬁ")
 @example(text="\ud800a\u0344\u0f73b")
 @given(text=st.text(max_size=60))
-def test_every_token_has_a_span_in_order(text, lower):
+def test_token_spans_are_ordered(text, lower):
     with_tokenizer = tokenizer(lower)
     tokens, spans = tokenize_with_offsets(with_tokenizer, text)
     assert tokens == with_tokenizer.tokenize(text)
@@ -62,7 +62,7 @@ def test_every_token_has_a_span_in_order(text, lower):
             assert word == token.removeprefix("##")
 
 
-def test_bytes_are_read_as_everywhere():
+def test_bytes_are_decoded():
     assert tokenize_with_offsets(tokenizer(), b"the \xff the")[1] == [(0, 3), (5, 8)]
     with pytest.raises(ValueError, match="must be str or bytes"):
         tokenize_with_offsets(tokenizer(), 3)

@@ -1,4 +1,4 @@
-"""Rows of ids in one array."""
+"""Ragged rows of ids in one array."""
 
 import numpy as np
 from hypothesis import given
@@ -12,16 +12,16 @@ def as_lists(ids: RaggedIds) -> list[list[int]]:
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6), st.data())
-def test_rows_of_ids_can_be_taken_and_joined(rows, data):
+def test_ragged_ids_indexing_and_concatenation(rows, data):
     ids = RaggedIds.from_lists(rows)
     assert as_lists(ids) == rows
     assert ids.lengths.tolist() == [len(row) for row in rows]
     assert as_lists(RaggedIds.concatenate([ids, ids])) == rows + rows
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
-    assert as_lists(ids.take(np.array(wanted, np.int64))) == [rows[row] for row in wanted]
+    indices = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
+    assert as_lists(ids.take(np.array(indices, np.int64))) == [rows[row] for row in indices]
 
 
-def test_spans_stay_with_their_tokens():
+def test_spans_follow_their_tokens():
     one = RaggedIds.from_lists([[7, 8], []], [[(0, 1), (1, 4)], []])
     both = RaggedIds.concatenate([one, RaggedIds.from_lists([[9]], [[(2, 3)]])])
     assert both.spans.tolist() == [[0, 1], [1, 4], [2, 3]]

@@ -1,4 +1,4 @@
-"""The tokenizer against the original's results, and against its own rules."""
+"""The reference tokenizer, compared with the original and with its rules."""
 
 import ast
 import gzip
@@ -34,7 +34,7 @@ def read_json(relative: str):
 
 @cache
 def texts() -> list[tuple[str | bytes, dict]]:
-    """Every golden input with the results that hold under this Python's Unicode."""
+    """Returns every golden input with the results for this Python's Unicode version."""
     read = read_json("tokenization/tokenization.json.gz")
     recorded = {run["unidata_version"] for run in read["meta"]["compared"]}
     pairs = []
@@ -48,9 +48,9 @@ def texts() -> list[tuple[str | bytes, dict]]:
 
 
 def is_old(text: str | bytes) -> bool:
-    """Whether all characters are so old that every Unicode version takes them the same way.
+    """Whether all characters are old enough to be handled alike by every Unicode version.
 
-    Only asked under a Python whose Unicode version the golden data does not have.
+    Only used if the golden data does not cover this Python's Unicode version.
     """
     text = tokenization.convert_to_unicode(text)
     return all(unicodedata.ucd_3_2_0.category(char) != "Cn" for char in text)
@@ -97,7 +97,7 @@ DROPPED, SPACE, PUNCTUATION, CJK, SPLITS, MARK = 1, 2, 4, 8, 16, 32
 
 @cache
 def character_tables() -> tuple[list[int], list[str]]:
-    """Of every code point its flags, and its lower case without accents."""
+    """Returns each code point's flags, and its lower case without accents."""
     read = read_json("tokenization/char_tables.json.gz")
     version = UNICODE if UNICODE in read["runs"] else read["primary"]
     flags = [0] * (sys.maxunicode + 1)
@@ -108,7 +108,7 @@ def character_tables() -> tuple[list[int], list[str]]:
     for code, to in (mapping | read["lower_strip_changes"].get(version, {})).items():
         if to is not None:
             lowered[int(code, 16)] = "".join(chr(int(part, 16)) for part in to.split())
-    for syllable in range(0xAC00, 0xD7A4):  # left out of the data, for they follow a rule
+    for syllable in range(0xAC00, 0xD7A4):  # omitted from the data, as they follow a rule
         lead, rest = divmod(syllable - 0xAC00, 21 * 28)
         vowel, tail = divmod(rest, 28)
         jamo = [0x1100 + lead, 0x1161 + vowel] + ([0x11A7 + tail] if tail else [])
@@ -122,11 +122,11 @@ def characters() -> list[str]:
     return [c for c in map(chr, range(sys.maxunicode + 1)) if known or is_old(c)]
 
 
-def test_every_character_is_classified_as_in_the_original():
+def test_character_classes_match_the_original():
     flags, _ = character_tables()
     wrong = []
     for char in characters():
-        found = (
+        actual = (
             DROPPED * (tokenization.is_control(char) or char == "\ufffd")
             + SPACE * tokenization.is_whitespace(char)
             + PUNCTUATION * tokenization.is_punctuation(char)
@@ -134,13 +134,13 @@ def test_every_character_is_classified_as_in_the_original():
             + SPLITS * char.isspace()
             + MARK * (unicodedata.category(char) == "Mn")
         )
-        if found != flags[ord(char)]:
-            wrong.append((char, found, flags[ord(char)]))
+        if actual != flags[ord(char)]:
+            wrong.append((char, actual, flags[ord(char)]))
     assert not wrong
 
 
 @BOTH_CASINGS
-def test_every_character_between_two_letters_gives_the_tokens_of_the_original(lower):
+def test_tokens_around_every_character_match_the_original(lower):
     flags, lowered = character_tables()
     tokenizer = BasicTokenizer(lower)
     wrong = []
@@ -160,7 +160,7 @@ def test_every_character_between_two_letters_gives_the_tokens_of_the_original(lo
     assert not wrong
 
 
-def test_vocabularies_are_read_as_in_the_original(tmp_path):
+def test_vocabulary_loading_matches_the_original(tmp_path):
     path = tmp_path / "vocab.txt"
     for case in read_json("tokenization/units.json")["load_vocab"]:
         path.write_bytes(bytes.fromhex(case["file_hex"]))
@@ -174,8 +174,8 @@ def test_vocabularies_are_read_as_in_the_original(tmp_path):
             assert sorted(map(list, tokenizer.inv_vocab.items())) == case["inv"]
 
 
-def test_the_check_of_the_casing_judges_as_the_original():
-    # The original says nothing of the models that came after 2018; `test_releases` has these.
+def test_casing_check_matches_the_original():
+    # The original does not know models released after 2018; `test_releases` covers them.
     later = ("/wwm_", "/uncased_L-2_H-128_A-2/")
     for case in read_json("tokenization/units.json")["validate_case"]:
         arguments = case["do_lower_case"], case["init_checkpoint"]
@@ -198,7 +198,7 @@ def test_wordpiece_matches_the_original_on_a_toy_vocabulary():
         assert tokenizer.tokenize(case["text"]) == case["tokens"], case["text"]
 
 
-def test_errors_have_the_types_of_the_original(tokenizer):
+def test_error_types_match_the_original(tokenizer):
     calls = {
         "convert_to_unicode(123)": lambda: tokenization.convert_to_unicode(123),
         "convert_tokens_to_ids of an unknown token": (
@@ -237,7 +237,7 @@ def tokenizer(tmp_path: Path) -> FullTokenizer:
     return FullTokenizer(str(path))
 
 
-def test_an_accented_word_with_a_comma_becomes_pieces_and_ids(tokenizer):
+def test_accented_word_and_comma_to_pieces_and_ids(tokenizer):
     tokens = tokenizer.tokenize("UNaffable,Cafés")
     assert tokens == ["un", "##aff", "##able", ",", "cafe", "##s"]
     ids = tokenizer.convert_tokens_to_ids(tokens)
@@ -273,13 +273,13 @@ def test_basic_tokenizer(text, lowered, cased):
     assert BasicTokenizer(do_lower_case=False).tokenize(text) == cased
 
 
-def test_wordpiece_gives_up_on_words_with_an_unknown_part(tokenizer):
+def test_word_with_unknown_piece_is_unknown(tokenizer):
     pieces = WordpieceTokenizer(tokenizer.vocab).tokenize
     assert pieces("") == []
     assert pieces("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
 
 
-def test_wordpiece_gives_up_on_words_that_are_too_long():
+def test_too_long_word_is_unknown():
     vocab = {"[UNK]": 0, "a": 1, "##a": 2}
     assert WordpieceTokenizer(vocab).tokenize("a" * 200) == ["a"] + ["##a"] * 199
     assert WordpieceTokenizer(vocab).tokenize("a" * 201) == ["[UNK]"]
@@ -298,14 +298,14 @@ def test_character_classes():
 
 
 @pytest.mark.parametrize("convert", [tokenization.convert_to_unicode, tokenization.printable_text])
-def test_text_is_str_or_utf8(convert):
+def test_convert_to_unicode_accepts_str_and_utf8(convert):
     assert convert("é") == convert("é".encode()) == convert(b"\xff\xc3\xa9") == "é"
     for other in (None, 1, ["a"], bytearray(b"a")):
         with pytest.raises(ValueError, match=type(other).__name__):
             convert(other)
 
 
-def test_the_check_of_the_casing_says_which_flag_to_pass():
+def test_casing_check_names_the_flag_to_pass():
     check = tokenization.validate_case_matches_checkpoint
     with pytest.raises(UserError, match=r"uncased_L-12_H-768_A-12 .*Pass --do_lower_case=true"):
         check(False, "models/uncased_L-12_H-768_A-12/bert_model.ckpt")
@@ -317,27 +317,27 @@ def test_the_check_of_the_casing_says_which_flag_to_pass():
     check(True, None)
 
 
-def test_a_missing_vocabulary_is_the_users_mistake(tmp_path):
+def test_missing_vocabulary_raises_user_error(tmp_path):
     with pytest.raises(UserError, match="No such file"):
         FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
-def test_a_tokenizer_survives_pickling(tokenizer):
+def test_tokenizer_can_be_pickled(tokenizer):
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert copy.tokenize("unaffable cafés") == tokenizer.tokenize("unaffable cafés")
 
 
-# ---- Rules that hold for every text ----------------------------------------------------------
+# ---- Properties of every text ----------------------------------------------------------------
 
 AWKWARD = (
     "aÀéIİıΣσςß \t\n\u2028\u3000\x00\u200b\ufffd'’.,$…\u0301\u0323\u302e\u034f中豈한가\ud800[]#"
 )
-ANY_TIME = settings(deadline=None)  # a busy machine is no failure
+ANY_TIME = settings(deadline=None)  # do not fail on a busy machine
 ANY_TEXT = st.text(st.sampled_from(AWKWARD) | st.characters(exclude_categories=()))
 
 
 def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
-    """The rules in the original's order, word after word, without tables."""
+    """Applies the rules in the original's order, word by word, without lookup tables."""
     cleaned = ""
     for char in text:
         if char in "\t\n\r" or unicodedata.category(char) == "Zs":
@@ -356,29 +356,29 @@ def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
 @BOTH_CASINGS
 @ANY_TIME
 @given(text=ANY_TEXT)
-def test_basic_tokenizer_is_the_rules_step_by_step(lower, text):
+def test_basic_tokenizer_matches_step_by_step_rules(lower, text):
     assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)
 
 
 @BOTH_CASINGS
 @ANY_TIME
 @given(text=ANY_TEXT)
-def test_basic_tokens_are_words(lower, text):
+def test_basic_tokens_contain_no_separators(lower, text):
     for token in BasicTokenizer(lower).tokenize(text):
         assert token.split() == [token]
         assert len(token) == 1 or not any(map(tokenization.is_punctuation, token))
 
 
 def survives_stripping(char: str) -> bool:
-    # A combining character that is no Mn keeps its place among marks until those are stripped;
-    # a second pass may then sort it otherwise.
+    # A combining character outside category Mn keeps its position until the marks are stripped;
+    # a second pass may then reorder it.
     return not unicodedata.combining(char) or unicodedata.category(char) == "Mn"
 
 
 @BOTH_CASINGS
 @ANY_TIME
 @given(text=ANY_TEXT.map(lambda text: "".join(filter(survives_stripping, text))))
-def test_tokenizing_the_tokens_again_changes_nothing(lower, text):
+def test_basic_tokenization_is_idempotent(lower, text):
     tokens = BasicTokenizer(lower).tokenize(text)
     assert BasicTokenizer(lower).tokenize(" ".join(tokens)) == tokens
 
@@ -388,9 +388,9 @@ LETTERS = st.text("ab", min_size=1, max_size=4)
 
 @ANY_TIME
 @given(st.sets(LETTERS), st.sets(LETTERS), st.text("ab", min_size=1, max_size=12))
-def test_pieces_of_a_word_are_the_longest_and_join_to_the_word(first, inner, word):
+def test_word_pieces_are_longest_match_first(first, inner, word):
     vocab = dict.fromkeys({"a", "b", "##a"} | first | {f"##{piece}" for piece in inner}, 0)
-    found = WordpieceTokenizer(vocab).tokenize(word)
+    actual = WordpieceTokenizer(vocab).tokenize(word)
     rest, prefix, expected = word, "", []
     while rest:
         known = [rest[:end] for end in range(len(rest) + 1) if prefix + rest[:end] in vocab]
@@ -399,14 +399,14 @@ def test_pieces_of_a_word_are_the_longest_and_join_to_the_word(first, inner, wor
             break
         expected.append(prefix + known[-1])
         rest, prefix = rest.removeprefix(known[-1]), "##"
-    assert found == expected
-    assert found == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in found) == word
+    assert actual == expected
+    assert actual == ["[UNK]"] or "".join(piece.removeprefix("##") for piece in actual) == word
 
 
 # ---- Boundaries ------------------------------------------------------------------------------
 
 
-def test_tokenizing_imports_no_tensorflow(tmp_path):
+def test_tokenization_does_not_import_tensorflow(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nhello\n", encoding="utf-8")
     code = (
         "import sys; from bert_tf import tokenization;"
@@ -423,14 +423,14 @@ def test_tokenizing_imports_no_tensorflow(tmp_path):
     assert list(map(ast.literal_eval, run.stdout.splitlines())) == [["hello"], []]
 
 
-def test_a_vocabulary_or_a_casing_that_is_none(tmp_path, caplog):
+def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\nthe\n")
-    # A module of TensorFlow Hub gives NumPy's bool.
+    # A TensorFlow Hub module returns NumPy's bool.
     assert FullTokenizer(str(path), np.bool_(True)).tokenize("The") == ["the"]
     with pytest.raises(ValueError, match=r"be True or False. Received: 'False'"):
         FullTokenizer(str(path), do_lower_case="False")
     assert not caplog.text
     path.write_text('{"the": 0}\n')
     FullTokenizer(str(path))
-    assert "vocab.txt has no [UNK]: it is not a vocabulary of BERT's" in caplog.text
+    assert "vocab.txt has no [UNK]: is it a BERT vocabulary?" in caplog.text

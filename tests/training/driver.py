@@ -1,9 +1,9 @@
-"""Runs a script in a process of its own, as the tests of distribution need it.
+"""Runs a script in a separate process for the distribution tests.
 
 usage: python -m tests.training.driver SCRIPT LOGICAL_CPUS FIGURES_FILE --flag=value ...
 
-SCRIPT is the name of a function of `bert_tf.scripts`. The CPU is split into logical devices. What
-every step gives is appended to the file, a JSON line each. The heads' own dropout is off, so that N
+SCRIPT is the name of a function of `bert_tf.scripts`. The CPU is split into logical devices. The
+metrics of every step are appended to the file as JSON lines. The heads' dropout is off, so that N
 devices equal one, and the classifier's and the span head start from large weights, so that
 gradients are clipped.
 """

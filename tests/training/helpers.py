@@ -1,4 +1,4 @@
-"""What the tests of training share: models without dropout, losses, batches of the goldens."""
+"""Shared helpers for the training tests: models without dropout, losses, golden batches."""
 
 import tensorflow as tf
 
@@ -13,7 +13,7 @@ STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 class WithoutDropout:
-    """The goldens were trained without any dropout, the classifier's fixed one included."""
+    """Disables all dropout, including the classifier's fixed one, as for the goldens."""
 
     def call(self, inputs, training=None, dropout_seed=None):
         return super().call(inputs, training=False)
@@ -36,7 +36,7 @@ def classifier_loss(outputs, batch):
 
 
 def as_loss(loss_fn):
-    """The loss of a batch that lies in one piece."""
+    """Adapts the loss of a whole batch to the training step's signature."""
     return training.Loss(
         totals=lambda batch: {}, share=lambda outputs, batch, totals: loss_fn(outputs, batch)
     )

@@ -1,7 +1,7 @@
-"""The same training by one device, by several, and by several processes, for the tests of both.
+"""Runs the same training on one device, several devices and several processes.
 
-Every run is a process of its own: devices are split, and workers connected, before TensorFlow does
-anything else. The CPU stands for all kinds of devices.
+Every run is a separate process: devices must be split and workers connected before TensorFlow does
+anything else. The CPU represents all kinds of devices.
 """
 
 import json
@@ -18,13 +18,13 @@ LAUNCHER = ROOT / "examples" / "multi_worker" / "launch.py"
 
 
 class Runs:
-    """Runs of a script into folders by name.
+    """Runs of a script, each in a named folder.
 
     Args:
-        script: its function in `bert_tf.scripts`.
-        tiny: the model; what is run has its configuration without dropout.
-        folder: where the runs go.
-        flags: of the script; its configuration and checkpoint are put to them.
+        script: name of the function in `bert_tf.scripts`.
+        tiny: the model; runs use its configuration without dropout.
+        folder: parent folder of the runs.
+        flags: flags of the script, in addition to configuration and checkpoint.
     """
 
     def __init__(self, script, tiny, folder, **flags):
@@ -57,9 +57,9 @@ class Runs:
         return done
 
     def figures(self, name, workers=1):
-        """Loss and gradient norm of each step."""
+        """Returns the loss and gradient norm of each step."""
         lines = (self.folder / f"{name}.jsonl").read_text().splitlines()
-        # Several workers write to the same file: each step stands there once for each of them.
+        # All workers write to the same file, so each step occurs once per worker.
         steps = [json.loads(line) for line in lines[::workers]]
         return np.array([[step["loss"], step["gradient_norm"]] for step in steps])
 
@@ -72,14 +72,14 @@ class Runs:
         return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
     def assert_same_steps(self, name, reference, workers=1):
-        """The losses, within 1e-5, and the gradients of 51 steps."""
+        """Asserts equal losses (within 1e-5) and gradient norms for 51 steps."""
         one, other = self.figures(reference), self.figures(name, workers)
         assert one.shape == other.shape == (51, 2)
         np.testing.assert_allclose(other[:, 0], one[:, 0], rtol=1e-5)
         np.testing.assert_allclose(other[:, 1], one[:, 1], rtol=1e-3)
         losses, norms = one.T
         assert losses.max() > 1.01 * losses.min()
-        # Gradients are clipped: who clips what a single device has gives something else.
+        # Gradients are clipped, so clipping per device would give different norms.
         assert norms.max() > 1.0
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are written beside the training."""
+"""Checkpoints written asynchronously during training."""
 
 import concurrent.futures
 import threading
@@ -25,7 +25,7 @@ from tests.training.helpers import (
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model, its optimizer, and what does one step."""
+    """A model, its optimizer, and a function that runs one step."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-2, 10, 0)
     options = training.StepOptions()
@@ -36,24 +36,24 @@ def trained():
 
 
 def _values(model, optimizer):
-    found = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
+    actual = {name: v.numpy() for name, v in checkpoint.named_variables(model).items()}
     for variable, slots in optimizer.slots():
         for slot, value in slots.items():
-            found[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
-    return found
+            actual[f"{checkpoint_name(variable)}/{slot}"] = value.numpy()
+    return actual
 
 
-def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch):
+def test_checkpoint_contains_the_values_of_its_step(trained, tmp_path, monkeypatch):
     model, optimizer, step = trained
     step()
     expected = _values(model, optimizer)
     may_write, write = threading.Event(), checkpoint.save_snapshot
 
-    def late(folder, snapshot):
+    def delayed_write(folder, snapshot):
         assert may_write.wait(60)
         return write(folder, snapshot)
 
-    monkeypatch.setattr(checkpoints, "save_snapshot", late)
+    monkeypatch.setattr(checkpoints, "save_snapshot", delayed_write)
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
     for _ in range(3):
@@ -64,9 +64,9 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
     saver.wait()
     prefix = str(tmp_path / "model.ckpt-1")
     assert checkpoint.latest(str(tmp_path)) == prefix
-    found = dict(checkpoint.read(prefix, list(expected)))
+    actual = dict(checkpoint.read(prefix, list(expected)))
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
     now = _values(model, optimizer)
     assert any((now[name] != value).any() for name, value in expected.items())
     saver.close()
@@ -74,34 +74,34 @@ def test_a_checkpoint_has_the_values_of_its_step(trained, tmp_path, monkeypatch)
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Nothing can be written until the list is empty; each try takes one off."""
+    """Makes writes fail until the list is empty; each attempt removes one item."""
     left, write = ["full", "full"], checkpoint.save_snapshot
 
-    def fails(folder, snapshot):
+    def fail(folder, snapshot):
         if left:
             left.pop()
             raise UserError("No space left on device")
         return write(folder, snapshot)
 
-    monkeypatch.setattr(checkpoints, "save_snapshot", fails)
+    monkeypatch.setattr(checkpoints, "save_snapshot", fail)
     return left
 
 
-def test_an_error_is_told_as_soon_as_it_is_known(trained, tmp_path, full_disk):
+def test_write_error_is_raised_at_the_next_call(trained, tmp_path, full_disk):
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))
     saver.save(checkpoint.snapshot(model, optimizer))
-    concurrent.futures.wait([saver._writing], timeout=60)
+    concurrent.futures.wait([saver._pending], timeout=60)
     with pytest.raises(UserError, match="No space left"):
         saver.check()
-    # An error that ends a training is not hidden by one of closing.
+    # An error while closing does not hide the one that ended training.
     saver.save(checkpoint.snapshot(model, optimizer))
     saver.close()
     assert not full_disk
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_what_follows_a_failure_is_written_where_it_can_be(trained, tmp_path, full_disk, failures):
+def test_saving_recovers_after_a_failure(trained, tmp_path, full_disk, failures):
     del full_disk[failures:]
     model, optimizer, _ = trained
     saver = AsyncSaver(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Plots of training curves are valid PNGs that show something, whatever they are given."""
+"""Plots of training curves are valid, non-empty PNGs for any input."""
 
 import time
 import warnings
@@ -11,23 +11,23 @@ from tests.tasks.classification.test_plots import pixels
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _fail_on_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
-def test_training():
+def test_training_plot():
     steps = np.arange(1, 301)
     losses = 1 / steps
     accuracies = [(100, 0.7), (200, 0.8), (300, float("nan"))]
     without = plot_training_curve(steps, losses, {})
-    found = plot_training_curve(
+    actual = plot_training_curve(
         steps, losses, {"eval_accuracy": accuracies, "_$x$": [(300, 2.0)], "none": []}
     )
     orange, green = [0xD9, 0x5F, 0x02], [0x1B, 0x9E, 0x77]
     for color in (orange, green):
-        assert (pixels(found) == color).all(axis=-1).sum() > 50
+        assert (pixels(actual) == color).all(axis=-1).sum() > 50
         assert not (pixels(without) == color).all(axis=-1).any()
 
 
@@ -43,11 +43,11 @@ def test_training():
         (range(10**7, 10**7 + 60), [0.5] * 60, {f"metric {n}": [(10**7, 1.0)] for n in range(15)}),
     ],
 )
-def test_unusual_trainings(steps, losses, evaluations):
+def test_unusual_training_runs(steps, losses, evaluations):
     pixels(plot_training_curve(steps, losses, evaluations))
 
 
-def test_long_trainings_are_drawn_fast():
+def test_long_training_runs_plot_fast():
     losses = np.random.default_rng(3).normal(size=100_000)
     plot_training_curve([1], [1], {})
     start = time.process_time()
@@ -55,7 +55,7 @@ def test_long_trainings_are_drawn_fast():
     assert time.process_time() - start < 2
 
 
-def test_a_single_high_loss_of_a_long_training_is_seen():
+def test_single_loss_spike_stays_visible():
     losses = np.ones(100_000)
     losses[[300, 600]] = 0, 5
     blue = pixels(plot_training_curve(range(100_000), losses, {}))
@@ -66,6 +66,6 @@ def test_a_single_high_loss_of_a_long_training_is_seen():
 
 def test_running_mean():
     means = _running_mean(np.arange(100) % 2 * 1.0)
-    # Two on each side, if there are as many.
+    # Two values on each side, where available.
     assert means[:4] == pytest.approx([1 / 3, 1 / 2, 2 / 5, 3 / 5])
     assert means[-1] == pytest.approx(2 / 3)

@@ -1,4 +1,4 @@
-"""Pre-training and questions on several devices and processes, as in `test_distribution.py`."""
+"""Pre-training and SQuAD on several devices and processes, as in `test_distribution.py`."""
 
 import json
 import random
@@ -35,7 +35,7 @@ def pretraining(tiny, tmp_path_factory):
     write_corpus(folder / "text.txt")
     options = PretrainingDataOptions(
         input_file=f"{folder}/text.txt",
-        # One file: of several each worker would read its own, and the batches be others.
+        # Use one file: several would be sharded across workers, which changes the batches.
         output_file=f"{folder}/text.tfrecord",
         vocab_file=tiny.flags["vocab_file"],
         dupe_factor=1,
@@ -58,7 +58,7 @@ def pretraining(tiny, tmp_path_factory):
     return runs
 
 
-# More of them take long on few cores.
+# More replicas take long on few cores.
 SLOW = pytest.mark.slow
 
 
@@ -77,7 +77,7 @@ def write_questions(path, count):
     def question(number):
         words = TEXT.split()
         begin = number % (len(words) - 2)
-        # The same words come in several places.
+        # The same words occur at several positions.
         start = len(" ".join([*words[:begin], ""]))
         answer = {"text": " ".join(words[begin : begin + 2]), "answer_start": start}
         text = f"what was {WORDS[number % len(WORDS)]}"
@@ -111,18 +111,18 @@ def questions(tiny, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(2, 1), (1, 2)])
-def test_questions(questions, devices, workers):
+def test_squad(questions, devices, workers):
     name = f"devices{devices}_workers{workers}"
     run_on(questions, name, devices, workers)
     questions.assert_same_steps(name, "one", workers)
     assert questions.metrics(name) == pytest.approx(questions.metrics("one"), rel=1e-5)
-    found, expected = (
+    actual, expected = (
         json.loads((questions.folder / run / "nbest_predictions.json").read_text())
         for run in (name, "one")
     )
-    assert list(found) == list(expected) == [f"q{number}" for number in range(11)]
+    assert list(actual) == list(expected) == [f"q{number}" for number in range(11)]
     for question, answers in expected.items():
-        assert [best["text"] for best in found[question]] == [best["text"] for best in answers]
+        assert [best["text"] for best in actual[question]] == [best["text"] for best in answers]
         for name in ("probability", "start_logit", "end_logit"):
-            others = [best[name] for best in found[question]]
+            others = [best[name] for best in actual[question]]
             np.testing.assert_allclose(others, [best[name] for best in answers], rtol=1e-4)

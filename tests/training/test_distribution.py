@@ -1,6 +1,6 @@
-"""Several devices and several processes give what one device gives, for the classifier.
+"""The classifier gives equal results on one device, several devices and several processes.
 
-`test_distributed_scripts.py` has the other scripts.
+`test_distributed_scripts.py` tests the other scripts.
 """
 
 import json
@@ -22,7 +22,7 @@ from bert_tf.training.cluster import read_cluster
 from tests.oracle import ROOT
 from tests.training.runs import LAUNCHER, Runs, environment
 
-# 23 training rows in batches of 12: batches cross the border of an epoch. 11 and 13 rows to
+# 23 training rows in batches of 12: batches span epoch boundaries. 11 and 13 rows to
 # evaluate and predict, in batches of 8.
 FLAGS = {
     "train_batch_size": 12,
@@ -34,11 +34,11 @@ FLAGS = {
 }
 
 
-def contradictory(source, target):
-    """A copy with five of the training rows twice, the second time with the other label.
+def write_contradictory_data(source, target):
+    """Copies the data, with five training rows duplicated under the opposite label.
 
-    No model can learn that, so the loss stays far from 0: a loss of 0.006 has 1e-5 of itself lost
-    in the rounding of its logits.
+    No model can fit these rows, so the loss stays far from 0: a loss of 0.006 has a relative error
+    of 1e-5 from rounding its logits.
     """
     shutil.copytree(source, target)
     train = target / "train.tsv"
@@ -51,7 +51,7 @@ def contradictory(source, target):
 @pytest.fixture(scope="module")
 def runs(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    data_dir = contradictory(tiny.folder / "mrpc", folder / "mrpc")
+    data_dir = write_contradictory_data(tiny.folder / "mrpc", folder / "mrpc")
     flags = {**tiny.flags, **FLAGS, "task_name": "mrpc", "data_dir": data_dir}
     runs = Runs("run_classifier", tiny, folder, **flags)
     runs.run(runs.command("one"))
@@ -66,11 +66,11 @@ def assert_equal_to_one_device(runs, name, workers=1):
     )
     assert predictions.shape == (13, 2)
     np.testing.assert_allclose(predictions, reference, atol=1e-5)
-    # Rows differ, so that another order would show.
+    # Rows differ, so a different order would be detected.
     assert len(np.unique(reference[:, 0].round(5))) == 13
 
 
-# More of them take long on few cores.
+# More replicas take long on few cores.
 @pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_mirrored_devices_equal_one(runs, devices):
     name = f"mirrored{devices}"
@@ -83,13 +83,13 @@ def test_workers_equal_one_process(runs, workers):
     name = f"workers{workers}"
     done = runs.run(runs.launch(name, workers))
     assert_equal_to_one_device(runs, name, workers)
-    # One process speaks and writes.
+    # Only one process logs and writes.
     assert done.stdout.count("Evaluation of 11 examples") == 1
     assert len(list((runs.folder / name).glob("events.out.tfevents.*"))) == 1
 
 
 @pytest.mark.slow
-def test_parts_of_different_size_equal_one_device(runs):
+def test_uneven_replica_batches_equal_one_device(runs):
     changes = {"train_batch_size": 10, "num_train_epochs": 3, "do_predict": False}
     runs.run(runs.command("ten", **changes))
     runs.run(runs.command("ten_on_four", 4, distribution_strategy="mirrored", **changes))
@@ -97,7 +97,7 @@ def test_parts_of_different_size_equal_one_device(runs):
 
 
 @pytest.mark.slow
-def test_everything_at_once_equals_the_plain_run(runs):
+def test_all_options_combined_equal_the_plain_run(runs):
     changes = {"num_train_epochs": 5, "do_predict": False}
     runs.run(runs.command("plain", **changes))
     flags = {"gradient_accumulation_steps": 3, "recompute_layers": True, "jit_compile": "true"}
@@ -109,20 +109,20 @@ def test_everything_at_once_equals_the_plain_run(runs):
 
 
 @pytest.mark.slow
-def test_clipping_on_each_replica_is_another_training(runs):
-    """The original's order on a TPU: the norm of the sum may be up to the number of replicas."""
+def test_per_replica_clipping_changes_training(runs):
+    """As in the original on a TPU: the norm of the sum may reach the number of replicas."""
     flags = {"gradient_clip_scope": "replica", "distribution_strategy": "mirrored"}
     runs.run(runs.command("replica", 2, **flags))
     losses, norms = runs.figures("replica").T
     one = runs.figures("one")
-    # The first loss is that of the same weights, later ones follow other updates.
+    # The first loss uses the same weights; later ones follow different updates.
     assert losses[0] == pytest.approx(one[0, 0], rel=1e-5)
     assert np.abs(losses - one[:, 0]).max() > 1e-4 * one[0, 0]
     assert norms.max() <= 2.0 + 1e-5
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_script_that_is_told_to_end_saves_and_says_so_by_its_exit_code(runs, number, code):
+def test_signaled_script_saves_and_sets_its_exit_code(runs, number, code):
     name = f"told{number}"
     command = runs.command(name, num_train_epochs=30000)
     process = subprocess.Popen(
@@ -134,13 +134,13 @@ def test_a_script_that_is_told_to_end_saves_and_says_so_by_its_exit_code(runs, n
     process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == code, errors
-    assert "finishing the step and saving" in errors
+    assert "finishing the current step and saving" in errors
     assert "Traceback" not in errors
     assert 0 < checkpoint.step_of(checkpoint.latest(str(runs.folder / name))) < 57500
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
+def test_job_with_a_killed_worker_exits_and_resumes(runs):
     changes = {"num_train_epochs": 783, "save_checkpoints_steps": 100, "do_predict": False}
     runs.run(runs.launch("undisturbed", 2, **changes))
     command = runs.launch("killed", 2, **changes)
@@ -156,7 +156,7 @@ def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
     output = job.stdout.read()
     assert job.wait() == 75, output
     assert time.monotonic() - killed < 120
-    assert "Another worker is gone" in output
+    assert "Another worker was lost" in output
     assert "Traceback" not in output
     done = runs.run(command)
     assert "Resuming from" in done.stdout
@@ -167,7 +167,7 @@ def test_a_killed_worker_ends_the_job_and_the_same_command_finishes_it(runs):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
+def test_signaled_worker_stops_all_with_a_checkpoint(runs):
     command = runs.launch("told", 2, num_train_epochs=783)
     job = subprocess.Popen(
         command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, bufsize=1
@@ -186,30 +186,30 @@ def test_a_worker_that_is_told_to_end_ends_all_with_a_checkpoint(runs):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "TF_CONFIG cannot be read"),
+        ("{", "TF_CONFIG cannot be parsed"),
         ('{"cluster": {"worker": [1, 2]}}', "not host:port: 1"),
         ('{"cluster": {"worker": ["a:99999", "b:1"]}}', "not host:port: a:99999"),
-        ('{"cluster": {"worker": "a:1"}}', "not a list of different addresses"),
-        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "not a list of different addresses"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "TF_CONFIG cannot be read"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be read"),
+        ('{"cluster": {"worker": "a:1"}}', "not a list of unique addresses"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "not a list of unique addresses"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "TF_CONFIG cannot be parsed"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be parsed"),
         (
             '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
-            "must have the jobs chief or worker",
+            "may only have the jobs chief and worker",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            "there is no worker 2",
+            r"worker task must be in \[0, 2\); got 2",
         ),
     ],
 )
-def test_tf_config_that_is_not_right(monkeypatch, text, message):
+def test_invalid_tf_config_is_rejected(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match=message):
         open_devices(DeviceOptions())
 
 
-def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
+def test_single_process_rejects_multi_worker_tf_config(monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
@@ -218,13 +218,13 @@ def test_one_process_refuses_the_tf_config_of_several(monkeypatch):
     assert read_cluster().worker == 2
 
 
-def test_a_cluster_of_one_is_one_process(monkeypatch):
+def test_single_worker_cluster_is_one_process(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     assert open_devices(DeviceOptions()).kind == "one_device"
 
 
-def test_no_tpu_is_an_error_in_one_line():
+def test_missing_tpu_is_a_one_line_error():
     code = "from bert_tf import options, training\n"
     code += "training.open_devices(options.DeviceOptions(use_tpu=True))"
     done = subprocess.run(
@@ -242,16 +242,16 @@ def _launch(workers, script, *flags):
     ("script", "code"),
     [
         ("exit 0", 0),
-        # Whichever fails first, its code counts, and not that of those who notice.
+        # The exit code of the first failure counts, not those of workers that fail as a result.
         ("[[ $TF_CONFIG == *'\"index\": 1'* ]] && exit 1; sleep 2; exit 75", 1),
         ("[[ $TF_CONFIG == *'\"index\": 0'* ]] && kill -9 $$; sleep 2; exit 75", 75),
     ],
 )
-def test_launcher_gives_the_code_of_the_first_that_failed(script, code):
+def test_launcher_returns_the_first_failing_exit_code(script, code):
     assert _launch(2, script).returncode == code
 
 
-def test_launcher_starts_again_after_a_lost_worker_only(tmp_path):
+def test_launcher_restarts_only_after_a_lost_worker(tmp_path):
     script = f"echo x >> {tmp_path}/tries; exit 75"
     assert _launch(1, script, "--restarts=2").returncode == 75
     assert (tmp_path / "tries").read_text().count("x") == 3

@@ -1,4 +1,4 @@
-"""TensorFlow's Adam against the optimizer as it is written down."""
+"""TensorFlow's fused Adam, compared with the optimizer's formula."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from bert_tf.training.fused_adam import update_variable
 
 
 def _updated(update, steps, **kwargs):
-    """A variable that is decayed and one that is not, after some updates, with their slots."""
+    """Returns a variable with and one without weight decay, and their slots, after some updates."""
     rng = np.random.default_rng(4)
     with keras.name_scope("layer"):
         variables = [
@@ -29,7 +29,7 @@ def _updated(update, steps, **kwargs):
     for _ in range(steps):
         update_all([tf.constant(rng.normal(size=(5, 7)), tf.float32) for _ in variables])
     return [
-        [found.numpy() for found in (variable, slots["adam_m"], slots["adam_v"])]
+        [actual.numpy() for actual in (variable, slots["adam_m"], slots["adam_v"])]
         for variable, slots in optimizer.slots()
     ]
 
@@ -37,13 +37,13 @@ def _updated(update, steps, **kwargs):
 @pytest.mark.parametrize(
     "kwargs", [{}, {"adam_bias_correction": True}, {"optimizer": "lamb"}], ids=str
 )
-def test_it_is_the_update_of_the_optimizer(kwargs):
+def test_fused_update_matches_the_optimizer(kwargs):
     def plain(optimizer, gradient, variable, rate):
         optimizer.update_step(gradient, variable, rate)
 
-    found, expected = (_updated(update, 30, **kwargs) for update in (update_variable, plain))
-    for ours, theirs in zip(found, expected, strict=True):
+    actual, expected = (_updated(update, 30, **kwargs) for update in (update_variable, plain))
+    for ours, theirs in zip(actual, expected, strict=True):
         for a, b in zip(ours[:2], theirs[:2], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
-        # TensorFlow's 1 - 0.999.
+        # TensorFlow computes 1 - 0.999 in float32.
         np.testing.assert_allclose(ours[2], theirs[2], rtol=2e-5)

@@ -1,4 +1,4 @@
-"""Inference: every row once, in batches that stay within their bounds."""
+"""Inference: every row is computed once, in batches of bounded size."""
 
 import keras
 import numpy as np
@@ -42,21 +42,21 @@ def inference_of(model, grow=True, **devices):
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"grow": False}, FIXED, COMPILED])
-def test_every_row_is_computed_once_as_if_alone(model, kwargs):
+def test_each_row_is_computed_once_independently(model, kwargs):
     rows = rows_of([3, 24, 2, 2, 9, 17, 24, 5, 3, 2, 11])
     inference = inference_of(model, **kwargs)
     seen = [number for numbers, _ in inference.batches(rows) for number in numbers]
     assert sorted(seen) == list(range(11))
-    found = inference.predict(rows)
-    assert found["number"].tolist() == list(range(11))
-    for row, values in enumerate(found["pooled"]):
+    actual = inference.predict(rows)
+    assert actual["number"].tolist() == list(range(11))
+    for row, values in enumerate(actual["pooled"]):
         length = rows["input_mask"][row].sum()
         alone = {name: rows[name][None, row, :length] for name in ("input_ids", "input_mask")}
         np.testing.assert_allclose(values, model(alone)["pooled_output"][0], atol=1e-6)
 
 
 def computed_batches(inference, rows):
-    """The batches that the model is run on, and the outputs of all rows."""
+    """Returns the batches that the model is called with, and the outputs of all rows."""
     batches, step = [], inference.step
 
     def watched(batch):
@@ -73,9 +73,9 @@ def shapes(model, lengths, **kwargs):
     return sorted((batch["input_ids"].shape for batch in batches), reverse=True)
 
 
-def test_batches_of_short_rows_have_more_of_them(model):
+def test_batch_size_grows_for_short_rows(model):
     lengths = [2] * 100 + [20] * 6
-    # Never more tokens than 4 rows of 24 have.
+    # A batch never has more tokens than 4 rows of 24.
     assert shapes(model, lengths) == [(48, 2), (48, 2), (4, 20), (4, 20), (2, 2)]
     few = shapes(model, lengths, grow=False)
     assert few == [(4, 20)] * 2 + [(4, 2)] * 24 + [(2, 2)]
@@ -84,30 +84,30 @@ def test_batches_of_short_rows_have_more_of_them(model):
 
 
 @pytest.mark.parametrize(("kwargs", "expected"), [({}, 5), (COMPILED, 8)])
-def test_equal_rows_are_computed_once(model, kwargs, expected):
+def test_duplicate_rows_are_computed_once(model, kwargs, expected):
     rows = rows_of([5, 24, 5, 3, 24, 5, 5, 9])
     rows["number"][:] = 0
     for copy, of in ((2, 0), (6, 0), (4, 1)):
         rows["input_ids"][copy] = rows["input_ids"][of]
-    # Only a segment tells this one from the first.
+    # This row differs from the first only in its segment ids.
     rows["input_ids"][5] = rows["input_ids"][0]
     rows["segment_ids"][5, 4] = 1
-    batches, found = computed_batches(inference_of(model, **kwargs), rows)
-    # Full batches are filled up with copies.
+    batches, actual = computed_batches(inference_of(model, **kwargs), rows)
+    # Batches are padded to full size with duplicates.
     assert sum(len(batch["input_ids"]) for batch in batches) == expected
     for copy, of in ((2, 0), (6, 0), (4, 1)):
-        np.testing.assert_array_equal(found["pooled"][copy], found["pooled"][of])
-    assert np.abs(found["pooled"][5] - found["pooled"][0]).max() > 1e-5
+        np.testing.assert_array_equal(actual["pooled"][copy], actual["pooled"][of])
+    assert np.abs(actual["pooled"][5] - actual["pooled"][0]).max() > 1e-5
 
 
-def test_no_rows_give_empty_outputs_of_the_right_shape(model):
-    found = inference_of(model).predict(rows_of(np.zeros(0, int)))
-    assert found["pooled"].shape == (0, SIZES["hidden_size"])
-    assert found["pooled"].dtype == np.float32
-    assert found["number"].shape == (0,)
+def test_empty_input_gives_empty_outputs(model):
+    actual = inference_of(model).predict(rows_of(np.zeros(0, int)))
+    assert actual["pooled"].shape == (0, SIZES["hidden_size"])
+    assert actual["pooled"].dtype == np.float32
+    assert actual["number"].shape == (0,)
 
 
-def test_an_error_in_a_batch_is_raised(model):
+def test_batch_error_is_raised(model):
     rows = rows_of([3] * 200)
     rows["input_ids"][150] = 1000
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -115,23 +115,23 @@ def test_an_error_in_a_batch_is_raised(model):
 
 
 def test_records_are_read_in_chunks_and_repeated(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.training.inference._CHUNK_ROWS", 4)
+    monkeypatch.setattr("bert_tf.inference.row_batches._CHUNK_ROWS", 4)
     rows, path = rows_of([5, 24, 7, 3, 24, 9, 4]), str(tmp_path / "x.tf_record")
     write_records(path, FEATURES, [rows])
     inference = inference_of(model)
     expected = inference.predict(rows)
     for count in (0, 3, 7, 17):
-        found = inference.predict_records(path, count, "eval")
-        assert found["number"].tolist() == [number % 7 for number in range(count)]
+        actual = inference.predict_records(path, count, "eval")
+        assert actual["number"].tolist() == [number % 7 for number in range(count)]
         np.testing.assert_allclose(
-            found["pooled"], np.tile(expected["pooled"], (3, 1))[:count], atol=1e-6
+            actual["pooled"], np.tile(expected["pooled"], (3, 1))[:count], atol=1e-6
         )
     write_records(path, FEATURES, [])
     with pytest.raises(UserError, match="contains no records"):
         inference.predict_records(path, 1, "eval")
 
 
-def test_rows_of_several_texts_are_cut_to_the_longest_text(model):
+def test_multiple_choice_rows_are_trimmed_to_the_longest_text(model):
     features = sequence_features(MAX_SEQ_LENGTH, texts_per_row=3)
     flat = rows_of([3, 9, 2, 5, 4, 1])
     rows = {
@@ -149,7 +149,7 @@ def test_rows_of_several_texts_are_cut_to_the_longest_text(model):
 
     devices = Devices(STRATEGY, "one_device", "")
     inference = Inference(Choices(), lambda x, _: {"pooled": x}, features, devices, 4)
-    found = inference.predict(rows)["pooled"]
-    assert found.shape == (2, 3, SIZES["hidden_size"])
+    actual = inference.predict(rows)["pooled"]
+    assert actual.shape == (2, 3, SIZES["hidden_size"])
     alone = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
-    np.testing.assert_allclose(found[1, 1], model(alone)["pooled_output"][0], atol=1e-6)
+    np.testing.assert_allclose(actual[1, 1], model(alone)["pooled_output"][0], atol=1e-6)

@@ -1,4 +1,4 @@
-"""What the loop writes, and every way in which it ends."""
+"""The training loop: its output files, and all ways in which it ends."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def _train(
     profile_steps=None,
     **changes,
 ):
-    """A training in a folder, which goes on where an earlier one ended."""
+    """Trains in a folder, resuming from an earlier run."""
     model = model or set_head(load(Classifier(config(), 2)), "classifier2")
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     newest = checkpoint.latest(str(folder))
@@ -57,8 +57,8 @@ def _train(
     )
 
 
-def _forever(action, after):
-    """The golden's batches, with something that happens before one of them."""
+def _batches_with_action(action, after):
+    """Yields the golden batches, and runs an action before one of them."""
     batches = batches_of(_case())
     for index in range(100):
         if index == after:
@@ -71,7 +71,7 @@ def _values(folder):
     return dict(checkpoint.read(newest, checkpoint.shapes(newest)))
 
 
-def test_loop_writes_the_checkpoints_of_the_original(tmp_path):
+def test_loop_checkpoints_match_the_original(tmp_path):
     batches = batches_of(_case())
     _train(tmp_path, batches, steps=6, every=4)
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path))) == 6
@@ -81,7 +81,7 @@ def test_loop_writes_the_checkpoints_of_the_original(tmp_path):
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
     _train(tmp_path, batches, every=4)
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
-    # Stopped after 6 steps and gone on, it ends where the original's ten steps end.
+    # Stopping after 6 steps and resuming ends like the original's ten steps.
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     compare_with_dense_golden(_values(tmp_path), dense)
 
@@ -89,10 +89,10 @@ def test_loop_writes_the_checkpoints_of_the_original(tmp_path):
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
 )
-def test_a_signal_ends_it_after_the_step_with_a_checkpoint(tmp_path, number, error):
+def test_signal_stops_after_the_step_with_a_checkpoint(tmp_path, number, error):
     before = signal.getsignal(number)
     with pytest.raises(error):
-        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), number), 3))
+        _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), number), 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-4"]
     assert signal.getsignal(number) is before
     _train(tmp_path, batches_of(_case()))
@@ -100,26 +100,26 @@ def test_a_signal_ends_it_after_the_step_with_a_checkpoint(tmp_path, number, err
     compare_with_dense_golden(_values(tmp_path), dense)
 
 
-def test_a_second_ctrl_c_does_not_wait(tmp_path):
+def test_second_ctrl_c_stops_immediately(tmp_path):
     def twice():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        _train(tmp_path, _forever(twice, 3))
+        _train(tmp_path, _batches_with_action(twice, 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
-def test_trains_in_a_thread_too(tmp_path):
-    # Signals belong to the main thread; a notebook's server may run cells in another one.
+def test_training_in_a_background_thread(tmp_path):
+    # Only the main thread receives signals; notebook servers may run cells in a different one.
     thread = threading.Thread(target=_train, args=(tmp_path, batches_of(_case())))
     thread.start()
     thread.join()
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
 
 
-def test_another_workers_stop_ends_this_one_too(tmp_path):
-    """All processes see the sum of the stop flags; the one that was not asked saves as well."""
+def test_stop_of_another_worker_stops_this_one(tmp_path):
+    """All processes see the sum of the stop flags; those without a signal also save."""
     model = load(Classifier(config(), 2))
     optimizer = make_optimizer(model, 1e-3, 10, 3)
     figures = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
@@ -137,16 +137,16 @@ def test_another_workers_stop_ends_this_one_too(tmp_path):
 
 
 @pytest.mark.parametrize("every", [2, 5])
-def test_a_loss_that_is_no_number_stops_before_it_is_saved(tmp_path, every):
+def test_nan_loss_stops_before_saving(tmp_path, every):
     def loss_fn(outputs, batch):
         return classifier_loss(outputs, batch) * float("nan")
 
-    with pytest.raises(UserError, match=r"loss is nan at step 1.*rate of 0.*good.*model\.ckpt-0"):
+    with pytest.raises(UserError, match=r"loss is nan at step 1.*rate 0.*good.*model\.ckpt-0"):
         _train(tmp_path, batches_of(_case()), loss_fn=loss_fn, every=every)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
-def test_a_gradient_that_is_no_number_stops_at_the_last_step_too(tmp_path):
+def test_nan_gradient_stops_at_the_last_step(tmp_path):
     @tf.custom_gradient
     def broken(x):
         return x, lambda upstream: upstream * float("inf")
@@ -159,7 +159,7 @@ def test_a_gradient_that_is_no_number_stops_at_the_last_step_too(tmp_path):
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
-def test_memory_that_does_not_suffice_is_one_line_with_four_flags():
+def test_out_of_memory_error_is_one_line_naming_four_flags():
     with pytest.raises(UserError) as caught, training.explained_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating [9,9]\nmuch more")
     message = str(caught.value)
@@ -174,7 +174,7 @@ def test_memory_that_does_not_suffice_is_one_line_with_four_flags():
         assert f"--{flag}" in message
 
 
-def test_a_lost_worker_has_an_exit_code_of_its_own():
+def test_lost_worker_has_a_distinct_exit_code():
     lost = pytest.raises(WorkerLost, match="Start all workers again")
     with lost as caught, training.explained_errors(workers=2):
         raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
@@ -193,28 +193,30 @@ def test_only_the_chief_writes(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_during_the_last_step_is_heard_too(tmp_path):
+def test_signal_during_the_last_step_is_handled(tmp_path):
     with pytest.raises(Terminated):
-        _train(tmp_path, _forever(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5)
+        _train(
+            tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5
+        )
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
 
 
-def test_a_profile_beyond_the_end_is_announced_and_one_that_breaks_off_is_closed(tmp_path, caplog):
+def test_profile_beyond_the_end_warns_and_interrupted_profile_is_closed(tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
     _train(tmp_path / "a", batches_of(_case()), steps=2, profile_steps=(7, 8))
-    assert "begins after the last step, 2: nothing is recorded" in caplog.text
+    assert "begins after the last step, 2; nothing will be recorded" in caplog.text
     with pytest.raises(ZeroDivisionError):
-        _train(tmp_path / "b", _forever(lambda: 1 / 0, 3), profile_steps=(2, 8))
+        _train(tmp_path / "b", _batches_with_action(lambda: 1 / 0, 3), profile_steps=(2, 8))
     _train(tmp_path / "c", batches_of(_case()), steps=4, profile_steps=(2, 8))
     assert "Profile of steps 2 to 4" in caplog.text
 
 
-def test_a_full_disk_is_not_called_memory():
+def test_full_disk_is_not_reported_as_out_of_memory():
     with pytest.raises(UserError, match="disk is full"), training.explained_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "x.v2; No space left on device")
 
 
-def test_records_that_are_removed_during_the_work(tmp_path):
+def test_records_removed_during_training(tmp_path):
     dataset = tf.data.TFRecordDataset(str(tmp_path / "gone.tf_record"))
-    with pytest.raises(UserError, match="A file has been removed"), training.explained_errors():
+    with pytest.raises(UserError, match="A file was removed"), training.explained_errors():
         next(iter(dataset))

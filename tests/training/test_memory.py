@@ -1,4 +1,4 @@
-"""The estimate of memory against what benchmarks/memory.py measured."""
+"""The memory estimate, compared with measurements of benchmarks/memory.py."""
 
 import json
 
@@ -13,7 +13,7 @@ CELLS = json.loads((ROOT / "benchmarks" / "results" / "memory.json").read_text()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['row']} {cell['precision']}")
-def test_estimate_is_near_what_was_measured(cell):
+def test_estimate_is_close_to_measurements(cell):
     both = cell["row"] == "both"
     estimated = estimate_training_bytes(
         BertConfig(30522),
@@ -28,7 +28,7 @@ def test_estimate_is_near_what_was_measured(cell):
     assert estimated == pytest.approx(measured, rel=0.15)
 
 
-def test_more_of_anything_needs_more():
+def test_estimate_increases_with_every_size():
     config = BertConfig(30522)
     plain = estimate_training_bytes(config, PARAMETERS, 32, 128)
     assert estimate_training_bytes(config, PARAMETERS, 64, 128) > plain

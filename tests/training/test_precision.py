@@ -1,4 +1,4 @@
-"""Number types, and the scale of losses that float16 needs."""
+"""Mixed precision, and loss scaling for float16."""
 
 import keras
 import numpy as np
@@ -22,13 +22,13 @@ from tests.training.helpers import (
 
 
 @pytest.fixture(autouse=True)
-def _float32_afterwards():
+def _restore_float32():
     yield
     set_precision("float32")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_models_compute_in_it_and_keep_float32_weights(precision):
+def test_models_compute_in_low_precision_with_float32_weights(precision):
     set_precision(precision)
     model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
@@ -51,7 +51,7 @@ def _float16_step(loss_fn=classifier_loss):
     return lambda: step(batches[0], NO_STOP), model, optimizer, scale
 
 
-def test_an_update_with_a_gradient_that_is_not_finite_is_left_out_and_the_scale_halves():
+def test_non_finite_gradient_skips_the_update_and_halves_the_scale():
     @tf.custom_gradient
     def overflow(x):
         return x, lambda upstream: upstream * float("inf")
@@ -65,14 +65,14 @@ def test_an_update_with_a_gradient_that_is_not_finite_is_left_out_and_the_scale_
         np.testing.assert_array_equal(variable.numpy(), value)
     assert not np.isfinite(figures["gradient_norm"])
     assert float(scale.value.numpy()) == 2.0**14
-    # The step counts: order of the data and learning rate follow it.
+    # The step still counts: data order and learning rate depend on it.
     assert int(optimizer.iterations.numpy()) == 1
 
 
-def test_the_scale_doubles_after_many_good_steps():
+def test_loss_scale_doubles_after_many_finite_steps():
     run, model, _, scale = _float16_step()
     before = model.head.output_weights.numpy()
-    # These weights have large gradients: the first scale would overflow.
+    # These weights have large gradients: the initial scale would overflow.
     scale.value.assign(2.0**8)
     scale.good_steps.assign(1998)
     run()
@@ -83,7 +83,7 @@ def test_the_scale_doubles_after_many_good_steps():
     assert np.abs(model.head.output_weights.numpy() - before).max() > 1e-5
 
 
-def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
+def test_persistently_non_finite_gradients_stop_training(tmp_path):
     @tf.custom_gradient
     def overflow(x):
         return x, lambda upstream: upstream * float("nan")
@@ -100,11 +100,11 @@ def test_gradients_that_are_never_finite_stop_a_training(tmp_path):
     )
     batches = batches_of(np.load(golden("training/classifier_10steps.npz"))) * 10
     options = training.LoopOptions(str(tmp_path), 100, 50)
-    with pytest.raises(UserError, match=r"gradient norm is nan at step 16,"):
+    with pytest.raises(UserError, match=r"gradient norm is nan at step 16 "):
         training.train(step, state, batches, options)
 
 
-def test_the_scale_changes_no_gradient():
+def test_loss_scale_does_not_change_gradients():
     norms = []
     for value in (2.0**10, 2.0**6):
         run, *_, scale = _float16_step()
@@ -114,7 +114,7 @@ def test_the_scale_changes_no_gradient():
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_weights_that_are_cast_once_give_the_same_bits(precision):
+def test_weights_cast_once_give_bitwise_identical_results(precision):
     set_precision(precision)
     model = load(BertClassifier(config(), 2))
     copy = cast_once(model, precision)

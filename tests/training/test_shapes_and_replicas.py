@@ -1,4 +1,4 @@
-"""What TPUs need: static shapes that XLA compiles; what replicas need: masks of their own."""
+"""Requirements of TPUs (static shapes for XLA) and replicas (distinct dropout masks)."""
 
 import json
 import subprocess
@@ -44,13 +44,13 @@ def _distributed(path, **kwargs):
 
 
 def assert_static(function):
-    """Refuses a compiled function that has a dimension which is not known, anywhere in it."""
+    """Asserts that a compiled function contains no unknown dimension."""
     graphs = [function.graph]
     for graph in graphs:
         graphs += [inner.graph for inner in _inner(graph)]
     for graph in graphs:
         for operation in graph.get_operations():
-            # What a loop's condition is given and does not look at.
+            # Unused inputs of a loop condition.
             if "redundant_placeholder" in operation.name:
                 continue
             for tensor in operation.outputs:
@@ -62,7 +62,7 @@ def _inner(graph):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_training_step_compiles_from_static_shapes(path, pieces):
+def test_training_step_has_static_shapes(path, pieces):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=pieces > 1)
     optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
@@ -76,13 +76,13 @@ def test_training_step_compiles_from_static_shapes(path, pieces):
         float(step(batch, NO_STOP)["loss"]) for batch, _ in zip(batches, range(4), strict=False)
     ]
     assert np.isfinite(losses).all()
-    # Four batches, over the border of an epoch, were one signature.
+    # Four batches across an epoch boundary had one signature.
     assert step.experimental_get_tracing_count() == 1
     concrete = step.get_concrete_function(next(iter(batches)), NO_STOP)
     assert_static(concrete)
 
 
-def test_inference_compiles_from_static_shapes(path):
+def test_inference_has_static_shapes(path):
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True)
 
     def fetch(outputs, batch):
@@ -94,13 +94,13 @@ def test_inference_compiles_from_static_shapes(path):
         inference = training.Inference(model, fetch, FEATURES, devices, 4)
         if devices is compiled:
             assert_static(inference.step)
-        # The last batch is not full.
+        # The last batch is partial.
         results.append(inference.predict_records(path, 11, "eval"))
         np.testing.assert_array_equal(results[-1]["label_ids"], np.arange(11) % 2)
     np.testing.assert_allclose(results[0]["probabilities"], results[1]["probabilities"], atol=1e-6)
 
 
-def test_a_dynamic_dimension_is_noticed():
+def test_dynamic_dimension_is_detected():
     devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
     inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
@@ -151,7 +151,7 @@ print(json.dumps(masks))
 """
 
 
-def test_masks_differ_between_replicas_and_between_steps():
+def test_masks_differ_across_replicas_and_steps():
     done = subprocess.run(
         [sys.executable, "-c", REPLICAS],
         cwd=ROOT,
@@ -165,5 +165,5 @@ def test_masks_differ_between_replicas_and_between_steps():
     masks = [np.array(values) for _, values in masks]
     for one in range(4):
         for other in range(one):
-            # Independent masks differ at 2 x 0.1 x 0.9 of the places.
+            # Independent masks differ in a fraction 2 x 0.1 x 0.9 of their elements.
             assert np.mean(masks[one] != masks[other]) == pytest.approx(0.18, abs=0.08)

@@ -1,4 +1,4 @@
-"""Whole training steps against the original's (golden/training), and steps cut into pieces."""
+"""Training steps, compared with the original (golden/training), and gradient accumulation."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, training
 from bert_tf.modeling.losses import cross_entropy, span_loss
 from bert_tf.optimization import create_optimizer
+from bert_tf.training.step import mean_loss
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
 from tests.training.helpers import (
@@ -32,7 +33,7 @@ def _steps(
     last,
     options=training.StepOptions(),  # noqa: B008
 ):
-    """Losses and learning rates of some steps."""
+    """Runs some steps; returns their losses and learning rates."""
     step = training.make_train_step(
         training.TrainState(model, optimizer), as_loss(loss_fn), STRATEGY, options
     )
@@ -59,7 +60,7 @@ def compare_with_dense_golden(values, expected):
 @pytest.mark.parametrize(
     ("use_one_hot_embeddings", "skip_padding"), [(False, False), (True, False), (False, True)]
 )
-def test_classifier_steps_equal_the_original(use_one_hot_embeddings, skip_padding, tmp_path):
+def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_padding, tmp_path):
     case = np.load(golden("training/classifier_10steps.npz"))
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
@@ -76,7 +77,7 @@ def test_classifier_steps_equal_the_original(use_one_hot_embeddings, skip_paddin
 
 
 @pytest.mark.parametrize("use_one_hot_embeddings", [False, True])
-def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
+def test_pretraining_steps_match_the_original(use_one_hot_embeddings, tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
     model = load(Pretrainer(config(), use_one_hot_embeddings))
@@ -88,7 +89,7 @@ def test_pretraining_steps_equal_the_original(use_one_hot_embeddings, tmp_path):
     compare_with_dense_golden(_values(model, optimizer, tmp_path), dense)
 
 
-def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
+def test_training_resumes_from_an_original_checkpoint(tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     resumed = np.load(golden("training/pretraining_resume_steps6_8.npz"))
     model = Pretrainer(config())
@@ -99,7 +100,7 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
     assert int(optimizer.iterations.numpy()) == 5
     losses, rates = _steps(model, optimizer, pretraining_loss, batches_of(case), 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
-    # These steps of the original were clipped by the norm of un-summed slices.
+    # The original clipped these steps by the norm of un-summed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
     values = _values(model, optimizer, tmp_path)
     finals = [key for key in resumed.files if key.startswith("final/")]
@@ -109,7 +110,7 @@ def test_training_goes_on_from_a_checkpoint_of_the_original(tmp_path):
     assert len(finals) == 57
 
 
-def test_span_losses_equal_the_original():
+def test_span_losses_match_the_original():
     case = np.load(golden("forward/squad.npz"))
     model = load(set_head(SpanLabeler(config()), "squad"))
     batch = {key: tf.constant(case[key]) for key in ("input_ids", "input_mask", "segment_ids")}
@@ -118,7 +119,7 @@ def test_span_losses_equal_the_original():
     def loss_fn(outputs, _):
         return tf.reduce_mean(span_loss(outputs["start_logits"], outputs["end_logits"], start, end))
 
-    # The pooler has no part in this loss, and so no slots.
+    # The pooler does not affect this loss, so it has no slots.
     trained = [v for v in model.trainable_variables if not v.path.startswith("bert/pooler")]
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(trained)
@@ -139,7 +140,7 @@ def test_span_losses_equal_the_original():
         ("pretraining_5steps", Pretrainer, pretraining_loss),
     ],
 )
-def test_gradients_equal_the_original(name, model_class, loss_fn):
+def test_gradients_match_the_original(name, model_class, loss_fn):
     case = np.load(golden(f"training/{name}.npz"))
     arguments = [2] if model_class is Classifier else []
     model = load(model_class(config(), *arguments))
@@ -158,8 +159,8 @@ def test_gradients_equal_the_original(name, model_class, loss_fn):
     assert float(norm) == pytest.approx(float(case["step/global_norm_dense"][0]), rel=1e-5)
 
 
-def test_last_weights_of_the_original_are_read_from_its_checkpoint():
-    # The golden with sparse clipping kept its last weights both as a checkpoint and as arrays.
+def test_final_original_weights_are_read_from_its_checkpoint():
+    # The sparse-clipping golden stores its final weights both as a checkpoint and as arrays.
     case = np.load(golden("training/classifier_10steps.npz"))
     model = Classifier(config(), 2)
     prefix = str(golden("training/classifier_10steps_ckpt") / "model.ckpt-10")
@@ -170,15 +171,15 @@ def test_last_weights_of_the_original_are_read_from_its_checkpoint():
     assert checkpoint.step_of(prefix) == case["final/global_step"] == 10
 
 
-def test_logits_of_the_first_step_equal_the_original():
+def test_first_step_logits_match_the_original():
     case = np.load(golden("training/classifier_10steps.npz"))
     model = set_head(load(Classifier(config(), 2)), "classifier2")
     logits = np.asarray(model(batches_of(case)[0])["logits"])
     np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
-def _pretraining_loss_by_shares():
-    """Both losses of pre-training are means, over the masked words and over the rows."""
+def _pretraining_replica_loss():
+    """Both pre-training losses are means: over masked tokens, and over rows."""
 
     def share(outputs, batch, totals):
         logits, labels = outputs["masked_lm_logits"], batch["masked_lm_ids"]
@@ -200,14 +201,20 @@ def _pretraining_loss_by_shares():
         training.StepOptions(skip_padding=True),
         training.StepOptions(skip_padding=True, accumulation_steps=2),
     ],
-    ids=["2 pieces", "4 pieces with XLA", "XLA", "no padding", "2 pieces without padding"],
+    ids=[
+        "2 micro-batches",
+        "4 micro-batches, XLA",
+        "XLA",
+        "no padding",
+        "2 micro-batches, no padding",
+    ],
 )
-def test_pieces_and_xla_give_what_the_plain_step_gives(options):
+def test_micro_batches_and_xla_match_the_plain_step(options):
     batches = batches_of(np.load(golden("training/pretraining_5steps.npz")))
     losses, norms = [], []
     for loss, step_options in (
         (as_loss(pretraining_loss), training.StepOptions()),
-        (_pretraining_loss_by_shares(), options),
+        (_pretraining_replica_loss(), options),
     ):
         model = load(Pretrainer(config()))
         optimizer = make_optimizer(model, 1e-3, 5, 2)
@@ -221,7 +228,7 @@ def test_pieces_and_xla_give_what_the_plain_step_gives(options):
     np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
 
 
-def test_figures_count_sequences_and_tokens_without_padding():
+def test_metrics_count_sequences_and_non_padding_tokens():
     batch = batches_of(np.load(golden("training/classifier_10steps.npz")))[0]
     model = load(Classifier(config(), 2))
     loss, options = as_loss(classifier_loss), training.StepOptions()
@@ -232,3 +239,12 @@ def test_figures_count_sequences_and_tokens_without_padding():
     assert figures["sequences"] == len(batch["input_ids"])
     assert figures["tokens"] == np.sum(batch["input_mask"])
     assert figures["stop"] == 3
+
+
+def test_a_loss_that_is_no_number_per_row_is_an_error():
+    loss = mean_loss(lambda outputs, batch: outputs)
+    totals = {"sequences": tf.constant(2.0)}
+    assert float(loss.share(tf.constant([1.0, 2.0]), {}, totals)) == 1.5
+    for shape in ((), (2, 3)):
+        with pytest.raises(ValueError, match=r"must have a number for each row, \[B\]"):
+            loss.share(tf.zeros(shape), {}, totals)

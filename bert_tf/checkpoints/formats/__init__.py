@@ -1,4 +1,4 @@
-"""Reads and writes models in other formats. All variables have the original's names."""
+"""Detects, inspects and converts model formats. Variables are named as in the original BERT."""
 
 import bert_tf.backend  # noqa: F401
 from bert_tf.checkpoints.formats.convert import Request, convert, lowers_by_vocabulary

@@ -1,4 +1,4 @@
-"""Derives sizes from the shapes of weights, and checks configurations against them."""
+"""Derives model sizes from weight shapes, and checks configurations against them."""
 
 import contextlib
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
 
-# The width of attention heads in all published models. Weights do not tell it.
+# Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
 
-# Longest list of variables in a message, in characters.
+# Maximum length of a list of variables in a message, in characters.
 _MAX_LIST = 400
 
 Shapes = Mapping[str, list[int]]
@@ -29,7 +29,7 @@ _AXES = {
 
 
 def sizes_of(shapes: Shapes) -> dict[str, int]:
-    """Returns the sizes in a configuration that the weights tell: all but the attention heads."""
+    """Returns the sizes that weight shapes determine: all but the number of attention heads."""
     sizes = {
         key: shapes[name][axis]
         for key, (name, axis) in _AXES.items()
@@ -40,7 +40,7 @@ def sizes_of(shapes: Shapes) -> dict[str, int]:
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
-    """Returns a configuration with the usual head width and rates; None if the sizes do not fit."""
+    """Returns a configuration with the usual head size; None if the shapes rule that out."""
     sizes = sizes_of(shapes)
     heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
     if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
@@ -49,55 +49,55 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
 
 
 def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) -> None:
-    """Raises a UserError if configuration and weights differ; `file` and `weights` are paths."""
-    wrong = []
+    """Raises a UserError if a configuration and weights do not match (`file`, `weights`: paths)."""
+    mismatches = []
     for key, size in sizes_of(shapes).items():
         configured = getattr(config, key)
         if configured != size:
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
-            wrong.append(f"{key} is {configured} there, {size} in the weights{variable}")
-    if wrong:
-        problem = f"{file} is not the configuration of {weights}: {'; '.join(wrong)}"
-        raise UserError(f"{problem}. Pass the one that the model was trained with")
+            mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
+    if mismatches:
+        problem = f"{file} is not the configuration of {weights}: {'; '.join(mismatches)}"
+        raise UserError(f"{problem}. Pass the configuration that the model was trained with")
 
 
 def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
-    """Warns if results would not be those of a model, for what its weights do not tell."""
-    own = None
+    """Warns if number of heads or activation differ from those in the model's configuration."""
+    model_config = None
     with contextlib.suppress(UserError):
-        own = source.config() if file != source.config_file else None
-    for name in ("num_attention_heads", "hidden_act") if own else ():
-        ours, theirs = getattr(config, name), getattr(own, name)
-        if str(ours).lower() != str(theirs).lower():
-            message = "%s: %s is %s, but beside %s it is %s. Check --bert_config_file"
-            log.warning(message, file, name, ours, source.path, theirs)
+        model_config = source.config() if file != source.config_file else None
+    for name in ("num_attention_heads", "hidden_act") if model_config else ():
+        value, expected = getattr(config, name), getattr(model_config, name)
+        if str(value).lower() != str(expected).lower():
+            message = "%s: %s is %s, but the configuration of %s has %s. Check --bert_config_file"
+            log.warning(message, file, name, value, source.path, expected)
 
 
 def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
-    """Raises a UserError if weights of a model are missing or their shapes do not match."""
+    """Raises a UserError if weights of a model are missing or their shapes are inconsistent."""
     sizes = sizes_of(shapes)
     expected = head.expected(names.count_layers(shapes) or 1)
     missing = [name for name in expected if name not in shapes]
     if missing:
-        of_head = "" if head.name == "encoder" else f" with the head {head.name}"
-        absent, there = (checkpoints.summarize(group)[:_MAX_LIST] for group in (missing, shapes))
-        problem = f"Missing: {absent}; there are {there}"
-        raise UserError(f"{weights} does not have all weights of a BERT{of_head}. {problem}")
+        model = "BERT" if head.name == "encoder" else f"BERT with the head {head.name}"
+        lists = (checkpoints.summarize(group)[:_MAX_LIST] for group in (missing, shapes))
+        problem = "Missing: {}; found: {}".format(*lists)
+        raise UserError(f"{weights} does not contain all weights of a {model}. {problem}")
     if len(sizes) <= len(_AXES):
-        shown = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The shapes of {weights} are not BERT's: {shown}")
+        found = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
+        raise UserError(f"The weights of {weights} do not have the shapes of a BERT: {found}")
     outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
-    needed = _expected_shapes(head, sizes, outputs)
-    wrong = [name for name, shape in needed.items() if list(shapes[name]) != shape]
-    if wrong:
-        shown = [f"{name} {shapes[name]} (needed: {needed[name]})" for name in wrong]
-        raise UserError(f"Weights of {weights} do not fit each other: {shortened(shown, 4)}")
+    expected_shapes = _expected_shapes(head, sizes, outputs)
+    mismatches = [name for name, shape in expected_shapes.items() if list(shapes[name]) != shape]
+    if mismatches:
+        both = [f"{name} {shapes[name]} (expected: {expected_shapes[name]})" for name in mismatches]
+        raise UserError(f"Inconsistent shapes in {weights}: {shortened(both, 4)}")
 
 
 def _expected_shapes(head: Head, sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    # By the ending of the name; the first match counts.
-    by_ending = {
+    # By the end of the name; the first match applies.
+    by_suffix = {
         "word_embeddings": [sizes["vocab_size"], hidden],
         "position_embeddings": [sizes["max_position_embeddings"], hidden],
         "token_type_embeddings": [sizes["type_vocab_size"], hidden],
@@ -112,6 +112,6 @@ def _expected_shapes(head: Head, sizes: Mapping[str, int], outputs: int) -> dict
         "": [hidden],
     }
     return {
-        name: next(shape for ending, shape in by_ending.items() if name.endswith(ending))
+        name: next(shape for suffix, shape in by_suffix.items() if name.endswith(suffix))
         for name in head.expected(sizes["num_hidden_layers"])
     }

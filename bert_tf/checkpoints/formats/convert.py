@@ -1,4 +1,4 @@
-"""Converts a model from any readable format to any writable one: check, write, move into place."""
+"""Converts models between formats: checks, writes to a temporary folder, moves into place."""
 
 import dataclasses
 import logging
@@ -28,24 +28,24 @@ from bert_tf.tokenization import count_capitals, is_cased, load_vocab
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to convert a model to. By default, its files and labels are the source's."""
+    """Options of a conversion. Files and labels default to those of the source."""
 
     output: str  # see `OutputTarget`
-    to: str | None = None  # a format of `OutputTarget`; None to take it from `output`
+    to: str | None = None  # a format of `OutputTarget`; None infers it from `output`
     head: str = "auto"  # as in `--head`
     bert_config_file: str | None = None
     vocab_file: str | None = None
-    do_lower_case: bool | None = None  # None for what the source or its vocabulary says
+    do_lower_case: bool | None = None  # None infers it from the source or its vocabulary
     labels: Sequence[str] | None = None
     strip_optimizer: bool = False  # drop Adam slots and step
 
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """A model that is ready to be written; None stands for unknown."""
+    """A model that is ready to be written; None means unknown."""
 
-    head: heads.Head | None
-    names: list[str]
+    head: heads.Head | None  # None if all variables are copied
+    names: list[str]  # variables to write
     config: BertConfig | None
     vocab_file: str | None
     do_lower_case: bool
@@ -57,7 +57,7 @@ def convert(source: Source, request: Request) -> None:
 
     Raises:
         UserError: the source is not a complete BERT, its files are missing or do not match, or
-            the output cannot be written. Nothing has been written then.
+            the output cannot be written. In these cases, nothing is written.
     """
     target = OutputTarget(request.output, request.to)
     target.require_free()
@@ -69,13 +69,14 @@ def convert(source: Source, request: Request) -> None:
         if target.format == "original":
             _write_original(source, model, path)
         else:
-            _write_other(source, model, path, target.format)
+            _write_converted(source, model, path, target.format)
     head = model.head.name if model.head else "all"
-    log.info("%d variables (%s) of %s: %s", len(model.names), head, source.path, target.output)
+    message = "Converted %d variables (%s) from %s to %s"
+    log.info(message, len(model.names), head, source.path, target.output)
     if target.format in ("keras", "weights_h5") and model.vocab_file:
-        log.info("It does not contain the vocabulary: keep %s with it", model.vocab_file)
+        log.info("The output does not include the vocabulary: keep %s with it", model.vocab_file)
     if target.format == "weights_h5":
-        log.info("It does not contain the configuration: keep a %s with it", CONFIG_FILE)
+        log.info("The output does not include the configuration: keep %s with it", CONFIG_FILE)
 
 
 def _write_original(source: Source, model: _Model, prefix: str) -> None:
@@ -87,15 +88,15 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
     run = existing(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
     if run and model.head is None:
-        # A full copy can replace the training's folder.
+        # With it, a full copy can replace the output folder of a training run.
         files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run))
     if model.labels:
         path = os.path.join(folder, label_map.LABELS_FILE)
         files.write_text(path, label_map.to_text(model.labels))
 
 
-def _write_other(source: Source, model: _Model, path: str, to: str) -> None:
-    # Only a checkpoint is written without them.
+def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
+    # `_prepare` ensures that these exist; only original checkpoints can be written without them.
     head: Any = model.head
     config: Any = model.config
     vocab_file = model.vocab_file or ""
@@ -109,57 +110,56 @@ def _write_other(source: Source, model: _Model, path: str, to: str) -> None:
 
 
 def _prepare(source: Source, request: Request, to: str) -> _Model:
-    """Collects what is written, and checks that it fits together."""
+    """Collects everything to write, and checks that it is consistent."""
     shapes = source.shapes()
     config = _find_config(source, request, shapes)
     head = None
     if source.kind == to == "original" and request.head == "auto":
-        # Any checkpoint can be copied, also one with variables that are not BERT's.
+        # Any checkpoint can be copied, even with variables that are not part of BERT.
         strip = request.strip_optimizer
-        chosen = [name for name in shapes if not (strip and is_training_state(name))]
+        selected = [name for name in shapes if not (strip and is_training_state(name))]
     else:
         head = heads.find(shapes.keys(), request.head, source.head)
         if head.name == "classification" and request.head == "auto" and source.head is None:
             log.info("Assuming a text classifier. For a token classifier pass --head=token")
         configs.check_weights(head, shapes, source.path)
-        chosen = _choose(source, request, head, shapes, to)
+        selected = _select_variables(source, request, head, shapes, to)
     if config is None and to != "original":
-        raise UserError(f"There is no configuration beside {source.path}: pass --bert_config_file")
+        raise UserError(f"No configuration next to {source.path}: pass --bert_config_file")
     vocab_file = _find_vocab(source, request, shapes, to)
     lower = _find_casing(source, request, vocab_file, to)
     labels = _find_labels(source, request, shapes, head)
-    return _Model(head, chosen, config, vocab_file, lower, labels)
+    return _Model(head, selected, config, vocab_file, lower, labels)
 
 
-def _choose(
+def _select_variables(
     source: Source, request: Request, head: heads.Head, shapes: configs.Shapes, to: str
 ) -> list[str]:
     """Returns the names of the variables to write."""
     expected = head.expected(names.count_layers(shapes))
-    training = [name for name in shapes if is_training_state(name)]
-    other = sorted(shapes.keys() - set(expected) - set(training)) + source.unknown
-    if other:
-        shown = shortened(other, 8)
+    state = [name for name in shapes if is_training_state(name)]
+    unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
+    if unexpected:
+        shown = shortened(unexpected, 8)
         if request.head == "auto":
-            problem = f"{source.path} has tensors beyond a BERT with the head {head.name}: {shown}"
-            raise UserError(f"{problem}. Name the head to leave them out, as in --head=encoder")
+            problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
+            raise UserError(f"{problem}: {shown}. Pass --head to drop them, such as --head=encoder")
         level = logging.INFO if request.head == "encoder" else logging.WARNING
         log.log(level, "Not converted: %s", shown)
-    if not training or request.strip_optimizer:
+    if not state or request.strip_optimizer:
         return expected
     if to != "original":
-        log.info("Dropping Adam slots and step (%d variables): %s has none", len(training), to)
+        log.info("Dropping Adam slots and step (%d variables): %s has none", len(state), to)
         return expected
-    wanted = {checkpoints.GLOBAL_STEP, *expected}
-    slots = [name for name in training if name in wanted or name.rsplit("/", 1)[0] in wanted]
-    return [*expected, *slots]
+    kept = {checkpoints.GLOBAL_STEP, *expected}
+    return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
 
 
 def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> BertConfig | None:
-    given = request.bert_config_file
-    config = BertConfig.from_json_file(given) if given else source.config()
+    path = request.bert_config_file
+    config = BertConfig.from_json_file(path) if path else source.config()
     if config:
-        file = given or source.config_file or source.path
+        file = path or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
         configs.warn_of_other_config(config, file, source)
     return config
@@ -168,13 +168,13 @@ def _find_config(source: Source, request: Request, shapes: configs.Shapes) -> Be
 def _find_vocab(source: Source, request: Request, shapes: configs.Shapes, to: str) -> str | None:
     path = request.vocab_file or source.vocab_file
     if path is None and to == "hugging_face":
-        raise UserError(f"There is no {VOCAB_FILE} beside {source.path}: pass --vocab_file")
+        raise UserError(f"No {VOCAB_FILE} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
     size, rows = max(load_vocab(path).values(), default=-1) + 1, shapes.get(names.WORD_EMBEDDINGS)
     if rows and size > rows[0]:
-        both = f"The vocabulary {path} has {size} entries, {source.path} only {rows[0]}"
-        raise UserError(f"{both}: pass the model's (--vocab_file)")
+        problem = f"The vocabulary {path} has {size} entries, but {source.path} only {rows[0]}"
+        raise UserError(f"{problem}: pass the vocabulary of this model (--vocab_file)")
     return path
 
 
@@ -182,19 +182,20 @@ def _find_labels(
     source: Source, request: Request, shapes: configs.Shapes, head: heads.Head | None
 ) -> Sequence[str] | None:
     labels = request.labels or source.labels
-    has_none = "output_bias" not in shapes or bool(head and not head.has_labels)
-    if not labels or (has_none and not request.labels):
+    is_unlabeled = "output_bias" not in shapes or bool(head and not head.has_labels)
+    if not labels or (is_unlabeled and not request.labels):
         return None
-    outputs = 0 if has_none else shapes["output_bias"][0]
-    own = source.labels or labels
-    if [*labels] != [*own] and sorted(labels) == sorted(own):
-        raise UserError(f"--labels: the model's are {', '.join(own)}, in this order: leave it out")
-    if len(labels) == outputs:
+    num_outputs = 0 if is_unlabeled else shapes["output_bias"][0]
+    expected = source.labels or labels
+    if [*labels] != [*expected] and sorted(labels) == sorted(expected):
+        problem = f"the model's labels are in a different order: {', '.join(expected)}"
+        raise UserError(f"--labels: {problem}. Omit --labels")
+    if len(labels) == num_outputs:
         return labels
-    problem = f"{len(labels)} labels, but the head has {outputs or 'none'}"
+    problem = f"{len(labels)} labels, but the head has {num_outputs or 'none'}"
     if request.labels:
-        raise UserError(f"--labels: there are {problem}")
-    log.warning("Ignoring the labels of %s: there are %s", source.path, problem)
+        raise UserError(f"--labels: {problem}")
+    log.warning("Ignoring the labels of %s: %s", source.path, problem)
     return None
 
 
@@ -204,9 +205,9 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
     if source.do_lower_case is not None:
         if source.kind == "hugging_face" and to != "hugging_face":
             flag = str(source.do_lower_case).lower()
-            log.info("Prepare its texts with --do_lower_case=%s", flag)
+            log.info("Use the converted model with --do_lower_case=%s", flag)
         return source.do_lower_case
-    # Other formats do not store it, so there is no guess to report.
+    # Other formats do not store the casing, so no guess is needed.
     return to != "hugging_face" or lowers_by_vocabulary(vocab_file)
 
 
@@ -216,6 +217,6 @@ def lowers_by_vocabulary(vocab_file: str | None) -> bool:
     count = count_capitals(pieces)
     lower = not is_cased(pieces)
     capitals = "few" if count and lower else "no" if lower else "many"
-    message = "do_lower_case is set to %s because the vocabulary has %s capitals: or pass it"
+    message = "Assuming --do_lower_case=%s, as the vocabulary has %s capitals. Pass it to override"
     log.info(message, str(lower).lower(), capitals)
     return lower

@@ -1,4 +1,4 @@
-"""Finds the model at a path, and its format."""
+"""Detects the format of the model at a path, and opens it."""
 
 import os
 
@@ -19,32 +19,32 @@ def find_source(path: str) -> Source:
     """Opens the model at a path, in any of the formats of this package.
 
     Raises:
-        UserError: there is no readable model; the message says what is there instead.
+        UserError: `path` is not a readable model; the message says what it is instead.
     """
     if files.is_dir(path):
-        return _in_folder(path)
-    kinds = {
+        return _open_folder(path)
+    openers = {
         ".safetensors": HuggingFaceSource,
-        safetensors_files.INDEX: HuggingFaceSource,
-        keras_files.WHOLE: KerasSource,
-        keras_files.WEIGHTS: KerasSource,
-        ".zip": _from_zip,
+        safetensors_files.INDEX_FILE: HuggingFaceSource,
+        keras_files.MODEL_EXTENSION: KerasSource,
+        keras_files.WEIGHTS_EXTENSION: KerasSource,
+        ".zip": _open_zip,
     }
-    for ending, make in kinds.items():
-        if path.endswith(ending):
+    for extension, opener in openers.items():
+        if path.endswith(extension):
             _require_local(path)
             # Explains a missing file better than the libraries do.
             files.open_binary(path).close()
-            return make(path)
+            return opener(path)
     _refuse_pickle(path)
-    return _checkpoint(checkpoints.resolve(path))
+    return _open_checkpoint(checkpoints.resolve(path))
 
 
-def _in_folder(folder: str) -> Source:
+def _open_folder(folder: str) -> Source:
     if existing(folder, GRAPH_FILE):
         return SavedModelSource(folder)
-    single, index = safetensors_files.SINGLE, safetensors_files.INDEX
-    tensors = existing(folder, single) or existing(folder, index)
+    weights, index = safetensors_files.WEIGHTS_FILE, safetensors_files.INDEX_FILE
+    tensors = existing(folder, weights) or existing(folder, index)
     prefix = None
     try:
         prefix = checkpoints.resolve(folder)
@@ -54,43 +54,44 @@ def _in_folder(folder: str) -> Source:
                 _refuse_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if tensors and prefix:
-        both = " and ".join(map(os.path.basename, (tensors, prefix)))
-        raise UserError(f"{folder} has two models, {both}: name one of them")
+        names = " and ".join(map(os.path.basename, (tensors, prefix)))
+        raise UserError(f"{folder} contains two models, {names}: pass the path of one of them")
     if tensors:
         _require_local(folder)
         return HuggingFaceSource(tensors)
-    source = _checkpoint(prefix or folder)
+    source = _open_checkpoint(prefix or folder)
     best = os.path.join(folder, BEST_FOLDER, BEST_NAME)
     has_best = source.has_best and files.exists(f"{best}.index")
     if has_best and checkpoints.step_of(best) != checkpoints.step_of(source.path):
-        note = f"The best of the evaluations is {best}: pass that to use it"
-        source.notes.append(f"{source.path} is the newest checkpoint of {folder}. {note}")
+        note = f"{source.path} is the newest checkpoint of {folder}"
+        source.notes.append(f"{note}. To use the one with the best evaluation, pass {best}")
     return source
 
 
-def _checkpoint(prefix: str) -> Source:
+def _open_checkpoint(prefix: str) -> Source:
     is_object_based = model_garden.is_object_based(prefix)
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
 
 
-def _from_zip(path: str) -> Source:
+def _open_zip(path: str) -> Source:
     folder = archives.unpack(path)
     try:
         return OriginalSource(checkpoints.resolve(folder))
     except UserError as error:
-        # The temporary folder will be gone when the user reads this.
+        # Do not show the path of the temporary folder, which is deleted at exit.
         raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
 
 
 def _require_local(path: str) -> None:
-    """Refuses remote paths, for formats whose libraries read local files only."""
+    """Refuses remote paths, for formats whose libraries only read local files."""
     if files.is_remote(path):
-        raise UserError(f"{path}: only TensorFlow checkpoints can be read remotely; copy it first")
+        advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
+        raise UserError(f"{path}: {advice}")
 
 
 def _refuse_pickle(path: str) -> None:
-    """Refuses a file that can only be read by running code from it."""
+    """Refuses pickles, which can run arbitrary code when they are loaded."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
-        problem = f"{path} is a pickle: opening it would run code from it"
-        advice = "from_pretrained(folder).save_pretrained(new_folder) of its class in transformers"
+        problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
+        advice = "from_pretrained(folder).save_pretrained(new_folder) of its transformers class"
         raise UserError(f"{problem}. If you trust it, {advice} writes model.safetensors")

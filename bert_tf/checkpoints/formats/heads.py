@@ -1,4 +1,4 @@
-"""The heads of a model: their variables, and their classes here and in transformers."""
+"""Model heads: their variables, and their classes in bert_tf and transformers."""
 
 import dataclasses
 from collections.abc import Set
@@ -14,30 +14,30 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 
-_MASKED_LM = ("cls/predictions/output_bias", *names.TRANSFORM)
+_MASKED_LM = ("cls/predictions/output_bias", *names.MLM_TRANSFORM)
 _NEXT_SENTENCE = ("cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights")
 _SPAN = ("cls/squad/output_bias", "cls/squad/output_weights")
-_ROOT = ("output_bias", "output_weights")
+_CLASSIFIER = ("output_bias", "output_weights")
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A head and the encoder below it."""
+    """A head and the encoder that it uses."""
 
     name: str  # as in `--head`
     variables: tuple[str, ...]  # the original's names
     architecture: str  # the class in transformers
     has_pooler: bool  # whether that class has a pooler
-    model: Any  # the class here; None if it only comes with another head
+    model: Any  # the class in bert_tf; None if there is none
 
     @property
     def has_labels(self) -> bool:
-        """Whether the number of outputs is the number of labels."""
-        return self.variables == _ROOT
+        """Whether there is one output per label."""
+        return self.variables == _CLASSIFIER
 
     def expected(self, num_layers: int) -> list[str]:
         """Returns the original's names of all variables of encoder and head."""
-        return [*names.encoder(num_layers), *self.variables]
+        return [*names.encoder_names(num_layers), *self.variables]
 
 
 _PRETRAINING = (*_MASKED_LM, *_NEXT_SENTENCE)
@@ -46,9 +46,9 @@ HEADS = {
     for head in (
         Head("pretraining", _PRETRAINING, "BertForPreTraining", True, BertPretrainer),
         Head("masked_lm", _MASKED_LM, "BertForMaskedLM", False, None),
-        Head("classification", _ROOT, "BertForSequenceClassification", True, BertClassifier),
+        Head("classification", _CLASSIFIER, "BertForSequenceClassification", True, BertClassifier),
         Head("span", _SPAN, "BertForQuestionAnswering", False, BertSpanLabeler),
-        Head("token", _ROOT, "BertForTokenClassification", False, BertTokenClassifier),
+        Head("token", _CLASSIFIER, "BertForTokenClassification", False, BertTokenClassifier),
         Head("encoder", (), "BertModel", True, BertModel),
     )
 }
@@ -56,21 +56,22 @@ HEADS = {
 BY_ARCHITECTURE = {head.architecture: name for name, head in HEADS.items()}
 
 
-def find(stored: Set[str], wanted: str = "auto", hint: str | None = None) -> Head:
-    """Returns the head to convert: `wanted`, or for "auto" the one whose variables are `stored`.
+def find(stored: Set[str], requested: str = "auto", hint: str | None = None) -> Head:
+    """Returns the head to convert: `requested`, or with "auto" the one with `stored` variables.
 
     Text and token classifiers have the same variables; `hint` is the head that the source declares.
     """
-    if wanted != "auto":
-        if hint and hint != wanted and HEADS[wanted].has_labels and HEADS[hint].has_labels:
-            raise UserError(f"--head={wanted}, but the model's is {hint}: leave out --head")
-        return HEADS[wanted]
-    found = [n for n in ("masked_lm", "span", "classification") if set(HEADS[n].variables) & stored]
-    if len(found) > 1:
-        advice = f"name one, as in --head={found[-1]}, or --head=encoder for none"
-        raise UserError(f"There are several heads, {' and '.join(found)}: {advice}")
-    if found == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
+    if requested != "auto":
+        if hint and hint != requested and HEADS[requested].has_labels and HEADS[hint].has_labels:
+            raise UserError(f"--head={requested}, but the model has a {hint} head: omit --head")
+        return HEADS[requested]
+    kinds = ("masked_lm", "span", "classification")
+    present = [kind for kind in kinds if set(HEADS[kind].variables) & stored]
+    if len(present) > 1:
+        advice = f"Pass one of them, such as --head={present[-1]}, or --head=encoder for none"
+        raise UserError(f"The model has several heads: {' and '.join(present)}. {advice}")
+    if present == ["masked_lm"] and set(_NEXT_SENTENCE) & stored:
         return HEADS["pretraining"]
-    if found == ["classification"] and hint == "token":
+    if present == ["classification"] and hint == "token":
         return HEADS["token"]
-    return HEADS[found[0] if found else "encoder"]
+    return HEADS[present[0] if present else "encoder"]

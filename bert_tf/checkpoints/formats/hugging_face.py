@@ -17,8 +17,8 @@ from bert_tf.tokenization import load_vocab
 CONFIG = "config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = "tokenizer.json"
-# transformers' models for spans, tokens and masked words have no pooler, and warn about one. It is
-# kept in a file that transformers does not read, so that nothing is lost on the way back.
+# In transformers, models with a span, token or masked-LM head have no pooler, and warn about one.
+# To keep it for converting back, it is saved in a file that transformers does not read.
 POOLER_FILE = "pooler.safetensors"
 
 
@@ -34,61 +34,62 @@ class HuggingFaceSource(Source):
         settings = safetensors_files.read_json(self.config_file)
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = hugging_face_config.labels(settings)
-        self._take_head(settings)
-        self._tensors = safetensors_files.Tensors(path)
+        self._read_head(settings)
+        self._tensors = safetensors_files.SafetensorsReader(path)
         self._names = names.HuggingFaceNames(self._tensors.shapes)
         self.unknown = self._names.unknown
         if names.WORD_EMBEDDINGS not in self._names.stored:
             shown = ", ".join(sorted(self._tensors.shapes)[:4])
-            raise UserError(f"{path} is not a BERT: it has no word embeddings, but {shown} ...")
+            raise UserError(f"{path} has no BERT word embeddings. It contains: {shown} ...")
         self._pooler = self._find_pooler(folder)
-        self._take_tokenizer(folder)
+        self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
-            note = "gelu is computed with erf (gelu_erf in bert_config.json), not tanh as by Google"
-            self.notes.append(f"{self.config_file}: {note}. For that change hidden_act to gelu")
+            note = "gelu is exact (erf; gelu_erf in bert_config.json), not Google's tanh form"
+            self.notes.append(f"{self.config_file}: {note}. For that, set hidden_act to gelu")
 
-    def _take_head(self, settings: Mapping[str, Any]) -> None:
+    def _read_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
         if isinstance(architectures, list) and architectures:
             self.head = heads.BY_ARCHITECTURE.get(str(architectures[0]))
             if self.head is None:
-                problem = f"unknown architecture {architectures[0]}. The tensors tell the head"
-                self.notes.append(f"{self.config_file}: {problem}")
+                note = f"unknown architecture {architectures[0]}; the tensors determine the head"
+                self.notes.append(f"{self.config_file}: {note}")
         kind = str(settings.get("problem_type"))
         flag = hugging_face_config.PROBLEM_TYPES.get(kind)
         if self.head == "classification" and flag:
-            advice = f"For files of your own pass --problem_type={flag} to run_classifier.py"
+            advice = f"To fine-tune on your own files, pass --problem_type={flag}"
             self.notes.append(f"{self.config_file}: problem_type is {kind}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns the pooler of a model whose file has none: from its own file, or zeros."""
+        """Returns the pooler of a model without one: from `pooler.safetensors`, or zeros."""
         if any(name in self._names.stored for name in names.POOLER):
             return {}
         hidden = self._config.hidden_size
         path = existing(folder, POOLER_FILE)
         if path:
-            pooler = safetensors_files.Tensors(path)
+            pooler = safetensors_files.SafetensorsReader(path)
             stored = names.HuggingFaceNames(pooler.shapes).stored
             if sorted(stored) == sorted(names.POOLER):
                 return {name: _transposed(name, pooler.read(stored[name])) for name in stored}
-        self.notes.append(f"{self.path} has no pooler: it will be all zeros")
+        self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
         bias, kernel = names.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
 
-    def _take_tokenizer(self, folder: str) -> None:
-        """Sets casing and vocabulary; either may be in tokenizer.json only."""
+    def _read_tokenizer(self, folder: str) -> None:
+        """Sets casing and vocabulary; either may be stored only in tokenizer.json."""
         settings = _read_optional(folder, _TOKENIZER_CONFIG)
-        compiled = _read_optional(folder, _TOKENIZER)
-        normalizer = compiled.get("normalizer")
+        fast_tokenizer = _read_optional(folder, _TOKENIZER)
+        normalizer = fast_tokenizer.get("normalizer")
         lower = settings.get("do_lower_case")
         if not isinstance(lower, bool) and isinstance(normalizer, dict):
             lower = normalizer.get("lowercase")
         self.do_lower_case = lower if isinstance(lower, bool) else None
         accents = settings.get("strip_accents")
         if lower is not None and accents not in (None, lower):
-            note = f"strip_accents is {accents} beside do_lower_case {lower}; BERT has one for both"
-            self.notes.append(f"{os.path.join(folder, _TOKENIZER_CONFIG)}: {note}")
-        pieces = _pieces(compiled) if self.vocab_file is None else None
+            note = f"strip_accents is {accents}, but do_lower_case {lower}"
+            file = os.path.join(folder, _TOKENIZER_CONFIG)
+            self.notes.append(f"{file}: {note}; BERT uses do_lower_case for both")
+        pieces = _word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
@@ -98,7 +99,7 @@ class HuggingFaceSource(Source):
         return self._config
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, transposed where those of transformers are."""
+        """Returns the shapes of all variables, as in the original."""
         shapes = {}
         for name, stored in self._names.stored.items():
             shape = self._tensors.shapes[stored]
@@ -106,26 +107,26 @@ class HuggingFaceSource(Source):
         return {**shapes, **{name: list(value.shape) for name, value in self._pooler.items()}}
 
     def types(self) -> dict[str, str]:
-        """Returns the stored types by name."""
+        """Returns the stored dtypes by name."""
         kinds = {name: self._tensors.types[key] for name, key in self._names.stored.items()}
         types = {name: safetensors_files.TYPE_NAMES.get(kind, kind) for name, kind in kinds.items()}
         return {**types, **dict.fromkeys(self._pooler, "float32")}
 
     def read(self, names_to_read: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and float32 values of some variables, one at a time."""
+        """Yields the names and float32 values of variables, one at a time."""
         for name in names_to_read:
-            if name == "cls/predictions/output_bias" and self._names.tied:
-                self._check_tied(self._names.tied)
+            if name == "cls/predictions/output_bias" and self._names.tied_decoder:
+                self._check_tied(self._names.tied_decoder)
             if name in self._pooler:
                 yield name, self._pooler[name]
             else:
                 yield name, _transposed(name, self._tensors.read(self._names.stored[name]))
 
-    def _check_tied(self, tied: str) -> None:
-        words = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
-        if not np.array_equal(self._tensors.read(tied), words):
-            problem = "is not the same as its word embeddings, which the original uses"
-            raise UserError(f"{tied} in {self.path} {problem}: leave it out by --head=encoder")
+    def _check_tied(self, decoder: str) -> None:
+        embeddings = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
+        if not np.array_equal(self._tensors.read(decoder), embeddings):
+            problem = f"{decoder} in {self.path} differs from the word embeddings"
+            raise UserError(f"{problem}; BERT ties them. Pass --head=encoder to drop the head")
 
 
 def write(
@@ -137,20 +138,20 @@ def write(
     vocab_file: str,
     do_lower_case: bool,
 ) -> None:
-    """Writes weights and configurations, but no vocabulary, to an existing folder."""
+    """Writes weights, config.json and tokenizer_config.json to an existing folder."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in names.POOLER and not head.has_pooler else tensors
         target[names.to_hugging_face(name).removeprefix(prefix)] = _transposed(name, value)
-    safetensors_files.write(os.path.join(folder, safetensors_files.SINGLE), tensors)
-    # A model without a pooler gets zeros when it is read.
+    safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
+    # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
         safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
-    outputs = len(weights[head.variables[0]]) if head.variables else 0
-    pad = load_vocab(vocab_file).get("[PAD]")
+    num_outputs = len(weights[head.variables[0]]) if head.variables else 0
+    pad_id = load_vocab(vocab_file).get("[PAD]")
     contents = {
-        CONFIG: hugging_face_config.make(config, head, outputs, labels, pad),
+        CONFIG: hugging_face_config.make(config, head, num_outputs, labels, pad_id),
         _TOKENIZER_CONFIG: hugging_face_config.tokenizer(
             do_lower_case, config.max_position_embeddings
         ),
@@ -169,13 +170,13 @@ def _read_optional(folder: str, name: str) -> dict[str, Any]:
     return safetensors_files.read_json(path) if path else {}
 
 
-def _pieces(compiled: Mapping[str, Any]) -> list[str] | None:
-    """Returns the WordPiece vocabulary in a tokenizer.json; None if there is none."""
-    model = compiled.get("model")
+def _word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
+    """Returns the WordPiece vocabulary of a tokenizer.json; None if there is none."""
+    model = fast_tokenizer.get("model")
     is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"
     ids = model.get("vocab") if is_word_piece else None
     if not isinstance(ids, dict) or not all(isinstance(number, int) for number in ids.values()):
         return None
     pieces = sorted(ids, key=ids.__getitem__)
-    is_whole = [ids[piece] for piece in pieces] == list(range(len(pieces)))
-    return pieces if is_whole and not any("\n" in piece for piece in pieces) else None
+    is_contiguous = [ids[piece] for piece in pieces] == list(range(len(pieces)))
+    return pieces if is_contiguous and not any("\n" in piece for piece in pieces) else None

@@ -1,8 +1,8 @@
-"""Converts between config.json of transformers and bert_config.json of the original.
+"""Converts between transformers' config.json and the original's bert_config.json.
 
-Sizes and rates have the same names. `gelu` is the form with erf in transformers and the form with
-tanh in the original. Keys of transformers that change what a model computes and that the original
-lacks are refused.
+Sizes and dropout rates have the same keys. `gelu` is computed exactly, with erf, in transformers,
+and approximated with tanh in the original. Settings of transformers that change the computation and
+that the original lacks raise an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 LAYER_NORM_EPSILON = 1e-12
-# Of the original's classifiers, whatever the configuration says.
+# The original's classifiers use this rate regardless of their configuration.
 _CLASSIFIER_DROPOUT = 0.1
 
-# Names in transformers; `gelu_new`, `gelu_fast` and `gelu_python_tanh` are one formula.
+# Names of the tanh approximation in transformers.
 _TANH_GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
 _ACTIVATIONS = {
     **dict.fromkeys(("gelu", "gelu_python"), "gelu_erf"),
@@ -25,14 +25,14 @@ _ACTIVATIONS = {
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
-# Classifiers whose outputs are not one label for each text, and their --problem_type.
+# transformers' `problem_type` -> --problem_type, except for one label per text, the default.
 PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
 
-# The defaults of transformers.
+# Default values in transformers.
 _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
-# Keys of the Chinese and multilingual releases that nothing reads.
-_KEPT = ("directionality", "pooler_")
-# Keys that change what is computed, and the values of BERT.
+# Unused keys in the configurations of the Chinese and multilingual releases; they are kept.
+_UNUSED_PREFIXES = ("directionality", "pooler_")
+# Settings that change the computation, with the values that BERT requires.
 _REQUIRED = {
     "layer_norm_eps": LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
@@ -43,20 +43,21 @@ _REQUIRED = {
 
 
 def read(settings: Mapping[str, Any], path: str) -> BertConfig:
-    """Converts the content of a config.json; `path` is for messages."""
+    """Converts the content of a config.json; `path` is used in messages."""
     kind = settings.get("model_type", "bert")
     if kind != "bert":
         raise UserError(f"{path}: model_type is {kind!r}. Only BERT models can be converted")
     for key, value in _REQUIRED.items():
         if settings.get(key) not in (value, None):
-            problem = f"{settings[key]!r}, which the original BERT does not support"
-            raise UserError(f"{path}: {key} is {problem}")
+            problem = f"{key}={settings[key]!r} is not supported by the original BERT"
+            raise UserError(f"{path}: {problem}; it requires {value!r}")
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
-        raise UserError(f"{path}: hidden_act is {act!r}, not one of {', '.join(_ACTIVATIONS)}")
+        supported = ", ".join(_ACTIVATIONS)
+        raise UserError(f"{path}: hidden_act must be one of {supported}; got {act!r}")
     values["hidden_act"] = _ACTIVATIONS[act.lower()]
-    values |= {key: value for key, value in settings.items() if key.startswith(_KEPT)}
+    values |= {key: value for key, value in settings.items() if key.startswith(_UNUSED_PREFIXES)}
     try:
         return BertConfig.from_dict(values)
     except UserError as error:
@@ -64,21 +65,21 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
 
 
 def labels(settings: Mapping[str, Any]) -> list[str] | None:
-    """Returns the labels in a config.json; None if they are only numbered."""
+    """Returns the labels in a config.json; None if they are missing or placeholders (LABEL_0)."""
     names = settings.get("id2label")
     if not isinstance(names, dict):
         return None
     ordered = [names.get(str(index)) for index in range(len(names))]
-    are_names = all(isinstance(name, str) and name.strip() for name in ordered)
-    if not are_names or ordered == _numbered(len(ordered)) or len(set(ordered)) < len(ordered):
+    are_valid = all(isinstance(name, str) and name.strip() for name in ordered)
+    if not are_valid or ordered == _placeholders(len(ordered)) or len(set(ordered)) < len(ordered):
         return None
     return ordered
 
 
 def make(
-    config: BertConfig, head: Head, outputs: int, names: Sequence[str] | None, pad: int | None
+    config: BertConfig, head: Head, num_outputs: int, names: Sequence[str] | None, pad: int | None
 ) -> dict[str, Any]:
-    """Returns the content of config.json; `pad` is the id of `[PAD]`, if there is one."""
+    """Returns the content of config.json; `names` are the labels, `pad` is the id of `[PAD]`."""
     values = config.to_dict()
     act = (values["hidden_act"] or "").lower()
     values |= {
@@ -94,7 +95,7 @@ def make(
         "torch_dtype": "float32",
     }
     if head.has_labels:
-        ordered = list(names or _numbered(outputs))
+        ordered = list(names or _placeholders(num_outputs))
         values |= {
             "classifier_dropout": _CLASSIFIER_DROPOUT,
             "id2label": {str(index): name for index, name in enumerate(ordered)},
@@ -104,7 +105,7 @@ def make(
 
 
 def tokenizer(do_lower_case: bool, max_length: int) -> dict[str, Any]:
-    """Returns the content of tokenizer_config.json for the original's tokenizer."""
+    """Returns the content of a tokenizer_config.json that matches the original's tokenizer."""
     return {
         "cls_token": "[CLS]",
         "do_lower_case": do_lower_case,
@@ -119,5 +120,5 @@ def tokenizer(do_lower_case: bool, max_length: int) -> dict[str, Any]:
     }
 
 
-def _numbered(count: int) -> list[str]:
+def _placeholders(count: int) -> list[str]:
     return [f"LABEL_{index}" for index in range(count)]

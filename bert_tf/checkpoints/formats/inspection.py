@@ -11,16 +11,16 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 
 _KINDS = {
-    "original": "checkpoint of the original",
-    "hugging_face": "safetensors of Hugging Face's transformers",
-    "keras": "file of Keras",
-    "model_garden": "object-based checkpoint of the Model Garden",
+    "original": "original BERT checkpoint",
+    "hugging_face": "Hugging Face safetensors",
+    "keras": "Keras file",
+    "model_garden": "Model Garden checkpoint (object-based)",
     "saved_model": "SavedModel",
 }
 
 
 def describe(source: Source, bert_config_file: str | None = None) -> str:
-    """Describes a model in lines of text; `bert_config_file` replaces its configuration."""
+    """Returns a description of a model; `bert_config_file` overrides its configuration."""
     shapes, types = source.shapes(), source.types()
     lines = [f"{source.path}: {_KINDS[source.kind]}", ""]
     width = max((len(name) for name in shapes), default=0)
@@ -30,24 +30,24 @@ def describe(source: Source, bert_config_file: str | None = None) -> str:
         f"{name:{width}}  {shown[name]:{shape_width}}  {types[name]}"
         for name in sorted(shapes, key=_natural_order)
     ]
-    lines += [f"{name}  (not BERT's)" for name in source.unknown]
+    lines += [f"{name}  (not part of BERT)" for name in source.unknown]
     lines += ["", *_describe_parameters(shapes), _describe_head(source, shapes)]
     lines += _describe_config(source, shapes, bert_config_file)
     return "\n".join([*lines, *(f"Note: {note}" for note in source.notes)]) + "\n"
 
 
 def _natural_order(name: str) -> list[str]:
-    # Layer 10 comes after layer 9.
+    # Sorts layer 10 after layer 9.
     return [part.zfill(8) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _describe_parameters(shapes: configs.Shapes) -> list[str]:
-    training = [name for name in shapes if is_training_state(name)]
-    weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(training))
-    lines = [f"Parameters: {weights:,} in {len(shapes) - len(training)} variables"]
-    if training:
+    state = [name for name in shapes if is_training_state(name)]
+    weights = sum(math.prod(shapes[name]) for name in shapes.keys() - set(state))
+    lines = [f"Parameters: {weights:,} in {len(shapes) - len(state)} variables"]
+    if state:
         total = f"{sum(map(math.prod, shapes.values())):,} in {len(shapes)} variables"
-        lines.append(f"With optimizer and step: {total}; --strip_optimizer leaves them out")
+        lines.append(f"With Adam slots and step: {total}; --strip_optimizer drops them")
     return lines
 
 
@@ -61,28 +61,28 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
     outputs = f", {shapes['output_bias'][0]} outputs" if head.has_labels else ""
     note = ""
     if head.has_labels and source.head is None:
-        note = "; the weights do not tell whether for texts (classification) or words (token)"
+        note = " (or token, which has the same variables)"
     labels = f": {', '.join(source.labels[:8])}" if source.labels and head.has_labels else ""
     return f"Head: {head.name}{outputs}{labels}{note}"
 
 
-def _describe_config(source: Source, shapes: configs.Shapes, given: str | None) -> list[str]:
+def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -> list[str]:
     if names.WORD_EMBEDDINGS not in shapes:
-        return ["Configuration: none, this is not a BERT"]
+        return ["Configuration: none, this is not a BERT model"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.sizes_of(shapes).items())
-    config = BertConfig.from_json_file(given) if given else source.config()
+    config = BertConfig.from_json_file(path) if path else source.config()
     if config:
-        file = given or source.config_file or source.path
+        file = path or source.config_file or source.path
         configs.check_config(config, shapes, file, source.path)
-        source_of_heads = f", hidden_act {config.hidden_act} (by {file})"
+        origin = f", hidden_act {config.hidden_act} (from {file})"
     else:
         config = configs.guess_config(shapes)
         size = configs.USUAL_HEAD_SIZE
-        source_of_heads = f" (a guess: hidden_size / {size}; weights do not say it)"
-    num_heads = f"{config.num_attention_heads}{source_of_heads}" if config else "unknown"
+        origin = f" (guess: hidden_size / {size}; not stored in the weights)"
+    num_heads = f"{config.num_attention_heads}{origin}" if config else "unknown"
     matching = releases.matching(config) if config else []
-    shown = "; ".join(f"{release.name} of {release.date}" for release in matching)
+    shown = "; ".join(f"{release.name} ({release.date})" for release in matching)
     return [
         f"Configuration: {sizes}, num_attention_heads {num_heads}",
-        f"Release of this size: {shown or 'none'}",
+        f"Releases of this size: {shown or 'none'}",
     ]

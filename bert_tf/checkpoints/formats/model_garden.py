@@ -1,8 +1,8 @@
-"""BERT encoders of TensorFlow's Model Garden: object-based checkpoints, read only.
+"""Reads BERT encoders from object-based checkpoints of the TensorFlow Model Garden.
 
-Such a checkpoint keys a variable by its path through Python objects, which differs between
-versions. It also stores names, `transformer/layer_0/self_attention/query/kernel`, which have not
-changed since 2020 (tf-models-official 2.20). Models of 2019 have `bert_model/encoder/layer_0/...`.
+These checkpoints key variables by paths through Python objects, which differ between versions. They
+also store names such as `transformer/layer_0/self_attention/query/kernel`, stable since 2020 (up to
+tf-models-official 2.20). Models from 2019 use `bert_model/encoder/layer_0/...`.
 """
 
 import math
@@ -20,20 +20,20 @@ from bert_tf.checkpoints.tensors import OBJECT_GRAPH, reader_of
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason, shortened
 
-# Scopes of a layer, and those of the original.
+# Scopes within a layer -> scopes in the original.
 _LAYER = {
     "self_attention/query": "attention/self/query",
     "self_attention/key": "attention/self/key",
     "self_attention/value": "attention/self/value",
     "self_attention/attention_output": "attention/output/dense",
-    # A layer of its own in the first versions.
+    # A separate layer in the first versions.
     "self_attention_output": "attention/output/dense",
     "self_attention_layer_norm": "attention/output/LayerNorm",
     "intermediate": "intermediate/dense",
     "output": "output/dense",
     "output_layer_norm": "output/LayerNorm",
 }
-_OUTSIDE = {
+_OUTSIDE_LAYERS = {
     "word_embeddings/embeddings": names.WORD_EMBEDDINGS,
     "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
@@ -44,18 +44,18 @@ _OUTSIDE = {
     "pooler_transform/bias": "bert/pooler/dense/bias",
     "pooler_transform/kernel": "bert/pooler/dense/kernel",
     "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
-    **{name: name for name in names.TRANSFORM},
+    **{name: name for name in names.MLM_TRANSFORM},
 }
 _LAYER_NAME = re.compile(
     r"(?:transformer|bert_model/encoder)/layer_(\d+)/(.+)/(kernel|bias|beta|gamma)$"
 )
 _OPTIMIZER = re.compile(r"(^|/)(optimizer|_?optimizer_[^/]*)/|\.OPTIMIZER_SLOT")
-# Counters of the checkpoint and of the training.
+# Checkpoint and training counters.
 _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 
 
 def is_object_based(prefix: str) -> bool:
-    """Whether a checkpoint is object-based, as TensorFlow 2 writes them."""
+    """Returns whether a checkpoint is object-based, TensorFlow 2's default."""
     try:
         return reader_of(prefix).has_tensor(OBJECT_GRAPH)
     except UserError:
@@ -66,7 +66,7 @@ def is_object_based(prefix: str) -> bool:
 class ModelGardenSource(Source):
     """A BERT encoder of the Model Garden, with its masked-LM head if there is one.
 
-    `path` is for messages, if that is not the prefix of the checkpoint.
+    `path` is the path shown in messages, by default the checkpoint's prefix.
     """
 
     kind = "model_garden"
@@ -76,61 +76,62 @@ class ModelGardenSource(Source):
         super().__init__(path, os.path.dirname(prefix) or ".")
         self._reader = reader_of(prefix)
         self._keys: dict[str, str] = {}
-        unread = set()
+        ignored = set()
         for variable, key in _variables(self._reader, path):
             name = self.original_name(variable)
             if name is None:
-                unread.add(variable or key)
+                ignored.add(variable or key)
             elif name in self._keys:
                 # Keras' export writes the variables of a functional model twice.
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
-                both = f"{self._keys[name]} and {key} are both {variable}"
-                raise UserError(f"{path} has several encoders: {both}")
+                duplicates = f"{self._keys[name]} and {key} are both {variable}"
+                raise UserError(f"{path} has several encoders: {duplicates}")
             else:
                 self._keys[name] = key
-        shown = shortened(sorted(unread), 4)
+        shown = shortened(sorted(ignored), 4)
         if names.WORD_EMBEDDINGS not in self._keys:
-            has = f"variables called {shown}" if unread else "no weights: is it a preprocessor?"
-            raise UserError(f"{path} has no BERT encoder of the Model Garden. It has {has}")
-        if unread:
-            self.notes.append(f"Not read from {path}, as no part of BERT: {shown}")
+            content = f"variables named {shown}" if ignored else "no weights: is it a preprocessor?"
+            problem = f"{path} does not contain a BERT encoder of the Model Garden"
+            raise UserError(f"{problem}. It contains {content}")
+        if ignored:
+            self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {shown}")
 
     def original_name(self, variable: str) -> str | None:
         """Returns the original's name of a variable; None if it is not part of BERT."""
         layer = _LAYER_NAME.search(variable)
         if layer and layer[2] in _LAYER:
             return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
-        # Some versions prepend the name of the model.
-        endings = (ending for ending in _OUTSIDE if f"/{variable}".endswith(f"/{ending}"))
-        return _OUTSIDE.get(next(endings, ""))
+        # Some versions prepend the model's name.
+        endings = (ending for ending in _OUTSIDE_LAYERS if f"/{variable}".endswith(f"/{ending}"))
+        return _OUTSIDE_LAYERS.get(next(endings, ""))
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration of a file, otherwise of the shapes, which tell all sizes."""
+        """Returns the configuration, from a file or inferred from the variables' shapes."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
         sizes = configs.sizes_of(self.shapes())
         stored = self._stored_shape(query) if query in self._keys else []
         if len(stored) < 3 or len(sizes) < 6:
             return config
-        own = BertConfig.from_dict({**sizes, "num_attention_heads": stored[1]})
-        configured = (config or own).num_attention_heads
+        inferred = BertConfig.from_dict({**sizes, "num_attention_heads": stored[1]})
+        configured = (config or inferred).num_attention_heads
         if configured != stored[1]:
-            there = f"{configured} in {self.config_file}, but {stored[1]} in the weights"
-            raise UserError(f"num_attention_heads is {there} of {self.path}")
-        return config or own
+            mismatch = f"{configured} in {self.config_file}, but {stored[1]} in the weights"
+            raise UserError(f"num_attention_heads is {mismatch} of {self.path}")
+        return config or inferred
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, without an axis for attention heads."""
+        """Returns the shapes of all variables, with the attention-head axis merged."""
         return {name: _flat_shape(name, self._stored_shape(name)) for name in self._keys}
 
     def types(self) -> dict[str, str]:
-        """Returns the stored types by name."""
+        """Returns the stored dtypes by name."""
         kinds = self._reader.get_variable_to_dtype_map()
         return {name: kinds[key].name for name, key in self._keys.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values of some variables, one at a time."""
+        """Yields the names and values of variables, one at a time."""
         for name in names:
             try:
                 value = self._reader.get_tensor(self._keys[name])
@@ -143,7 +144,7 @@ class ModelGardenSource(Source):
 
 
 def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yields names and keys of all weights; variables of optimizers are skipped."""
+    """Yields the names and keys of all weights, without optimizer variables."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
     graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -151,7 +152,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
         graph.ParseFromString(reader.get_tensor(OBJECT_GRAPH))
     except Exception as error:
         raise UserError(f"{prefix}: its object graph is damaged ({error})") from error
-    # Integers are switches and states of random generators.
+    # Integer variables are flags and random generators' states.
     kinds = reader.get_variable_to_dtype_map()
     stored = {key for key, kind in kinds.items() if kind.is_floating}
     for node in graph.nodes:
@@ -162,7 +163,7 @@ def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _flat_shape(name: str, shape: list[int]) -> list[int]:
-    """Merges the axis of attention heads: [H, N, D] becomes [H, H], and [N, D] becomes [H]."""
+    """Merges the attention-head axis: [H, N, D] becomes [H, H], and [N, D] becomes [H]."""
     if name.endswith("/attention/output/dense/kernel"):
         return [math.prod(shape[:-1]), shape[-1]]
     if "/attention/self/" in name:

@@ -1,7 +1,7 @@
-"""Names of weights in the original and in Hugging Face's transformers.
+"""Weight names in the original BERT and in Hugging Face transformers.
 
-All formats are converted by way of the original's names. Its kernels are [input, output], those of
-PyTorch [output, input]; heads are [labels, H] in both.
+All formats are converted via the original's names. Kernels are [input, output] in the original and
+[output, input] in PyTorch; head weights are [labels, H] in both.
 """
 
 import re
@@ -13,14 +13,14 @@ POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 _NORM = ("LayerNorm/beta", "LayerNorm/gamma")
 _DENSE = ("dense/kernel", "dense/bias")
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings", *_NORM)
-_SELF = ("query", "key", "value")
+_PROJECTIONS = ("query", "key", "value")
 _LAYER = (
-    *(f"attention/self/{part}/{kind}" for part in _SELF for kind in ("kernel", "bias")),
+    *(f"attention/self/{part}/{kind}" for part in _PROJECTIONS for kind in ("kernel", "bias")),
     *(f"attention/output/{kind}" for kind in (*_DENSE, *_NORM)),
     *(f"intermediate/{kind}" for kind in _DENSE),
     *(f"output/{kind}" for kind in (*_DENSE, *_NORM)),
 )
-TRANSFORM = tuple(sorted(f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)))
+MLM_TRANSFORM = tuple(sorted(f"cls/predictions/transform/{name}" for name in (*_DENSE, *_NORM)))
 _HEADS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
@@ -30,7 +30,7 @@ _HEADS = {
     "output_weights": "classifier.weight",
     "output_bias": "classifier.bias",
 }
-_LAST = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+_LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 
 # Some files also store copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
@@ -38,7 +38,7 @@ _TIED_BIAS = "cls.predictions.decoder.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
-def encoder(num_layers: int) -> list[str]:
+def encoder_names(num_layers: int) -> list[str]:
     """Returns the original's names of embeddings, layers and pooler."""
     names = [f"bert/embeddings/{name}" for name in _EMBEDDINGS]
     for index in range(num_layers):
@@ -47,17 +47,17 @@ def encoder(num_layers: int) -> list[str]:
 
 
 def count_layers(names: Iterable[str]) -> int:
-    """Counts encoder layers by the largest number in names, the original's or transformers'."""
+    """Returns the number of encoder layers, from the largest layer index in names of any format."""
     names = list(names)
     layers = (re.match(r"bert[/.]encoder[/.]layer[_.](\d+)[/.]", name) for name in names)
-    # A damaged file may have any number; there cannot be more layers than names.
+    # A damaged file may contain any index, but there cannot be more layers than names.
     return min(max((int(layer[1]) + 1 for layer in layers if layer), default=0), len(names))
 
 
 def to_hugging_face(name: str) -> str:
     """Returns the name of a weight in transformers.
 
-    Example: `bert/encoder/layer_3/output/LayerNorm/gamma` is
+    Example: `bert/encoder/layer_3/output/LayerNorm/gamma` becomes
     `bert.encoder.layer.3.output.LayerNorm.weight`.
     """
     if name in _HEADS:
@@ -66,23 +66,23 @@ def to_hugging_face(name: str) -> str:
     if last.endswith("_embeddings"):
         return ".".join([*scopes, last, "weight"])
     scopes = [re.sub(r"^layer_(\d+)$", r"layer.\1", scope) for scope in scopes]
-    return ".".join([*scopes, _LAST.get(last, last)])
+    return ".".join([*scopes, _LEAVES.get(last, last)])
 
 
 def is_transposed(name: str) -> bool:
-    """Whether a weight is transposed in transformers."""
+    """Returns whether transformers stores a weight transposed."""
     return name.endswith("/kernel")
 
 
 class HuggingFaceNames:
-    """Maps the original's names to those of a safetensors file.
+    """Maps the original's names to names in a safetensors file.
 
-    It understands names of old versions of transformers (`LayerNorm.gamma`), and those of a bare
-    encoder, without the prefix `bert.`.
+    Supports names from early versions of transformers (`LayerNorm.gamma`), and from bare encoders,
+    which lack the prefix `bert.`.
 
     Attributes:
-        stored: names in the file by the original's names.
-        tied: name in the file of a copy of the word embeddings; None if there is none.
+        stored: original name -> name in the file.
+        tied_decoder: name in the file of the decoder weight, which copies the word embeddings.
         unknown: names in the file that are not part of BERT.
     """
 
@@ -94,11 +94,11 @@ class HuggingFaceNames:
                 f"bert.{name}" if name.startswith(scopes) else name: stored
                 for name, stored in modern.items()
             }
-        self.tied = modern.pop(_TIED_WEIGHT, None)
+        self.tied_decoder = modern.pop(_TIED_WEIGHT, None)
         tied_bias = modern.pop(_TIED_BIAS, None)
         if tied_bias:
             modern.setdefault(_HEADS["cls/predictions/output_bias"], tied_bias)
-        originals = [*encoder(count_layers(modern)), *TRANSFORM, *_HEADS]
+        originals = [*encoder_names(count_layers(modern)), *MLM_TRANSFORM, *_HEADS]
         known = {to_hugging_face(name): name for name in originals}
         self.stored = {known[name]: modern[name] for name in modern if name in known}
         others = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
@@ -107,4 +107,4 @@ class HuggingFaceNames:
 
 def _modern(name: str) -> str:
     # Early versions of transformers kept TensorFlow's names.
-    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LAST[match[1]]}", name)
+    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)

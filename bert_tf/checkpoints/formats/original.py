@@ -1,4 +1,4 @@
-"""Checkpoints of the original: name-based files, and the files next to them."""
+"""Original BERT checkpoints: name-based, with configuration and vocabulary next to them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,27 +11,27 @@ from bert_tf.checkpoints.formats.source import Source
 
 
 class OriginalSource(Source):
-    """A name-based checkpoint; if there are Adam slots and a step, they are variables, too."""
+    """A name-based checkpoint. Adam slots and step, if there are any, count as variables."""
 
     kind = "original"
 
     def __init__(self, prefix: str) -> None:
         folder = os.path.dirname(prefix) or "."
         super().__init__(prefix, folder)
-        self.take_run(folder)
+        self.read_run(folder)
         release = releases.named(os.path.dirname(os.path.abspath(prefix)))
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of all variables, Adam slots and step included."""
+        """Returns the shapes of all variables, including Adam slots and step."""
         return checkpoints.shapes(self.path)
 
     def types(self) -> dict[str, str]:
-        """Returns the stored types by name."""
-        kinds = tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
-        return {name: kind.name for name, kind in kinds.items()}
+        """Returns the stored dtypes by name."""
+        dtypes = tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
+        return {name: dtype.name for name, dtype in dtypes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values in their stored types."""
+        """Yields the names and values of variables, in their stored dtypes."""
         return checkpoints.read(self.path, names)

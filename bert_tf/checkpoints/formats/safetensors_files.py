@@ -10,18 +10,18 @@ import numpy as np
 from bert_tf import files
 from bert_tf.errors import UserError
 
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+WEIGHTS_FILE = "model.safetensors"
 
 TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
-class Tensors:
-    """The tensors of a model, in one `.safetensors` file or in the files of an index.
+class SafetensorsReader:
+    """The tensors of a model, in one `.safetensors` file or in the shards that an index lists.
 
     Attributes:
-        shapes: shapes by name.
-        types: types by name: `F32`, `F16`, `BF16`, or others that cannot be read.
+        shapes: name -> shape.
+        types: name -> dtype: `F32`, `F16`, `BF16`, or others that cannot be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -43,7 +43,7 @@ class Tensors:
             raise UserError(f"{path} {problem}. Download it again") from error
         for name in file.keys():  # noqa: SIM118
             if name in self._files:
-                raise UserError(f"{name} is in {self._files[name][0]} and in {path}")
+                raise UserError(f"{name} is stored in both {self._files[name][0]} and {path}")
             tensor = file.get_slice(name)
             self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
             self._files[name] = path, file
@@ -52,14 +52,14 @@ class Tensors:
         """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
         path, file = self._files[name]
         if self.types[name] not in TYPE_NAMES:
-            readable = ", ".join(TYPE_NAMES.values())
-            raise UserError(f"{name} in {path} is of type {self.types[name]}, not {readable}")
-        # TensorFlow has registered bfloat16 with NumPy.
+            readable = " or ".join(TYPE_NAMES.values())
+            raise UserError(f"{name} in {path} has type {self.types[name]}; expected {readable}")
+        # NumPy knows bfloat16 because TensorFlow registers it.
         return file.get_tensor(name).astype(np.float32)
 
 
 def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors."""
+    """Writes float32 tensors to one file."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -74,14 +74,14 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 def _shards(path: str) -> Iterable[str]:
     index: Any = read_json(path)
-    shards = index.get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(v, str) for v in shards.values()):
-        raise UserError(f"{path} has no weight_map from tensors to files")
-    shard_names = sorted(set(shards.values()))
-    for shard in shard_names:
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise UserError(f"{path} has no valid weight_map (tensor name -> file name)")
+    shards = sorted(set(weight_map.values()))
+    for shard in shards:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
-            raise UserError(f"{path} names {shard!r}, which is no safetensors file beside it")
-    return shard_names
+            raise UserError(f"{path} lists {shard!r}, which is not a safetensors file next to it")
+    return shards
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -92,5 +92,5 @@ def read_json(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path}: a JSON object was expected")
+        raise UserError(f"{path}: expected a JSON object")
     return content

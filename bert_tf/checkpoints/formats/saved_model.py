@@ -1,7 +1,7 @@
-"""SavedModels with a BERT encoder, such as those of TensorFlow Hub: read as data, not run.
+"""Reads BERT encoders from SavedModels, such as those of TensorFlow Hub, without running them.
 
-The folder `variables/` contains an object-based checkpoint. Encoders of TensorFlow Hub for
-TensorFlow 2 also have their vocabulary, as the asset `vocab_file`, and `do_lower_case`.
+The folder `variables/` contains an object-based checkpoint. TensorFlow Hub's encoders for
+TensorFlow 2 also store the vocabulary, as the asset `vocab_file`, and `do_lower_case`.
 """
 
 import os
@@ -15,33 +15,33 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
-# Inputs of TensorFlow Hub's encoders: our input_ids, input_mask and segment_ids.
+# Inputs of TensorFlow Hub's encoders, in the order of our input_ids, input_mask, segment_ids.
 ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
-# In TensorFlow Hub's encoders, and in fine-tuned models of this package.
+# Names of the asset in TensorFlow Hub's encoders, and in fine-tuned models of bert_tf.
 _VOCABULARY = ("vocab_file", "vocab")
 _LOWER_CASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
-# Models that `export_model.py` writes have the original's names.
-_OWN_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
-_OWN_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
+# Models written by `export_model.py` already have the original's names.
+_EXPORT_SCOPES = ("bert/embeddings/", "bert/encoder/layer_", "bert/pooler/")
+_EXPORT_HEADS = {name for head in heads.HEADS.values() for name in head.variables}
 
 
 class SavedModelSource(ModelGardenSource):
-    """The weights of a SavedModel, which may be callable like an encoder of TensorFlow Hub."""
+    """The weights of a SavedModel; `is_encoder` if it is callable like a TensorFlow Hub encoder."""
 
     kind = "saved_model"
 
     def __init__(self, folder: str) -> None:
         prefix = os.path.join(folder, "variables", "variables")
-        for needed in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
-            if not files.exists(needed):
-                there = files.describe_absence(needed)
-                kind = f"A SavedModel is a folder with {GRAPH_FILE} and variables, such as 1"
-                raise UserError(f"No such file: {needed} ({there}). {kind} among versions")
-        graph = _read_graph(folder)
-        nodes = graph.object_graph_def.nodes
+        for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
+            if not files.exists(path):
+                problem = f"No such file: {path} ({files.describe_absence(path)})"
+                advice = f"Pass the folder with {GRAPH_FILE} and variables/, such as my_model/1"
+                raise UserError(f"{problem}. {advice}")
+        meta_graph = _read_meta_graph(folder)
+        nodes = meta_graph.object_graph_def.nodes
         if not nodes:
-            advice = "Take its form for TensorFlow 2, or the release it was made from"
-            kind = "a module of TensorFlow Hub for TensorFlow 1"
+            advice = "Use its TensorFlow 2 version, or the checkpoint that it was made from"
+            kind = "a TensorFlow Hub module for TensorFlow 1"
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
@@ -49,25 +49,24 @@ class SavedModelSource(ModelGardenSource):
         assets = os.path.join(folder, "assets")
         self.labels = read_labels(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
-        # Whether it can be called, like an encoder of TensorFlow Hub.
         self.is_encoder = "__call__" in children
         for name in _VOCABULARY:
             if name in children and children[name].HasField("asset"):
-                asset = graph.asset_file_def[children[name].asset.asset_file_def_index]
+                asset = meta_graph.asset_file_def[children[name].asset.asset_file_def_index]
                 self.vocab_file = existing(assets, os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
-        self.take_run(extra)
+        self.read_run(extra)
 
     def original_name(self, variable: str) -> str | None:
-        """Returns the original's name of a variable; our own exports have it already."""
+        """Returns a variable's name in original checkpoints; our exports already use it."""
         name = variable.removeprefix(f"{ROOT_HEAD}/")
-        if name.startswith(_OWN_SCOPES) or name in _OWN_HEADS:
+        if name.startswith(_EXPORT_SCOPES) or name in _EXPORT_HEADS:
             return name
         return super().original_name(variable)
 
 
-def _read_graph(folder: str) -> Any:
+def _read_meta_graph(folder: str) -> Any:
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = os.path.join(folder, GRAPH_FILE)

@@ -1,4 +1,4 @@
-"""A model of which only some layers are read."""
+"""A view of a checkpoint with some of its layers."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,37 +12,40 @@ _LAYER = re.compile(r"(?<=bert/encoder/layer_)\d+(?=/)")
 
 
 class SelectedLayers(Source):
-    """A view of a source in which layer n is `layers[n]`; embeddings and heads are the same."""
+    """Presents layer `layers[n]` of a source as layer n; embeddings and heads are unchanged.
+
+    Raises a UserError if the source lacks a layer.
+    """
 
     def __init__(self, source: Source, layers: Sequence[int]) -> None:
-        # Also its path and its notes.
+        # Copies attributes such as `path`.
         vars(self).update(vars(source))
         self._source = source
         self._names: dict[str, str] = {}  # new name -> old name
-        found = {name: _LAYER.search(name) for name in source.shapes()}
-        present = {int(layer[0]) for layer in found.values() if layer}
+        matches = {name: _LAYER.search(name) for name in source.shapes()}
+        present = {int(layer[0]) for layer in matches.values() if layer}
         for layer in layers:
             if layer not in present:
                 problem = f"has no layer {layer}: its {len(present)} layers are numbered from 0"
                 raise UserError(f"{source.path} {problem}")
-        for name, layer in found.items():
+        for name, layer in matches.items():
             if not layer:
                 self._names[name] = name
             elif int(layer[0]) in layers:
                 self._names[_LAYER.sub(str(layers.index(int(layer[0]))), name)] = name
 
     def shapes(self) -> dict[str, list[int]]:
-        """Returns the shapes of the variables that are left, by their new names."""
+        """Returns new variable name -> shape."""
         shapes = self._source.shapes()
         return {new: shapes[old] for new, old in self._names.items()}
 
     def types(self) -> dict[str, str]:
-        """Returns the stored types of the same variables."""
+        """Returns new variable name -> stored type."""
         types = self._source.types()
         return {new: types[old] for new, old in self._names.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields new names and values of some variables."""
+        """Yields (new name, value) of the variables with these new names."""
         new = {self._names[name]: name for name in names}
         for old, value in self._source.read(new):
             yield new[old], value

@@ -1,4 +1,4 @@
-"""The interface for reading a model, whatever its file format."""
+"""The interface for reading models of any file format."""
 
 import abc
 import atexit
@@ -18,32 +18,32 @@ from bert_tf.errors import UserError
 
 CONFIG_FILE = "bert_config.json"
 VOCAB_FILE = "vocab.txt"
-# Describes a training run of this package.
+# Metadata of a bert_tf training run.
 RUN_FILE = "run.json"
-# Where a training run with evaluations keeps the best weights.
+# Folder and prefix of the best checkpoint of a training run with evaluations.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 
-# Heads with the same variables, told apart by the script that trained them.
+# Training script -> head, for heads that have the same variables.
 _HEADS = {"run_ner": "token", "run_classifier": "classification"}
 
 
 class Source(abc.ABC):
-    """A model in some file format. All variables have the original's names.
+    """A model in some file format. Variables have the original's names.
 
-    Configuration, vocabulary and labels are those in `folder`.
+    Configuration, vocabulary and labels are read from `folder`.
 
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
-        path: as given; for an archive the folder it was unpacked to.
-        config_file: the configuration, in the format of the source; None if there is none.
-        vocab_file: the vocabulary; None if there is none.
-        head: name of the head as declared by the source, see `heads.HEADS`; None if undeclared.
-        labels: names of the head's outputs, if known.
-        do_lower_case: whether texts must be lower-cased, if known.
-        has_run: whether `do_lower_case` comes from a training run of this package.
-        unknown: names in the file of tensors that are not part of BERT.
-        has_best: whether the training kept its best weights beside the newest.
-        notes: sentences to show to the user.
+        path: path of the model; for an archive, the folder that it was unpacked to.
+        config_file: path of the configuration, in the source's format; None if there is none.
+        vocab_file: path of the vocabulary; None if there is none.
+        head: name of the head that the source declares, see `heads.HEADS`; None if undeclared.
+        labels: labels of the head's outputs; None if unknown.
+        do_lower_case: whether texts must be lower-cased; None if unknown.
+        has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
+        unknown: names of tensors in the file that are not part of BERT.
+        has_best: whether the training run also kept its best checkpoint.
+        notes: messages to show to the user.
     """
 
     kind = ""
@@ -63,15 +63,15 @@ class Source(abc.ABC):
         self.notes: list[str] = []
         self.has_best = False
 
-    def take_run(self, folder: str) -> None:
-        """Takes head and casing from the `run.json` of a training run of this package."""
+    def read_run(self, folder: str) -> None:
+        """Sets head, casing and `has_best` from the `run.json` of a bert_tf training run."""
         try:
             run = json.loads(files.read_text(os.path.join(folder, RUN_FILE)))
             self.head = _HEADS.get(run.get("script"), self.head)
             flags = run.get("flags", {})
             lower, self.has_best = flags.get("do_lower_case"), bool(flags.get("eval_every"))
         except (UserError, ValueError, AttributeError, TypeError):
-            return  # These are hints only; flags can give the same.
+            return  # The file is optional: flags can provide the same settings.
         if self.do_lower_case is None and isinstance(lower, bool):
             self.do_lower_case, self.has_run = lower, True
 
@@ -85,11 +85,11 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def types(self) -> dict[str, str]:
-        """Returns the stored types of all variables by name."""
+        """Returns the stored dtypes of all variables by name."""
 
     @abc.abstractmethod
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields names and values of some variables, one at a time."""
+        """Yields the names and values of variables, one at a time."""
 
 
 def existing(folder: str, name: str) -> str | None:

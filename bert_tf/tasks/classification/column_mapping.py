@@ -79,6 +79,26 @@ def find_positions(
     return {purpose: position for position, purpose in purposes.items()}
 
 
+def warn_of_headers(
+    rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], known: Sequence[str]
+) -> None:
+    """Warns about rows that repeat the header, and about names unlike `known`, of training."""
+    repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
+    if repeated:
+        message = "%s equals the header (%s in all). Check whether files were joined"
+        _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
+    # A header that was taken for data also has names of the training file.
+    names = header or [name.strip() for name in rows[0].cells]
+    pairs = list(zip(names, known, strict=False)) if header or {*names} & {*known} else []
+    for purpose, column in columns.items():
+        # Ids are only read for prediction.
+        is_number = purpose != "id" and not _is_name(column) and column not in header
+        for here, there in pairs[int(column) - 1 : int(column)] if is_number else ():
+            if here.casefold() != there.casefold():
+                message = "%s: column %s is %r, but %r in the training file. Check --%s_column"
+                _logger.warning(message, rows[0].place, column, here, there, purpose)
+
+
 def cell(row: Row, purpose: str, position: Any) -> Any:
     """Returns the value of a cell; raises UserError if a JSON object lacks the key."""
     if isinstance(row.cells, dict) and position not in row.cells:

@@ -17,6 +17,7 @@ from bert_tf.tasks.classification.column_mapping import (
     columns_of_split,
     find_header,
     find_positions,
+    warn_of_headers,
 )
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
@@ -57,6 +58,7 @@ class CustomDataset(TextDataset):
     ) -> None:
         self._paths, self._options = paths, options
         self.has_pairs = options.text_pair_column is not None
+        self.holds_out = "eval" not in paths and "train" in paths
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
         given = tuple(label.strip() for label in labels)
@@ -87,8 +89,7 @@ class CustomDataset(TextDataset):
 
     def describe(self, split: str) -> str:
         """Returns the path of the split's file."""
-        is_held_out = split == "eval" and "eval" not in self._paths and "train" in self._paths
-        return self._path("train" if is_held_out else split)
+        return self._path("train" if split == "eval" and self.holds_out else split)
 
     def _path(self, split: str) -> str:
         if split in self._paths:
@@ -107,7 +108,9 @@ class CustomDataset(TextDataset):
         if not rows:
             raise UserError(f"{path} is empty")
         header = find_header(path, rows, self._options, split, self._parser, self._training_header)
-        positions = find_positions(path, rows[0], columns_of_split(self._options, split), header)
+        columns = columns_of_split(self._options, split)
+        positions = find_positions(path, rows[0], columns, header)
+        warn_of_headers(rows, columns, header, self._training_header or [])
         if header:
             del rows[0]
         if not rows:

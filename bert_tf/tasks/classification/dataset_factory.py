@@ -65,6 +65,9 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(*args, splits=["train"])
+    if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
+        message = "--dev_fraction=%g has no effect, as there is a dev file: %s. Check --eval_file"
+        log.warning(message, options.dev_fraction, paths["eval"])
     for split in splits:
         if split not in paths and split != "eval":
             reason = files.describe_absence(os.path.join(options.data_dir or ".", "*"))
@@ -86,7 +89,7 @@ def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> Custom
 def _trained_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
-    trained = run_metadata.hint(folder, "flags", "problem_type")
+    trained = run_metadata.read_run_string(folder, "flags", "problem_type")
     if "auto" not in (requested, trained or "auto") and requested != trained:
         reason = f"the model in {folder} was trained with {trained}"
         raise UserError(f"--problem_type={requested}, but {reason}: omit the flag")
@@ -97,7 +100,7 @@ def _trained_type(options: ClassifierOptions) -> str:
 def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
     """Warns if the texts come from different columns than the training texts."""
     folder, flags = label_map.folder_of_checkpoint(options), ("text_column", "text_pair_column")
-    before = [run_metadata.hint(folder, "flags", flag) for flag in flags]
+    before = [run_metadata.read_run_string(folder, "flags", flag) for flag in flags]
     now = [getattr(options, flag) for flag in flags]
     differs = bool(before[1]) != bool(now[1])
     # A different file may name its columns differently, or not at all.

@@ -5,7 +5,9 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from bert_tf.data.cell_values import excerpt, some
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification import glue
 
@@ -16,6 +18,9 @@ MULTILABEL = "multilabel"
 REGRESSION = "regression"
 # Tolerated fraction of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
+# Tolerated fraction of training rows whose text also has another label, and tolerated distance of
+# numbers to evaluate on from those of the training, as a multiple of their range.
+_MAX_CONTRADICTORY, _MAX_DISTANCE = 0.1, 10
 
 # Suspicious texts, which suggest a wrong column or a faulty export; and their tolerated share.
 _ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
@@ -36,6 +41,7 @@ class TextDataset(abc.ABC):
         primary_metric: without `eval_`; None for that of the problem type.
         has_pairs: whether examples have two texts; None if unknown.
         submission: name of the file of predictions for GLUE's server.
+        holds_out: whether the rows to evaluate on are held out of the training file.
     """
 
     name: str
@@ -45,6 +51,7 @@ class TextDataset(abc.ABC):
     primary_metric: str | None = None
     has_pairs: bool | None = None
     submission: str | None = None
+    holds_out: bool = False
 
     @abc.abstractmethod
     def read(self, split: str) -> list[InputExample]:
@@ -107,7 +114,11 @@ def check_split(
             _logger.warning(message, path, ", ".join(map(repr, alike)))
         for odd, message in _odd_labels(data):
             _logger.warning(f"%s: {message}", path, odd)
+        if not data.is_published and data.problem_type != REGRESSION:
+            _warn_of_contradictions(path, examples)
     elif training:
+        if data.problem_type == REGRESSION:
+            _warn_of_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
         unseen = _labels(examples) - _labels(training)
         if unseen and data.labels:
             message = "%s: no row of the training set has the label %s"
@@ -116,10 +127,32 @@ def check_split(
         shared = sum((example.text_a.strip(), example.text_b) in known for example in examples)
         if shared > _MAX_SHARED * count:
             # The user cannot change a published dataset; rows held out come from the same file.
-            is_unavoidable = data.is_published or path == data.describe("train")
+            is_unavoidable = data.is_published or data.holds_out
             level = logging.INFO if is_unavoidable else logging.WARNING
             message = "%s: %d of %d rows to evaluate on (%.1f%%) have the text of a training row"
             _logger.log(level, message, path, shared, count, 100 * shared / count)
+
+
+def _warn_of_contradictions(path: str, examples: Sequence[InputExample]) -> None:
+    texts = [(example.text_a.strip(), example.text_b) for example in examples]
+    labels: dict[Any, set[Any]] = {text: set() for text in texts}
+    for text, example in zip(texts, examples, strict=True):
+        labels[text].add(example.label)
+    odd = [text for text in texts if len(labels[text]) > 1]
+    if len(odd) > _MAX_CONTRADICTORY * len(texts):
+        example_labels = some(sorted(map(str, labels[odd[0]])))
+        message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
+        figures = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
+        _logger.warning(f"{message}. Check the labels", path, *figures, example_labels)
+
+
+def _warn_of_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
+    low, high = min(known), max(known)
+    far = [n for n in numbers if max(low - n, n - high) > _MAX_DISTANCE * (high - low) > 0]
+    if far:
+        message = "%s: %d of %d labels, such as %g, are far outside of %g to %g in training"
+        figures = len(far), len(numbers), far[0], low, high
+        _logger.warning(f"{message}. Check their scale", path, *figures)
 
 
 def _odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bert_tf import files
-from bert_tf.data.cell_values import parse_number
+from bert_tf.data.cell_values import excerpt, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.data.tsv import LAST, TsvRow, read_tsv, require_columns
 from bert_tf.errors import UserError
@@ -28,8 +28,9 @@ class Split:
             get the first label of the task as a placeholder.
         guid: prefix of the ids of the examples, `<guid>-<number>`.
         guid_column: column with the number; None to use the 0-based line number instead.
-        only: (column, value): rows with another value are skipped.
+        where: (column, value): rows with a different value are skipped.
         spellings: (in the file, in the task's labels) for labels that are spelled differently.
+        names: names of the columns of texts in the header, if known.
     """
 
     file: str
@@ -39,8 +40,9 @@ class Split:
     label: int | None = None
     guid: str
     guid_column: int | None = None
-    only: tuple[int, str] | None = None
+    where: tuple[int, str] | None = None
     spellings: tuple[tuple[str, str], ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,7 @@ def _splits(
     label: int = LAST,
     id_splits: Collection[str] = (),
     header_splits: Collection[str] = _SPLITS,
+    names: tuple[str, ...] = ("sentence1", "sentence2"),
 ) -> dict[str, Split]:
     """Makes the splits of a GLUE dataset from the columns of its text or texts and of its label.
 
@@ -92,6 +95,7 @@ def _splits(
             label=None if name == "test" else label,
             guid=name,
             guid_column=0 if name in id_splits else None,
+            names=names,
         )
     return splits
 
@@ -115,11 +119,14 @@ _XNLI = {
         guid="train",
         spellings=(("contradictory", "contradiction"),),
     ),
-    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", only=(0, "zh")),
+    "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", where=(0, "zh")),
 }
-_COLA = _splits((3,), (1,), label=1, header_splits=["test"])
+_COLA = _splits((3,), (1,), label=1, header_splits=["test"], names=("sentence",))
 _PAIRS = _splits((1, 2), id_splits=_SPLITS)
-_QQP = _splits((3, 4), (1, 2), id_splits=_SPLITS)
+_QNLI = _splits((1, 2), id_splits=_SPLITS, names=("question", "sentence"))
+_QQP = _splits((3, 4), (1, 2), id_splits=_SPLITS, names=("question1", "question2"))
+_MRPC = _splits((3, 4), label=0, names=("#1 String", "#2 String"))
+_SST_2 = _splits((0,), (1,), id_splits=["test"], names=("sentence",))
 # Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
 # of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
@@ -129,11 +136,11 @@ TASKS: dict[str, TsvTask] = {
         TsvTask("cola", ("0", "1"), _COLA, "CoLA.tsv", "matthews"),
         TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
         TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
-        TsvTask("mrpc", ("0", "1"), _splits((3, 4), label=0), "MRPC.tsv"),
-        TsvTask("qnli", _ENTAILMENT_LABELS, _PAIRS, "QNLI.tsv"),
+        TsvTask("mrpc", ("0", "1"), _MRPC, "MRPC.tsv"),
+        TsvTask("qnli", _ENTAILMENT_LABELS, _QNLI, "QNLI.tsv"),
         TsvTask("qqp", ("0", "1"), _QQP, "QQP.tsv"),
         TsvTask("rte", _ENTAILMENT_LABELS, _PAIRS, "RTE.tsv"),
-        TsvTask("sst-2", ("0", "1"), _splits((0,), (1,), id_splits=["test"]), "SST-2.tsv"),
+        TsvTask("sst-2", ("0", "1"), _SST_2, "SST-2.tsv"),
         TsvTask("sts-b", (), _splits((7, 8), id_splits=_SPLITS), "STS-B.tsv"),
         TsvTask("wnli", ("0", "1"), _PAIRS, "WNLI.tsv"),
         TsvTask("xnli", _NLI_LABELS, _XNLI),
@@ -194,10 +201,10 @@ def examples(
     needed = {purpose: column for purpose, column in columns.items() if column is not None}
     for row in rows:
         if split.has_header and row.line == 1:
-            _warn_if_header_is_data(task, split, row, path)
+            _check_header(task, split, row, path)
             continue
-        if split.only is not None:
-            column, wanted = split.only
+        if split.where is not None:
+            column, wanted = split.where
             require_columns(row, {"the value to filter by": column}, path, task_label)
             if row.cells[column] != wanted:
                 continue
@@ -211,16 +218,21 @@ def examples(
         )
 
 
-def _warn_if_header_is_data(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
+def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     known = (*task.labels, *dict(split.spellings))
     label = [] if split.label is None else row.cells[split.label :][:1]
     data = [cell for cell in label if cell in known] + [
         cell for cell in row.cells if parse_number(cell) is not None
     ]
+    found = [cell.strip().casefold() for cell in row.cells]
+    missing = [name for name in split.names if name.casefold() not in found]
     if data:
         skipped = f"the first line is skipped, because task {task.name} has a header there"
         message = "%s:1: %s; but %r in it is not a column name. Is the header missing?"
         _logger.warning(message, path, skipped, data[0])
+    elif missing and found:
+        message = "%s:1: task %s has a column %r, and the header has %s. Check --data_dir"
+        _logger.warning(message, path, task.name, missing[0], excerpt(", ".join(row.cells)))
 
 
 def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import itertools
+import json
 import logging
 import re
 from collections import Counter
@@ -91,6 +92,7 @@ def infer_labels(
     if problem_type == AUTO:
         problem_type = _infer_problem_type(places, values, given)
     parser = dataclasses.replace(given, problem_type=problem_type)
+    _warn_of_kinds(path, values)
     names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
@@ -145,6 +147,15 @@ def _sorted(labels: Counter[str]) -> tuple[str, ...]:
     if all(number is not None and number.is_integer() for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))
+
+
+def _warn_of_kinds(path: str, values: Sequence[Any]) -> None:
+    cells = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    # "1" is the same label as 1. Cells of other formats than JSON are all strings.
+    kinds = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
+    if len(kinds) > 1 and not all(isinstance(cell, str) for cell in cells):
+        shown = " and ".join(json.dumps(each) for each in kinds.values())
+        _logger.warning("%s: labels of different kinds, such as %s. Check them", path, shown)
 
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: int) -> None:

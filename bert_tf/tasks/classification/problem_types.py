@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.data import array_ops
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
 from bert_tf.data.records import Feature
@@ -74,6 +75,12 @@ class ProblemType(abc.ABC):
         self.num_outputs = len(data.labels)
         self.target = Feature("label_ids")
         self._weights: np.ndarray | None = None
+        names = self.metric_names
+        primary = data.primary_metric or names[0]
+        if primary not in names:
+            known = ", ".join(names)
+            raise UserError(f"{data.name}: primary_metric must be one of {known}, not {primary!r}")
+        self.metric_names = (primary, *(name for name in names if name != primary))
 
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss, see `--class_weights`."""
@@ -129,12 +136,10 @@ class _SingleLabel(ProblemType):
     metrics = staticmethod(classification_metrics)
 
     def __init__(self, data: TextDataset, options: ClassifierOptions) -> None:
-        super().__init__(data, options)
-        binary = ("f1", "precision", "recall") if len(self.labels) == 2 else ()
+        binary = ("f1", "precision", "recall") if len(data.labels) == 2 else ()
         overall = ("f1_macro", "f1_micro", "precision_macro", "recall_macro", "matthews", "loss")
-        primary = data.primary_metric or "accuracy"
-        names = ("accuracy", *binary, *overall)
-        self.metric_names = (primary, *(name for name in names if name != primary))
+        self.metric_names = ("accuracy", *binary, *overall)
+        super().__init__(data, options)
 
     def label_ids(self, examples: Sequence[InputExample]) -> np.ndarray:
         return label_ids_of(examples, self.labels)
@@ -146,7 +151,7 @@ class _SingleLabel(ProblemType):
         return losses
 
     def values(self, logits: Any) -> Any:
-        return ops.softmax(logits)
+        return array_ops.softmax(logits)
 
     def serve(self, values: Any) -> dict[str, Any]:
         best = tf.argmax(values, axis=-1)
@@ -185,7 +190,7 @@ class _MultiLabel(ProblemType):
         return ops.mean(losses, axis=-1)
 
     def values(self, logits: Any) -> Any:
-        return ops.sigmoid(logits)
+        return array_ops.sigmoid(logits)
 
     def prediction(self, value: Any) -> LabelsPrediction:
         return LabelsPrediction(self._chosen(value), dict(zip(self.labels, value, strict=True)))

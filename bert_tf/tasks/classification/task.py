@@ -92,7 +92,7 @@ class Classification(Task):
             self.problem.set_class_weights(examples)
         check_split(self.data, split, examples, self._training)
         texts = [(example.text_a, example.text_b or "") for example in examples]
-        self.tokenizer.warn_of_unknown(path, texts)
+        self.tokenizer.warn_about_unknown(path, texts)
         length, reference = self.options.max_seq_length, self.tokenizer.reference
         log_examples(examples, self.labels, length, reference)
         return examples

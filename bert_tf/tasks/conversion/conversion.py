@@ -9,7 +9,7 @@ from bert_tf.tasks.conversion.options import ConversionOptions
 
 
 def run(options: ConversionOptions) -> None:
-    """Converts a model, or prints a description of it; after an error nothing has been written."""
+    """Converts a model, or prints its description. If an error occurs, nothing is written."""
     options.check()
     source = find_source(options.input or "")
     if options.inspect:
@@ -37,5 +37,5 @@ def _labels(value: str) -> list[str]:
         return label_map.read(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} has duplicate labels")
+        raise UserError(f"--labels={value} contains duplicate labels")
     return labels

@@ -12,52 +12,52 @@ class ConversionOptions:
 
     input: str | None = option(
         None,
-        "Model to convert: a checkpoint of the original or of the Model Garden's BERT (prefix or "
-        "folder), the zip of a release, a folder of Hugging Face's transformers, a SavedModel of "
-        "TensorFlow Hub, or a .keras or .weights.h5 file.",
+        "Model to convert: an original BERT or Model Garden checkpoint (prefix or folder), the zip "
+        "of a release, a Hugging Face transformers folder, a TensorFlow Hub SavedModel, or a "
+        ".keras or .weights.h5 file.",
         required=True,
     )
     output: str | None = option(
-        None, "Where to write it: a new folder, or a name ending in .ckpt, .keras or .weights.h5."
+        None, "Output path: a new folder, or a name ending in .ckpt, .keras or .weights.h5."
     )
     to: str = option(
         "auto",
-        "Format to write. auto: by the extension of --output.",
+        "Output format. auto: inferred from the extension of --output.",
         choices=("auto", "original", "hugging_face", "keras", "weights_h5"),
     )
-    bert_config_file: str | None = option(None, "Configuration, if none is beside the model.")
-    vocab_file: str | None = option(None, "Vocabulary, if none is beside the model.")
+    bert_config_file: str | None = option(None, "By default, the configuration next to the model.")
+    vocab_file: str | None = option(None, "By default, the vocabulary next to the model.")
     do_lower_case: bool | None = option(
         None,
-        "Whether the tokenizer for transformers lower-cases texts. By default as the model or its "
-        "vocabulary says.",
+        "Whether the tokenizer for transformers lower-cases texts. By default, inferred from the "
+        "model or its vocabulary.",
     )
     head: str = option(
         "auto",
-        "Head to convert with the encoder. auto: the one of the model. Original checkpoints do not "
-        "say whether they label texts (classification) or words (token): auto takes "
-        "classification, except for a folder of run_ner.py.",
+        "Head to convert with the encoder. auto: the model's head. In original checkpoints, text "
+        "classifiers (classification) and token classifiers (token) look the same: auto assumes "
+        "classification, except for output folders of run_ner.py.",
         choices=("auto", "pretraining", "classification", "span", "token", "encoder"),
     )
     labels: str | None = option(
         None,
-        "Labels in the order of the model's outputs: a file with one per line, or a list "
-        "separated by commas. By default those of a labels.txt beside the model.",
+        "Labels in the order of the model's outputs: a file with one label per line, or a "
+        "comma-separated list. By default, the labels.txt next to the model.",
     )
     strip_optimizer: bool = option(
         False,
-        "Leave out Adam slots and step, two thirds of a training checkpoint; other formats than "
-        "the original's never have them.",
+        "Drop Adam slots and step, which take up two thirds of a training checkpoint. Only the "
+        "original format can store them.",
     )
     inspect: bool = option(
-        False, "Write nothing; print names, shapes, sizes, head and release of --input."
+        False, "Print the variables, sizes, head and release of --input; write nothing."
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
         if self.inspect and self.output:
-            raise UserError("--inspect writes nothing: leave out --output, or --inspect")
+            raise UserError("--inspect writes no output: omit --output or --inspect")
         if not self.inspect and not self.output:
-            raise UserError("Required, but not given: --output (or --inspect to only look)")
+            raise UserError("Required, but missing: --output (or --inspect to write nothing)")

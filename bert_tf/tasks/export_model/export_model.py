@@ -11,14 +11,12 @@ from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.export import export_task, log_version, new_version
+from bert_tf.finetuning.export import export_task, export_to_onnx, log_version, new_version
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import restore_trained
 from bert_tf.modeling import BertModel
 from bert_tf.saved_models import modules
-from bert_tf.saved_models.onnx_folder import export_onnx
 from bert_tf.tasks.export_model.options import ExportOptions
-from bert_tf.tokenization import FullTokenizer
 
 _USUAL_LENGTH = 128
 # Flags of no use for an encoder or a preprocessor.
@@ -47,13 +45,15 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     if not make_task:
         problem = f"{folder} was trained by {script}"
         raise UserError(f"--form=task needs a model that was fine-tuned, and {problem}")
+    if options.pooling != "none":
+        raise UserError("--pooling is for encoders: pass --form=encoder")
     of_task.check_model()
     task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
-    export_dir = options.export_dir or ""
     if options.format == "onnx":
         return _export_onnx(options, model, task.options, task.labels)
+    export_dir = options.export_dir or ""
     pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
     same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
     return export_task(task, model, task.options, export_dir, text_pairs=pairs, **same)
@@ -99,16 +99,12 @@ def _encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertMod
 def _export_onnx(
     options: ExportOptions, model: Any, of_model: Any, labels: Sequence[str] = ()
 ) -> str:
-    tokenizer = FullTokenizer(of_model.vocab_file, do_lower_case=of_model.do_lower_case)
-    return export_onnx(
+    return export_to_onnx(
         model,
+        of_model,
         options.export_dir or "",
-        run_metadata.model_files(of_model, labels),
-        tokenizer,
-        do_lower_case=of_model.do_lower_case,
-        max_seq_length=of_model.max_seq_length,
-        labels=labels,
-        precision=options.precision,
+        {"precision": options.precision},
+        labels,
         pooling=None if options.pooling == "none" else options.pooling,
     )
 

@@ -4,29 +4,33 @@ Texts are processed in chunks, so that neither input nor output has to fit into 
 In shapes: n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
 """
 
-import functools
 import itertools
+import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import backend, file_names, files, training
+from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
 from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
+from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
+from bert_tf.finetuning.export import export_to_onnx
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
     restore_from,
 )
 from bert_tf.finetuning.prediction import PairCheck, require_texts
+from bert_tf.inference.onnx_engine import OnnxInference
+from bert_tf.inference.row_batches import RowBatches
 from bert_tf.modeling import BertModel
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
@@ -37,6 +41,8 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 # Maximum size of the features, and number of texts, in a chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
+# Folder in that of the checkpoint for the ONNX model of the encoder.
+_ONNX_FOLDER = "onnx_encoder"
 # With this many batches per core, cores wait little for the last batch. Batches of short texts are
 # larger, so there are fewer of them.
 _MANY_BATCHES = 16
@@ -72,7 +78,7 @@ def run(options: ExtractionOptions) -> None:
             if not extractor.texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
-                extractor.tokenizer.warn_of_unknown(display_name(input_file), strings, is_split)
+                extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
             features = extractor.features([text for _, text in chunk])
             for (number, _), text_features in zip(chunk, features, strict=True):
                 write(number, *text_features)
@@ -149,26 +155,64 @@ class Extractor:
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
         devices = training.open_devices(options, one_thread=_has_many_batches(options, total))
         devices.require_one_process()
-        options = find_model_files(options)
+        checkpoint = options.init_checkpoint or ""
+        self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
+        if options.engine == "onnx" and is_exported(self._folder):
+            options = use_exported_files(options, self._folder)
+        else:
+            options = find_model_files(options)
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
         self.texts = self.cut = 0
         self._lock = threading.Lock()
         self._options = options
+        with training.explained_errors():
+            if options.engine == "onnx":
+                self._inference: RowBatches = self._onnx_inference()
+            else:
+                self._inference = self._tensorflow_inference(devices)
+
+    def _tensorflow_inference(self, devices: training.Devices) -> training.Inference:
+        options = self._options
 
         def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
             one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
-        with training.explained_errors():
-            model = training.build_model(build, devices, zero_init_encoder=True)
+        model = training.build_model(build, devices, zero_init_encoder=True)
+        log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
+        features = sequence_features(options.max_seq_length)
+        return training.Inference(model, self._select, features, devices, options.batch_size)
+
+    def _onnx_inference(self) -> OnnxInference:
+        options = self._options
+
+        def export(export_dir: str, entries: Mapping[str, str]) -> None:
+            model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            select = functools.partial(_select, self.layers, options.pooling)
-            features = sequence_features(options.max_seq_length)
-            self._inference = training.Inference(
-                model, select, features, devices, options.batch_size
-            )
+            export_to_onnx(model, options, export_dir, entries, hidden_states=True)
+
+        path = find_onnx_model(
+            self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
+        )
+        features = sequence_features(options.max_seq_length)
+        inference = OnnxInference(path, self._select, features, options.batch_size)
+        has_all = "hidden_states.0" in inference.output_names
+        if "last_hidden_state" not in inference.output_names:
+            raise UserError(f"{path} is not an encoder: it has no last_hidden_state")
+        if not has_all and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
+            raise UserError(f"{path} has the last layer only: pass --layers=-1")
+        return inference
+
+    def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:
+        """Selects and pools the layers of the options."""
+        layers = outputs.get("all_encoder_layers")
+        if layers is None:
+            last = outputs["sequence_output"]
+            layers = {-1: last, self.config.num_hidden_layers - 1: last}
+        selected = [layers[index] for index in self.layers]
+        return {"values": _pool(selected, self._options.pooling, batch)}
 
     def features(self, texts: Sequence[Text]) -> list[TextFeatures]:
         """Computes the features of texts."""
@@ -189,13 +233,16 @@ class Extractor:
 
     def _rows(self, texts: Sequence[Text]) -> dict[str, np.ndarray]:
         size = self._options.max_seq_length
-        a, b = (self._encode([text[side] or "" for text in texts]) for side in (0, 1))
-        is_pair = b.lengths > 0
+        a, b = self._encode([text.text_a for text in texts]), None
+        total, num_special = a.lengths, 2
+        if any(text.text_b for text in texts):
+            b = self._encode([text.text_b or "" for text in texts])
+            total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
             self.texts += len(texts)
-            self.cut += int((a.lengths + b.lengths > size - 2 - is_pair).sum())
+            self.cut += int((total > size - num_special).sum())
         vocab = self.tokenizer.reference.vocab
-        return pack_batch(a, b if is_pair.any() else None, size, vocab["[CLS]"], vocab["[SEP]"])
+        return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 
     def _encode(self, texts: list[str]) -> RaggedIds:
         if not self._options.pretokenized:
@@ -218,16 +265,19 @@ def _has_many_batches(options: ExtractionOptions, total: int) -> bool:
     return texts / options.batch_size / num_cores() >= _MANY_BATCHES
 
 
-def _select(layers: list[int], pooling: str, outputs: Any, batch: Any) -> dict[str, Any]:
-    """Returns `values`, float32 [B, S, L, H]; if pooled [B, L, H], or [B, L, 2H] for mean_max."""
-    selected = [tf.cast(outputs["all_encoder_layers"][layer], tf.float32) for layer in layers]
-    values = tf.stack(selected, axis=2)
-    mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None, None]
+def _pool(layers: Sequence[Any], pooling: str, batch: Any) -> Any:
+    """Stacks layers to float32 [B, S, L, H]; pooled [B, L, H], or [B, L, 2H] for mean_max."""
+    ops = array_ops.namespace(layers[0])
+    values = ops.stack([array_ops.cast(layer, "float32") for layer in layers], axis=2)
+    mask = array_ops.cast(batch["input_mask"], "float32")[:, :, None, None]
     if pooling == "cls":
         values = values[:, 0]
     elif pooling != "none":
-        mean = tf.reduce_sum(values * mask, axis=1) / tf.reduce_sum(mask, axis=1)
-        highest = tf.reduce_max(tf.where(mask > 0, values, values.dtype.min), axis=1)
-        pooled = {"mean": [mean], "max": [highest], "mean_max": [mean, highest]}
-        values = tf.concat(pooled[pooling], axis=-1)
-    return {"values": values}
+        pooled = []
+        if pooling in ("mean", "mean_max"):
+            pooled.append(ops.sum(values * mask, axis=1) / ops.sum(mask, axis=1))
+        if pooling in ("max", "mean_max"):
+            lowest = np.finfo(np.float32).min
+            pooled.append(ops.max(ops.where(mask > 0, values, lowest), axis=1))
+        values = ops.concatenate(pooled, axis=-1)
+    return values

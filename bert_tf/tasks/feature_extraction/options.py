@@ -4,11 +4,11 @@ import dataclasses
 
 from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, option
-from bert_tf.options.shared import DeviceOptions, ModelOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(ModelOptions, DeviceOptions):
+class ExtractionOptions(ModelOptions, EngineOptions):
     """Options of `extract_features.py`."""
 
     init_checkpoint: str | None = option(
@@ -98,6 +98,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions):
     def check_model(self) -> None:
         """Checks the options of model and inputs."""
         super().check_model()
+        self.check_engine()
         self.layer_indexes()
 
     def check(self) -> None:

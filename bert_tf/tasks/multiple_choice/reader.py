@@ -1,11 +1,12 @@
 """Reads questions with several endings from CSV, TSV or JSON lines, such as SWAG's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.data.split_files import find_files
 from bert_tf.data.tables import read_table
 from bert_tf.errors import UserError
+from bert_tf.progress import log
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 
@@ -41,7 +42,20 @@ def read_questions(
         questions.append(question)
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
+    _check(paths[split], split, questions)
     return questions
+
+
+def _check(path: str, split: str, questions: Sequence[Question]) -> None:
+    same, labels = sum(len(set(q.endings)) == 1 for q in questions), {q.label for q in questions}
+    if same:
+        message = "%s: all endings are equal in %d of %d questions. Check --ending_columns"
+        log.warning(message, path, same, len(questions))
+    count = len(questions[0].endings)
+    # In a few questions a label may be missing by chance.
+    if split == "train" and len(questions) >= 5 * count and 0 not in labels and count - 1 in labels:
+        message = "%s: no label is 0, but some are %d, the last one. Check that labels begin with 0"
+        log.warning(message, path, count - 1)
 
 
 def _rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

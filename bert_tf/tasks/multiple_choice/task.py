@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.data import array_ops
 from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
@@ -88,7 +89,7 @@ class MultipleChoice(Task):
         questions = self._first.pop(split, None)
         questions = questions or read_questions(self.options, split, self.texts_per_row)
         texts = [(question.context, *question.endings) for question in questions]
-        self.tokenizer.warn_of_unknown(f"The {split} questions", texts)
+        self.tokenizer.warn_about_unknown(f"The {split} questions", texts)
         return questions
 
     def featurize(self, examples: Sequence[Question], split: str) -> dict[str, np.ndarray]:
@@ -116,7 +117,7 @@ class MultipleChoice(Task):
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Selects `probabilities` [B, C]."""
-        return {"probabilities": outputs["probabilities"]}
+        return {"probabilities": array_ops.softmax(outputs["logits"])}
 
     def decode(
         self, examples: Sequence[Question], outputs: Mapping[str, np.ndarray]

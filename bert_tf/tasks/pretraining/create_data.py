@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from bert_tf import file_names, files, locks
-from bert_tf.data.parallel import do_by_processes
+from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import warn_of_columns
 from bert_tf.errors import Terminated, UserError, shortened
@@ -54,7 +54,7 @@ def run(options: PretrainingDataOptions) -> list[str]:
     check_vocabulary(options.vocab_file or "", options.do_lower_case)
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
-        encode.tokenizer.warn_of_unknown(path, [[line] for line in lines])
+        encode.tokenizer.warn_about_unknown(path, [[line] for line in lines])
         warn_of_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)
@@ -99,7 +99,7 @@ def _write_in_shards(
     options: PretrainingDataOptions, paths: Sequence[str], vocab: Mapping[str, int]
 ) -> None:
     workers: sharded_data.UnorderedMap = functools.partial(
-        do_by_processes, num_workers=options.num_workers, start=import_tensorflow
+        parallel_for, num_workers=options.num_workers, start=import_tensorflow
     )
     if options.beam_runner:
         workers = functools.partial(
@@ -107,7 +107,7 @@ def _write_in_shards(
         )
     outputs = options.outputs
     folder = f"{outputs[0]}.parts"
-    with locks.exclusive(locks.beside(folder), f"--output_file={outputs[0]}"):
+    with locks.exclusive(locks.lock_path(folder), f"--output_file={outputs[0]}"):
         try:
             units = sharded_data.write_parts(options, paths, folder, workers)
             with described(options, vocab):

@@ -35,7 +35,7 @@ def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iter
     }
     with contextlib.ExitStack() as stack:
         # Sorted, to prevent a deadlock between two runs.
-        for lock in sorted(map(locks.beside, outputs)):
+        for lock in sorted(map(locks.lock_path, outputs)):
             stack.enter_context(locks.exclusive(lock))
         # An old description must not outlive its records if this run fails.
         for path in {*outputs, *map(files.resolved, outputs)}:

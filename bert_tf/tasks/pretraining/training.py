@@ -19,8 +19,8 @@ from bert_tf.finetuning.initialization import check_length, find_model_files, re
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
+    locked_output_dir,
     prepare_output_dir,
-    reserved,
     write_metrics,
 )
 from bert_tf.finetuning.run_checks import check_resumed, describe_data
@@ -44,7 +44,7 @@ def run(options: PretrainingOptions) -> Results:
     paths = file_names.expand(options.input_file or "")
     # Before reading records: workers must be connected before TensorFlow computes anything.
     devices = training.open_devices(options)
-    with training.explained_errors(devices.workers), reserved(options, devices.is_chief):
+    with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
         try:
             return _train_and_evaluate(options, config, paths, devices)
@@ -78,7 +78,7 @@ def _train_and_evaluate(
     step = checkpoints.step_of(restored) if restored else 0
     state, metadata = None, {}
     if options.do_train:
-        metadata = run_metadata.training_files(options, bool(restored), data)
+        metadata = run_metadata.run_files(options, bool(restored), data)
     if options.do_train and step < options.num_train_steps:
         flags = ("num_train_steps", "num_warmup_steps")
         steps: dict[str, Any] = {name: getattr(options, name) for name in flags}

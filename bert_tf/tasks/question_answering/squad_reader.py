@@ -21,6 +21,9 @@ _logger = logging.getLogger(__name__)
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
+# What to say about doubtful questions.
+_EMPTY = 'empty (check "question")'
+_CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
 _MAX_LISTED = 5
 # The default limit of `read_text` is for small files; data sets may be larger.
@@ -91,9 +94,13 @@ def read_squad_examples(
     """
     examples: list[SquadExample] = []
     skipped: list[str] = []
+    doubtful: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
     for location, paragraph, entry in _questions(path):
         qas_id = str(_value(entry, "id", (str, int, float), location))
         question = _value(entry, "question", str, location)
+        doubtful[_EMPTY] += [qas_id] * (not question.strip())
+        if version_2_with_negative and entry.get("is_impossible") is True and entry.get("answers"):
+            doubtful[_CONTRADICTORY].append(qas_id)
         answer = _answer(paragraph, entry, version_2_with_negative, location) if is_training else ()
         if is_training and not answer:
             skipped.append(qas_id)
@@ -109,6 +116,13 @@ def read_squad_examples(
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
+    count = len(examples) + len(skipped)
+    if len(doubtful[_EMPTY]) == count:
+        raise UserError(f'{path}: all questions are empty. Check "question"')
+    for problem, ids in doubtful.items():
+        if ids:
+            message = "%s: %d of %d questions are %s, the first is %s"
+            _logger.warning(message, path, len(ids), count, problem, ids[0])
     counts = collections.Counter(example.qas_id for example in examples)
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:

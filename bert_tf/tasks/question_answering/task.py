@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data import array_ops
 from bert_tf.data.records import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
@@ -51,6 +51,9 @@ class QuestionAnswering(Task):
         self.options: SquadOptions = options
         self.config = config
         self.tokenizer = BatchTokenizer(tokenizer)
+        if options.null_score_diff_threshold and not options.version_2_with_negative:
+            message = "--null_score_diff_threshold has no effect: check --version_2_with_negative"
+            log.warning(message)
         word_metrics = ("f1", "exact" if options.version_2_with_negative else "exact_match")
         scores_characters = options.answer_scoring == "characters"
         character_metrics = ("f1_characters", "exact_characters") if scores_characters else ()
@@ -72,7 +75,7 @@ class QuestionAnswering(Task):
                 )
                 log.info(f"{message} (pass --answer_scoring=words for words only)", path)
         texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
-        self.tokenizer.warn_of_unknown(path, texts)
+        self.tokenizer.warn_about_unknown(path, texts)
         windows = self._windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if is_training and not len(windows):
@@ -200,13 +203,11 @@ def top_positions(logits: Any, name: str, count: int, max_seq_length: int) -> di
     Returns `NAME_indexes` int32 and `NAME_logits` float32 [B, K] in descending order, with ties by
     position, and `null_NAME_logits` [B].
     """
-    logits = ops.cast(logits, "float32")
     # Batches may be trimmed to their longest row, but K is the same for all.
-    missing = max_seq_length - ops.shape(logits)[1]
-    padded = ops.pad(logits, [[0, 0], [0, missing]], constant_values=float("-inf"))
-    values, indexes = ops.top_k(padded, min(count, max_seq_length), sorted=True)
+    padded = array_ops.pad_rows(logits, max_seq_length, float("-inf"))
+    values, indexes = array_ops.top_k(padded, min(count, max_seq_length))
     return {
-        f"{name}_indexes": ops.cast(indexes, "int32"),
+        f"{name}_indexes": indexes,
         f"{name}_logits": values,
         f"null_{name}_logits": logits[:, 0],
     }

@@ -14,7 +14,7 @@ from bert_tf.data.packing import pack_batch
 from bert_tf.tasks.question_answering.options import SPECIAL_TOKENS
 from bert_tf.tasks.question_answering.squad_reader import SquadExample
 from bert_tf.tokenization.fast import BatchTokenizer, encode_words
-from bert_tf.tokenization.ragged_ids import numbered
+from bert_tf.tokenization.ragged_ids import enumerate_groups
 
 # `unique_ids` count from here, as in the original.
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -64,7 +64,7 @@ class Windows(Sequence[Any]):
         step = np.minimum(room, doc_stride)
         remaining = np.maximum(text_lengths - room, 0)
         counts = np.where(text_lengths > 0, 1 + -(-remaining // step), 0)
-        self.question_index, self.window_index = question_of, _ = numbered(counts)
+        self.question_index, self.window_index = question_of, _ = enumerate_groups(counts)
         self.start = self.window_index * step[question_of]
         self.length = np.minimum(text_lengths[question_of] - self.start, room[question_of])
         self.offset = query_lengths[question_of] + 2

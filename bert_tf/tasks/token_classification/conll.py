@@ -86,7 +86,7 @@ def read_conll(
     """
     file = ConllFile(path)
     labels: list[str] = []
-    token, label, width = 0, None, 0
+    token, label, width, first = 0, None, 0, []
     for number, line in enumerate(files.read_lines(path), start=1):
         file.num_lines = number
         columns = _COLUMN.findall(line.removeprefix("\ufeff") if number == 1 else line)
@@ -101,7 +101,7 @@ def read_conll(
             # A line "w/o" in a file without labels is a word.
             are_spans = all(map(_SPAN.fullmatch, columns))
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
-            token, label, width = 0, 1, 2
+            token, label, width, first = 0, 1, 2, columns
             if not file.has_spans:
                 wanted, width = (token_column, label_column, need_labels), len(columns)
                 token, label = _find_columns(columns, *wanted, where)
@@ -110,7 +110,7 @@ def read_conll(
                 missing = " and no label" if label is not None and len(row) <= label else ""
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{missing}, but "
-                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row)}"
+                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row, first)}"
                 )
             file.words.append(row[token])
             file.lines.append(number)
@@ -176,12 +176,15 @@ def _check(file: ConllFile, column: int) -> None:
         word = next(word for word, label in enumerate(labels) if label in invalid)
         raise UserError(
             f"{file.path}:{file.lines[word]}: {_shown([labels[word]])} in column {column} is not a "
-            "label such as O and B-PER. Check --label_column"
+            "label such as O and B-PER. Check --label_column, and that the scheme is BIO, IOB1 or "
+            "BIOES (in BILOU, write E- for L- and S- for U-)"
         )
 
 
-def _shown(columns: list[str]) -> str:
-    return repr(" ".join(columns)[:_SHOWN_CHARACTERS])
+def _shown(columns: list[str], first: Sequence[str] = ()) -> str:
+    is_comment = "#" in (columns[0], *first[:1])
+    advice = ". Comments (#) are not supported: remove these lines" if is_comment else ""
+    return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice}"
 
 
 def to_bio(labels: Sequence[str], sentences: Sequence[int]) -> list[str]:

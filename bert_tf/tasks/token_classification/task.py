@@ -16,6 +16,7 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
 from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
@@ -76,7 +77,7 @@ class TokenClassification(Task):
         if split == "eval":
             require_seqeval()
         file = self._train_file if split == "train" and self._train_file else self._read_file(split)
-        self.tokenizer.warn_of_unknown(file.path, file.by_sentence(file.words))
+        self.tokenizer.warn_about_unknown(file.path, file.by_sentence(file.words))
         examples = self._make_sentences(file)
         count, num_windows = len(examples), len(examples.windows)
         sizes = counted(count, "sentence"), counted(len(file.words), "word")
@@ -156,11 +157,9 @@ class TokenClassification(Task):
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the most probable label of each piece, int32 [B, S]."""
-        label_ids = ops.cast(ops.argmax(outputs["logits"], axis=-1), "int32")
+        label_ids = array_ops.argmax(outputs["logits"])
         # Batches may be cut to their longest row, but all results need the same shape.
-        length = self.options.max_seq_length
-        padded = ops.pad(label_ids, [[0, 0], [0, length - ops.shape(label_ids)[1]]])
-        return {"label_ids": ops.reshape(padded, (-1, length))}
+        return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the outputs for each word piece; for a word, use those of its first piece."""

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.data.packing import pack_batch
 from bert_tf.tokenization import BasicTokenizer, is_cjk
 from bert_tf.tokenization.fast import BatchTokenizer, encode_words
-from bert_tf.tokenization.ragged_ids import numbered
+from bert_tf.tokenization.ragged_ids import enumerate_groups
 
 _SPECIAL_TOKENS = 2
 _MAX_TITLE_LENGTH = 3
@@ -66,7 +66,7 @@ class WordWindows:
         sizes = np.diff(sentences)
         excess = np.maximum(sizes - room, 0)
         counts = 1 + -(-excess // max(room // 2, 1))
-        sentence, number = numbered(counts)
+        sentence, number = enumerate_groups(counts)
         shift = number * excess[sentence] // np.maximum(counts[sentence] - 1, 1)
         start = sentences[:-1][sentence] + shift
         # From this piece on, the middle of the window is nearer than that of the one before.

@@ -24,7 +24,7 @@ def values_of(prefix):
 
 
 def assert_same(left, right):
-    """Two checkpoints, bit for bit."""
+    """Asserts that two checkpoints are bitwise identical."""
     left, right = values_of(left), values_of(right)
     assert left.keys() == right.keys()
     for name, value in left.items():
@@ -33,7 +33,7 @@ def assert_same(left, right):
 
 
 def write_model(folder, tiny, name, config=None, **extra):
-    """An original checkpoint whose weights are all random, biases too."""
+    """Writes an original checkpoint with random weights, including biases."""
     folder.mkdir()
     config = config or tiny.config
     rng = np.random.default_rng(7)
@@ -51,9 +51,9 @@ def write_model(folder, tiny, name, config=None, **extra):
 
 @pytest.fixture(scope="session")
 def models(tiny, tmp_path_factory):
-    """Folders by names of heads."""
+    """Maps head names to model directories."""
     keras.utils.set_random_seed(3)
-    place = tmp_path_factory.mktemp("models")
-    folders = {name: write_model(place / name, tiny, name) for name in NAMES}
+    root = tmp_path_factory.mktemp("models")
+    folders = {name: write_model(root / name, tiny, name) for name in NAMES}
     (folders["token"] / "labels.txt").write_text("\n".join(LABELS) + "\n")
     return folders

@@ -1,7 +1,7 @@
-"""What transformers makes of folders, as a program: beside TensorFlow PyTorch may not start.
+"""Runs transformers in a separate process: PyTorch may fail to start in one with TensorFlow.
 
-`python peer.py FOLDER`: FOLDER has `jobs.json`; `results.json` and a file of arrays for each job
-are written there.
+`python peer.py FOLDER` reads `FOLDER/jobs.json`, and writes `results.json` and an array file per
+job to FOLDER.
 """
 
 import json
@@ -27,9 +27,9 @@ def load(folder, name, job):
         inputs = {key: torch.tensor(value) for key, value in job["inputs"].items()}
         outputs = {key: value.numpy() for key, value in model(**inputs).items()}
     np.savez(folder / f"{name}.npz", **outputs)
-    # In pieces of some kilobytes, as large models are.
+    # Use shards of a few kilobytes, to test the layout of large models.
     model.save_pretrained(folder / f"{name}_saved", max_shard_size="4KB")
-    return {key: list(map(str, found)) for key, found in info.items() if found}
+    return {key: list(map(str, keys)) for key, keys in info.items() if keys}
 
 
 def shorten(folder, name, job):

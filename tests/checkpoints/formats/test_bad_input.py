@@ -1,4 +1,4 @@
-"""Mistakes and bad intent: one sentence, nothing run, nothing written."""
+"""Invalid and malicious input: one-line errors; no code is executed and nothing is written."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from tests.test_locks import hold
 
 
 @pytest.fixture
-def there(models, tmp_path):
-    """A folder of transformers, to be damaged."""
+def hf_folder(models, tmp_path):
+    """A transformers directory for tests to corrupt."""
     convert(
         find_source(str(models["classification"])),
         Request(output=str(tmp_path / "there"), to="hugging_face"),
@@ -32,38 +32,42 @@ def there(models, tmp_path):
     return tmp_path / "there"
 
 
-def _refused(source, tmp_path, message, **wanted):
+def _assert_rejected(source, tmp_path, message, **options):
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(UserError, match=message):
         convert(
             find_source(str(source)),
-            Request(**{"output": str(tmp_path / "out"), "to": "original", **wanted}),
+            Request(**{"output": str(tmp_path / "out"), "to": "original", **options}),
         )
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_another_conversion_writes_the_output(there, tmp_path):
+def test_output_locked_by_another_conversion_is_rejected(hf_folder, tmp_path):
     process = hold(tmp_path / ".out.lock")
-    _refused(there, tmp_path, f"out is in use, process {process.pid} on .* pass another --output")
+    _assert_rejected(
+        hf_folder,
+        tmp_path,
+        f"out is in use by process {process.pid} on .* pass a different --output",
+    )
     process.communicate("")
 
 
-def test_an_output_that_is_a_link(there, tmp_path):
+def test_symlinked_output(hf_folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
-    convert(find_source(str(there)), Request(output=str(tmp_path / "link.keras")))
+    convert(find_source(str(hf_folder)), Request(output=str(tmp_path / "link.keras")))
     assert (tmp_path / "link.keras").is_symlink()
     assert (tmp_path / "store" / "model.keras").is_file()
 
 
 @pytest.mark.parametrize("kept", [0, 5, 300, -1])
-def test_half_a_download(there, tmp_path, kept):
-    file = there / "model.safetensors"
+def test_truncated_download_is_rejected(hf_folder, tmp_path, kept):
+    file = hf_folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:kept])
-    _refused(there, tmp_path, "is not a complete safetensors file.*Download it again")
+    _assert_rejected(hf_folder, tmp_path, "is not a complete safetensors file.*Download it again")
 
 
-def test_a_pickle_is_never_opened(tmp_path):
+def test_pickle_is_never_loaded(tmp_path):
     class Bomb:
         def __reduce__(self):
             return (os.mkdir, (str(tmp_path / "run"),))
@@ -73,104 +77,112 @@ def test_a_pickle_is_never_opened(tmp_path):
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
     (folder / "config.json").write_text("{}")
     for source in (folder, folder / "pytorch_model.bin"):
-        _refused(source, tmp_path, r"is a pickle.*save_pretrained\(new_folder\).*safetensors")
+        _assert_rejected(
+            source, tmp_path, r"is a pickle.*save_pretrained\(new_folder\).*safetensors"
+        )
 
 
-def test_another_model_by_its_names(there, tmp_path):
-    save_file({"wte.weight": np.ones([3, 2], "float32")}, there / "model.safetensors")
-    _refused(there, tmp_path, r"is not a BERT: it has no word embeddings, but wte\.weight")
+def test_tensor_names_of_other_architectures_are_rejected(hf_folder, tmp_path):
+    save_file({"wte.weight": np.ones([3, 2], "float32")}, hf_folder / "model.safetensors")
+    _assert_rejected(hf_folder, tmp_path, r"has no BERT word embeddings\. It contains: wte\.weight")
 
 
-def test_missing_and_strange_tensors_are_listed(there, tmp_path):
-    tensors = load_file(there / "model.safetensors")
+def test_missing_and_unexpected_tensors_are_listed(hf_folder, tmp_path):
+    tensors = load_file(hf_folder / "model.safetensors")
     strange = {**tensors, "adapter.down": np.ones([2], "float32")}
-    save_file(strange, there / "model.safetensors")
-    _refused(there, tmp_path, r"beyond a BERT with the head classification: adapter\.down")
+    save_file(strange, hf_folder / "model.safetensors")
+    _assert_rejected(
+        hf_folder, tmp_path, r"not part of BERT or the classification head: adapter\.down"
+    )
     del tensors["bert.encoder.layer.1.output.dense.weight"]
-    save_file(tensors, there / "model.safetensors")
-    _refused(there, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; there are")
+    save_file(tensors, hf_folder / "model.safetensors")
+    _assert_rejected(
+        hf_folder, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; found: "
+    )
 
 
-def test_strange_tensors_can_be_left(there, tmp_path, said):
-    tensors = load_file(there / "model.safetensors")
-    save_file({**tensors, "crf.start": np.ones([2], "float32")}, there / "model.safetensors")
+def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
+    tensors = load_file(hf_folder / "model.safetensors")
+    save_file({**tensors, "crf.start": np.ones([2], "float32")}, hf_folder / "model.safetensors")
     request = Request(output=str(tmp_path / "x.ckpt"), head="encoder")
-    convert(find_source(str(there)), request)
-    assert "Not converted: output_bias, output_weights, crf.start" in said.text
+    convert(find_source(str(hf_folder)), request)
+    assert "Not converted: output_bias, output_weights, crf.start" in run_log.text
     assert len(values_of(str(tmp_path / "x.ckpt"))) == 39
 
 
-def test_a_second_table_of_words_is_refused(models, tmp_path):
+def test_untied_word_embeddings_are_rejected(models, tmp_path):
     folder = tmp_path / "there"
     request = Request(output=str(folder), to="hugging_face")
     convert(find_source(str(models["pretraining"])), request)
     tensors = load_file(folder / "model.safetensors")
     tensors["cls.predictions.decoder.weight"] = np.zeros([19, 16], "float32")
     save_file(tensors, folder / "model.safetensors")
-    _refused(folder, tmp_path, r"decoder\.weight in .* is not the same as its word embeddings")
+    _assert_rejected(folder, tmp_path, r"decoder\.weight in .* differs from the word embeddings")
     convert(find_source(str(folder)), Request(output=str(tmp_path / "x.ckpt"), head="encoder"))
 
 
-def test_numbers_of_another_type_are_refused(there, tmp_path):
-    tensors = load_file(there / "model.safetensors")
-    save_file({k: v.astype("float64") for k, v in tensors.items()}, there / "model.safetensors")
-    _refused(there, tmp_path, r"is of type F64, not float32, float16, bfloat16")
+def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
+    tensors = load_file(hf_folder / "model.safetensors")
+    save_file({k: v.astype("float64") for k, v in tensors.items()}, hf_folder / "model.safetensors")
+    _assert_rejected(hf_folder, tmp_path, r"has type F64; expected float32 or float16 or bfloat16")
 
 
-def test_a_configuration_of_another_model(models, there, tmp_path):
-    settings = json.loads((there / "config.json").read_text())
+def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
+    settings = json.loads((hf_folder / "config.json").read_text())
     wrong = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
-    (there / "config.json").write_text(json.dumps(wrong))
+    (hf_folder / "config.json").write_text(json.dumps(wrong))
     message = (
-        r"config\.json is not the configuration of .*: vocab_size is 20 there, 19 in the weights "
-        r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32 there, 16 .*"
-        "num_hidden_layers is 3 there, 2"
+        r"config\.json is not the configuration of .*: vocab_size is 20, but 19 in the weights "
+        r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32, but 16 .*"
+        "num_hidden_layers is 3, but 2"
     )
-    _refused(there, tmp_path, message)
+    _assert_rejected(hf_folder, tmp_path, message)
     other = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
     other.intermediate_size = 99
     (tmp_path / "other.json").write_text(other.to_json_string())
     config_file = str(tmp_path / "other.json")
-    _refused(models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file)
+    _assert_rejected(
+        models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file
+    )
 
 
-def test_weights_that_do_not_fit_each_other(tiny, tmp_path):
+def test_inconsistent_weight_shapes_are_rejected(tiny, tmp_path):
     folder = write_model(tmp_path / "a", tiny, "encoder")
     values = values_of(str(folder / "bert_model.ckpt"))
     values["bert/pooler/dense/kernel"] = np.zeros([16, 17], "float32")
     checkpoint.write(str(folder / "bert_model.ckpt"), values)
-    message = r"bert/pooler/dense/kernel \[16, 17\] \(needed: \[16, 16\]\)"
-    _refused(folder, tmp_path, message, to="hugging_face")
+    message = r"bert/pooler/dense/kernel \[16, 17\] \(expected: \[16, 16\]\)"
+    _assert_rejected(folder, tmp_path, message, to="hugging_face")
 
 
-def test_what_an_export_needs_is_asked_for(models, tiny, tmp_path):
+def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
     folder = tmp_path / "bare"
     folder.mkdir()
     for path in models["encoder"].glob("bert_model*"):
         shutil.copyfile(path, folder / path.name)
-    _refused(folder, tmp_path, "pass --bert_config_file", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "pass --bert_config_file", to="hugging_face")
     shutil.copyfile(models["encoder"] / "bert_config.json", folder / "bert_config.json")
-    _refused(folder, tmp_path, "pass --vocab_file", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "pass --vocab_file", to="hugging_face")
     (folder / "vocab.txt").write_text("\n".join(f"w{number}" for number in range(20)))
-    _refused(folder, tmp_path, "has 20 entries, .* only 19", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "has 20 entries, .* only 19", to="hugging_face")
 
 
 @pytest.mark.parametrize(
     ("labels", "name", "message"),
     [
-        (["a"], "classification", "--labels: there are 1 labels, but the head has 3"),
-        (["a", "b"], "span", "--labels: there are 2 labels, but the head has none"),
+        (["a"], "classification", "--labels: 1 labels, but the head has 3"),
+        (["a", "b"], "span", "--labels: 2 labels, but the head has none"),
     ],
 )
-def test_labels_that_do_not_fit(models, tmp_path, labels, name, message):
-    _refused(models[name], tmp_path, message, labels=labels, to="hugging_face")
+def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):
+    _assert_rejected(models[name], tmp_path, message, labels=labels, to="hugging_face")
 
 
-def test_two_heads_are_a_question(tiny, tmp_path):
+def test_ambiguous_head_is_rejected(tiny, tmp_path):
     bias, weights = np.zeros(2, "float32"), np.zeros([2, 16], "float32")
     more = {"cls/squad/output_bias": bias, "cls/squad/output_weights": weights}
     folder = write_model(tmp_path / "a", tiny, "classification", **more)
-    _refused(folder, tmp_path, "several heads, span and classification", to="hugging_face")
+    _assert_rejected(folder, tmp_path, "several heads: span and classification", to="hugging_face")
     convert(
         find_source(str(folder)),
         Request(output=str(tmp_path / "x"), to="hugging_face", head="span"),
@@ -178,26 +190,26 @@ def test_two_heads_are_a_question(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("options", "message"),
     [
         ({"output": "there", "to": "original"}, "already contains files .*config"),
         ({"output": "there/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": None}, "does not say which format to write"),
-        ({"output": "x", "to": "keras"}, r"has to end in \.keras"),
-        ({"output": "x.keras", "to": "original"}, "has to be a folder"),
+        ({"output": "x", "to": None}, "does not determine the format"),
+        ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
+        ({"output": "x.keras", "to": "original"}, "requires a folder"),
         ({"output": "there/config.json/x", "to": "original"}, "is a file, not a folder"),
     ],
 )
-def test_outputs_that_cannot_be(there, tmp_path, wanted, message):
-    output = str(tmp_path / wanted["output"])
-    _refused(there, tmp_path, message, output=output, to=wanted["to"])
+def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
+    output = str(tmp_path / options["output"])
+    _assert_rejected(hf_folder, tmp_path, message, output=output, to=options["to"])
 
 
-def test_an_existing_checkpoint_is_not_written_over(there, tmp_path):
+def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
     request = Request(output=str(tmp_path / "x.ckpt"))
-    convert(find_source(str(there)), request)
+    convert(find_source(str(hf_folder)), request)
     with pytest.raises(UserError, match=r"\.index already exists"):
-        convert(find_source(str(there)), request)
+        convert(find_source(str(hf_folder)), request)
 
 
 @pytest.fixture
@@ -230,67 +242,67 @@ def _other_module(settings):
 
 
 @pytest.mark.parametrize("change", [_lambda, _inside, _other_module])
-def test_keras_files_name_nothing_but_our_models(keras_file, tmp_path, change):
+def test_keras_file_with_foreign_classes_is_rejected(keras_file, tmp_path, change):
     _with_config(keras_file, change)
-    message = r"is not a model of bert_tf\.modeling.*(Lambda|os\.system|antigravity)"
-    _refused(keras_file, tmp_path, message)
+    message = r"must contain a bert_tf\.modeling model.*(Lambda|os\.system|antigravity)"
+    _assert_rejected(keras_file, tmp_path, message)
 
 
-def test_a_keras_file_may_name_a_module_that_has_moved(keras_file):
+def test_keras_file_may_name_a_moved_module(keras_file):
     _with_config(keras_file, lambda settings: settings.update(module="bert_tf.modeling.moved"))
     assert find_source(str(keras_file)).config().hidden_size == 16
 
 
-def test_another_keras_model_is_refused(tmp_path):
+def test_unrelated_keras_model_is_rejected(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / "x.keras")
-    _refused(tmp_path / "x.keras", tmp_path, "is not a model of bert_tf.modeling")
+    _assert_rejected(tmp_path / "x.keras", tmp_path, "must contain a bert_tf.modeling model")
     model.save_weights(tmp_path / "x.weights.h5")
-    _refused(tmp_path / "x.weights.h5", tmp_path, "is not a complete file of weights")
+    _assert_rejected(tmp_path / "x.weights.h5", tmp_path, "is not a complete weights file")
 
 
 @pytest.mark.parametrize("name", ["x.keras", "x.weights.h5", "x.zip", "x.safetensors"])
-def test_files_of_nonsense(tmp_path, name):
+def test_malformed_files_are_rejected(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"nonsense")
-    _refused(tmp_path / name, tmp_path, "is not a complete")
-    _refused(tmp_path / f"other_{name}", tmp_path, "No such file")
+    _assert_rejected(tmp_path / name, tmp_path, "is not a complete")
+    _assert_rejected(tmp_path / f"other_{name}", tmp_path, "No such file")
 
 
-def test_truncated_files_of_keras(keras_file, models, tmp_path):
+def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
     keras_file.write_bytes(keras_file.read_bytes()[:-100])
-    _refused(keras_file, tmp_path, "is not a complete .keras file")
+    _assert_rejected(keras_file, tmp_path, "is not a complete .keras file")
     path = tmp_path / "y.weights.h5"
     convert(find_source(str(models["span"])), Request(output=str(path)))
     path.write_bytes(path.read_bytes()[:-100])
-    _refused(path, tmp_path, "is not a complete file of weights|cannot be loaded")
+    _assert_rejected(path, tmp_path, "is not a complete weights file|cannot be loaded")
 
 
-def test_options_that_make_no_sense(tmp_path):
+def test_invalid_options_are_rejected(tmp_path):
     for flags, message in (
-        ({}, "Required, but not given: --input"),
-        ({"input": "x"}, "Required, but not given: --output"),
-        ({"input": "x", "output": "y", "inspect": True}, "--inspect writes nothing"),
+        ({}, "Required, but missing: --input"),
+        ({"input": "x"}, "Required, but missing: --output"),
+        ({"input": "x", "output": "y", "inspect": True}, "--inspect writes no output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
         with pytest.raises(UserError, match=message):
             conversion.run(ConversionOptions(**flags))
 
 
-def test_labels_in_another_order_and_a_head_of_another_kind(models, tmp_path):
-    _refused(
-        models["token"], tmp_path, "in this order: leave it out", labels=LABELS[::-1],
+def test_label_order_and_head_mismatches_are_rejected(models, tmp_path):
+    _assert_rejected(
+        models["token"], tmp_path, "in a different order", labels=LABELS[::-1],
         head="token", to="hugging_face",
     )  # fmt: skip
-    for wanted, hint in (("token", "classification"), ("classification", "token")):
-        with pytest.raises(UserError, match=f"--head={wanted}, but the model's is {hint}: leave"):
-            heads.find([], wanted, hint)
+    for head, hint in (("token", "classification"), ("classification", "token")):
+        with pytest.raises(UserError, match=f"--head={head}, but the model has a {hint} head"):
+            heads.find([], head, hint)
     assert heads.find([], "encoder", "token").name == "encoder"
 
 
-def test_a_casing_that_the_vocabulary_does_not_have(tmp_path, said):
+def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
     small = str(ROOT / "examples" / "small_bert")
     flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
     conversion.run(ConversionOptions(**flags, do_lower_case=False))
-    (warning,) = [r.getMessage() for r in said.records if r.levelname == "WARNING"]
-    assert "capitals become [UNK]. For an uncased model pass --do_lower_case=true" in warning
+    (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
+    assert "capitals become [UNK]. For an uncased model, pass --do_lower_case=true" in warning

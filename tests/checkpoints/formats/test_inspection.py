@@ -1,4 +1,4 @@
-"""What `--inspect` says."""
+"""Output of `--inspect`."""
 
 import pytest
 
@@ -12,21 +12,21 @@ from tests.checkpoints.formats.test_model_garden import FOLDER
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_heads_and_counts(models, name):
+def test_head_and_parameter_counts(models, name):
     text = describe(find_source(str(models[name])))
     shapes = find_source(str(models[name])).shapes()
     assert f" in {len(shapes)} variables\n" in text
     head = {
-        "classification": "Head: classification, 3 outputs; the weights do not tell",
-        "token": "Head: classification, 3 outputs: O, B-PER, I-PER; the weights do not tell",
+        "classification": "Head: classification, 3 outputs (or token",
+        "token": "Head: classification, 3 outputs: O, B-PER, I-PER (or token",
         "encoder": "Head: none",
     }.get(name, f"Head: {name}")
     assert head in text
-    assert "num_attention_heads 2, hidden_act gelu (by " in text
-    assert "Release of this size: none" in text
+    assert "num_attention_heads 2, hidden_act gelu (from " in text
+    assert "Releases of this size: none" in text
 
 
-def test_the_optimizer_is_counted_apart(tiny, tmp_path):
+def test_optimizer_parameters_are_counted_separately(tiny, tmp_path):
     values = {"bert/pooler/dense/bias/adam_m": [0.0] * 16, "global_step": 3}
     folder = write_model(tmp_path / "a", tiny, "encoder", **values)
     before = describe(find_source(str(write_model(tmp_path / "b", tiny, "encoder"))))
@@ -34,36 +34,34 @@ def test_the_optimizer_is_counted_apart(tiny, tmp_path):
     count = int(line.split()[1].replace(",", ""))
     text = describe(find_source(str(folder)))
     assert line in text
-    assert f"With optimizer and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
+    assert f"With Adam slots and step: {count + 17:,} in 41 variables; --strip_optimizer" in text
 
 
-def test_a_release_is_known_by_its_sizes(tmp_path, tiny):
+def test_release_is_identified_by_size(tmp_path, tiny):
     config = BertConfig(30522, 128, 2, 2, 512, max_position_embeddings=512, type_vocab_size=2)
     folder = write_model(tmp_path / "a", tiny, "pretraining", config)
     text = describe(find_source(str(folder)))
-    # The smallest one, of which 4.4 million parameters are published.
+    # The smallest release; its published parameter count is 4.4 million.
     assert "Parameters: 4,43" in text
-    assert "Release of this size: uncased_L-2_H-128_A-2 of 2020_02_20" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
     (folder / "bert_config.json").unlink()
     text = describe(find_source(str(folder)))
-    assert "num_attention_heads 2 (a guess: hidden_size / 64; weights do not say it)" in text
-    assert "Release of this size: uncased_L-2_H-128_A-2 of 2020_02_20" in text
+    assert "num_attention_heads 2 (guess: hidden_size / 64; not stored in the weights)" in text
+    assert "Releases of this size: uncased_L-2_H-128_A-2 (2020_02_20)" in text
 
 
-def test_other_kinds(models, tmp_path, capsysbinary):
+def test_inspecting_other_formats(models, tmp_path, capsysbinary):
     convert(
         find_source(str(models["span"])), Request(output=str(tmp_path / "x"), to="hugging_face")
     )
     conversion.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
-    assert "safetensors of Hugging Face's transformers" in text
+    assert "Hugging Face safetensors" in text
     assert "Head: span" in text
-    assert "object-based checkpoint of the Model Garden" in describe(
-        find_source(str(FOLDER / "v1"))
-    )
+    assert "Model Garden checkpoint" in describe(find_source(str(FOLDER / "v1")))
 
 
-def test_what_is_not_bert_is_shown_as_it_is(tmp_path):
+def test_unrecognized_checkpoint_is_listed_as_is(tmp_path):
     checkpoint.write(str(tmp_path / "x.ckpt"), {"a/layer_10/b": [1.0], "a/layer_9/b": [2.0]})
     text = describe(find_source(str(tmp_path / "x.ckpt")))
     assert "Configuration: none, this is not a BERT" in text

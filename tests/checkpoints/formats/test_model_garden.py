@@ -2,7 +2,7 @@
 
 `model_garden/v1` and `v2` were written by `tf.train.Checkpoint(encoder=...)` with `BertEncoder`
 and `BertEncoderV2` of tf-models-official 2.20 (tf_keras 2.21, TensorFlow 2.21), with random
-weights; `outputs.npz` has what these computed.
+weights; `outputs.npz` contains their outputs.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_outputs_are_those_of_the_garden(version, tmp_path):
+def test_outputs_match_model_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
     assert source.kind == "model_garden"
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
@@ -35,13 +35,13 @@ def test_outputs_are_those_of_the_garden(version, tmp_path):
     outputs = model({name: expected[name] for name in expected.files if "output" not in name})
     mask = expected["input_mask"].astype(bool)
     for name in ("sequence_output", "pooled_output"):
-        found, wanted = np.asarray(outputs[name]), expected[name]
+        actual, wanted = np.asarray(outputs[name]), expected[name]
         if name == "sequence_output":
-            found, wanted = found[mask], wanted[mask]
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+            actual, wanted = actual[mask], wanted[mask]
+        np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
 
-def test_configuration_beside_it_is_compared(tmp_path, tiny):
+def test_config_mismatch_is_rejected(tmp_path, tiny):
     for path in (FOLDER / "v2").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     other = BertConfig.from_dict({**tiny.config.to_dict(), "num_attention_heads": 4})
@@ -50,22 +50,22 @@ def test_configuration_beside_it_is_compared(tmp_path, tiny):
         find_source(str(tmp_path)).config()
 
 
-def test_a_functional_model_has_one_encoder(tiny, tmp_path):
-    """Keras' export writes its variables twice."""
+def test_functional_model_has_one_encoder(tiny, tmp_path):
+    """Keras' export writes the variables of a functional model twice."""
     encoder = BertModel(tiny.config)
     ids = keras.Input((None,), dtype="int32", name="input_ids")
     head = keras.layers.Dense(1)(encoder({"input_ids": ids})["pooled_output"])
     keras.Model(ids, head).export(tmp_path / "once", verbose=False)
     source = find_source(str(tmp_path / "once"))
     expected = checkpoint.named_variables(encoder)
-    found = dict(source.read(expected))
+    actual = dict(source.read(expected))
     for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], np.asarray(values), err_msg=name)
+        np.testing.assert_array_equal(actual[name], np.asarray(values), err_msg=name)
     (note,) = source.notes
     assert note.count("/kernel") == 1
 
 
-def test_two_encoders_are_refused(tiny, tmp_path):
+def test_two_encoders_are_rejected(tiny, tmp_path):
     two = tf.train.Checkpoint(
         one=tf.Variable(tf.zeros([9, 4]), name="word_embeddings/embeddings"),
         other=tf.Variable(tf.ones([9, 4]), name="word_embeddings/embeddings"),
@@ -75,7 +75,7 @@ def test_two_encoders_are_refused(tiny, tmp_path):
         find_source(str(tmp_path))
 
 
-def test_optimizer_and_heads_are_left(tmp_path):
+def test_optimizer_and_heads_are_ignored(tmp_path):
     source = find_source(str(FOLDER / "v2"))
     reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
     root = tf.train.Checkpoint()
@@ -85,16 +85,18 @@ def test_optimizer_and_heads_are_left(tmp_path):
         v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
     )
     root.head = tf.Variable(tf.zeros([3]), name="classifier/bias")
-    found = find_source(root.save(str(tmp_path / "ckpt")))
-    assert found.shapes() == source.shapes()
-    assert found.notes == [f"Not read from {tmp_path}/ckpt-1, as no part of BERT: classifier/bias"]
+    actual = find_source(root.save(str(tmp_path / "ckpt")))
+    assert actual.shapes() == source.shapes()
+    assert actual.notes == [
+        f"Ignoring variables of {tmp_path}/ckpt-1 that are not part of BERT: classifier/bias"
+    ]
 
 
-def test_another_object_based_checkpoint_is_refused(tmp_path):
+def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match=r"no BERT encoder .* variables called scale"):
+    with pytest.raises(UserError, match=r"BERT encoder .* variables named scale"):
         find_source(prefix)
-    # As that of a SavedModel that only prepares texts.
+    # Such as the one in a preprocessing-only SavedModel.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"no BERT encoder .* no weights: is it a preprocessor"):
+    with pytest.raises(UserError, match=r"BERT encoder .* no weights: is it a preprocessor"):
         find_source(prefix)

@@ -1,4 +1,4 @@
-"""There and back again, bit for bit, for each head and each format."""
+"""Bitwise exact round trips for each head and format."""
 
 import json
 import logging
@@ -23,16 +23,16 @@ from tests.oracle import ROOT
 WAYS = {"hugging_face": "there", "keras": "there.keras", "weights_h5": "there.weights.h5"}
 
 
-def _convert(source, output, **wanted):
-    convert(find_source(str(source)), Request(output=str(output), **wanted))
+def _convert(source, output, **options):
+    convert(find_source(str(source)), Request(output=str(output), **options))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("way", WAYS)
-def test_there_and_back(models, name, way, tmp_path):
-    there = tmp_path / WAYS[way]
-    _convert(models[name], there, to=way, head=name)
-    _convert(there, tmp_path / "back", to="original")
+def test_round_trip(models, name, way, tmp_path):
+    converted = tmp_path / WAYS[way]
+    _convert(models[name], converted, to=way, head=name)
+    _convert(converted, tmp_path / "back", to="original")
     back = tmp_path / "back"
     assert_same(str(models[name] / "bert_model.ckpt"), str(back / "bert_model.ckpt"))
     kept = {"hugging_face": ["bert_config.json", "vocab.txt"], "keras": ["bert_config.json"]}
@@ -40,10 +40,10 @@ def test_there_and_back(models, name, way, tmp_path):
         assert (back / file).read_bytes() == (models[name] / file).read_bytes()
     if way == "hugging_face" and name == "token":
         assert (back / "labels.txt").read_text().split() == LABELS
-    assert {path.name for path in tmp_path.iterdir()} == {there.name, "back"}
+    assert {path.name for path in tmp_path.iterdir()} == {converted.name, "back"}
 
 
-def test_a_keras_file_is_the_model_itself(models, tmp_path):
+def test_keras_file_loads_as_the_model(models, tmp_path):
     _convert(models["token"], tmp_path / "x.keras", head="token")
     model = keras.saving.load_model(tmp_path / "x.keras")
     assert type(model) is HEADS["token"].model
@@ -64,7 +64,7 @@ def _trained(tiny, folder):
     return checkpoint.save(str(folder), model, optimizer, scale)
 
 
-def test_the_optimizer_is_kept_or_stripped(tiny, tmp_path):
+def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
     prefix = _trained(tiny, tmp_path)
     _convert(tmp_path, tmp_path / "copy.ckpt")
     assert_same(prefix, str(tmp_path / "copy.ckpt"))
@@ -74,11 +74,11 @@ def test_the_optimizer_is_kept_or_stripped(tiny, tmp_path):
     assert len(before) == 3 * 41 + 2
     for name, value in stripped.items():
         assert value.tobytes() == before[name].tobytes()
-    # The newest of the training is still its own.
+    # The training run's latest checkpoint is unchanged.
     assert checkpoint.latest(str(tmp_path)) == prefix
 
 
-def test_formats_without_a_place_for_the_optimizer_say_so(tiny, tmp_path, caplog):
+def test_dropping_the_optimizer_is_reported(tiny, tmp_path, caplog):
     prefix = _trained(tiny, tmp_path)
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
@@ -92,35 +92,37 @@ def test_formats_without_a_place_for_the_optimizer_say_so(tiny, tmp_path, caplog
     assert "global_step" in names
 
 
-def test_a_checkpoint_that_is_not_of_bert_can_be_stripped(tmp_path):
+def test_non_bert_checkpoint_can_be_stripped(tmp_path):
     values = {"x/kernel": np.float32([1]), "x/kernel/adam_m": np.float32([2])}
     checkpoint.write(str(tmp_path / "a.ckpt"), values)
     _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt", strip_optimizer=True)
     assert list(values_of(str(tmp_path / "b.ckpt"))) == ["x/kernel"]
 
 
-def test_further_keys_of_a_configuration_and_its_gelu_are_kept(tiny, tmp_path):
+def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):
     config = BertConfig.from_dict(
         {**tiny.config.to_dict(), "directionality": "bidi", "pooler_fc_size": 768}
     )
     folder = write_model(tmp_path / "a", tiny, "encoder", config)
     _convert(folder, tmp_path / "there", to="hugging_face")
-    there = json.loads((tmp_path / "there" / "config.json").read_text())
-    assert there["hidden_act"] == "gelu_pytorch_tanh"
-    assert there["layer_norm_eps"] == 1e-12
+    converted = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert converted["hidden_act"] == "gelu_pytorch_tanh"
+    assert converted["layer_norm_eps"] == 1e-12
     _convert(tmp_path / "there", tmp_path / "back.ckpt")
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
 
 
-def test_files_beside_a_prefix_are_not_written_over(models, tmp_path):
+def test_files_next_to_a_prefix_are_not_overwritten(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(UserError, match=r"bert_config\.json already exists and is not this model"):
+    with pytest.raises(
+        UserError, match=r"bert_config\.json already exists, with different content"
+    ):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
 
 
-def test_labels_and_casing_can_be_given(models, tmp_path):
+def test_labels_and_casing_options(models, tmp_path):
     for number, labels in enumerate(("x,y,z", str(models["token"] / "labels.txt"))):
         options = ConversionOptions(
             input=str(models["classification"]),
@@ -138,7 +140,7 @@ def test_labels_and_casing_can_be_given(models, tmp_path):
     assert tokenizer["do_lower_case"] is False
 
 
-def test_a_folder_of_run_ner_has_labels_of_words(models, tmp_path):
+def test_run_ner_directory_exports_token_labels(models, tmp_path):
     for path in models["token"].iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     run = {"script": "run_ner", "flags": {"do_lower_case": False}}
@@ -146,8 +148,8 @@ def test_a_folder_of_run_ner_has_labels_of_words(models, tmp_path):
     source = find_source(str(tmp_path))
     assert (source.head, source.do_lower_case, source.labels) == ("token", False, LABELS)
     _convert(tmp_path, tmp_path / "x", to="hugging_face")
-    found = json.loads((tmp_path / "x" / "config.json").read_text())
-    assert found["architectures"] == ["BertForTokenClassification"]
+    actual = json.loads((tmp_path / "x" / "config.json").read_text())
+    assert actual["architectures"] == ["BertForTokenClassification"]
 
 
 def test_command_line(models, tmp_path):
@@ -160,4 +162,4 @@ def test_command_line(models, tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("ERROR: --output=")
-    assert "does not say which format to write" in line
+    assert "does not determine the format" in line

@@ -1,4 +1,4 @@
-"""What is found at a place: kinds, what lies beside, and zips."""
+"""Detecting checkpoint formats, their companion files, and zip archives."""
 
 import shutil
 import stat
@@ -21,35 +21,38 @@ def _zip(path, folder, inside, more=()):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kinds_and_what_lies_beside(models, name, tmp_path):
+def test_source_kinds_and_companion_files(models, name, tmp_path):
     for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
         convert(
             find_source(str(models[name])),
             Request(output=str(tmp_path / output), to=to, head=name),
         )
     original = find_source(str(models[name]))
-    there, whole = find_source(str(tmp_path / "x")), find_source(str(tmp_path / "x.keras"))
-    assert [source.kind for source in (original, there, whole)] == [
+    hugging_face, keras_file = (
+        find_source(str(tmp_path / "x")),
+        find_source(str(tmp_path / "x.keras")),
+    )
+    assert [source.kind for source in (original, hugging_face, keras_file)] == [
         "original",
         "hugging_face",
         "keras",
     ]
-    assert there.head == whole.head == name
-    assert original.shapes() == there.shapes() == whole.shapes()
-    assert original.config() == there.config() == whole.config()
+    assert hugging_face.head == keras_file.head == name
+    assert original.shapes() == hugging_face.shapes() == keras_file.shapes()
+    assert original.config() == hugging_face.config() == keras_file.config()
     assert original.vocab_file == str(models[name] / "vocab.txt")
-    assert there.vocab_file == str(tmp_path / "x" / "vocab.txt")
-    assert there.config_file == str(tmp_path / "x" / "config.json")
-    assert whole.config_file is None
+    assert hugging_face.vocab_file == str(tmp_path / "x" / "vocab.txt")
+    assert hugging_face.config_file == str(tmp_path / "x" / "config.json")
+    assert keras_file.config_file is None
     file = find_source(str(tmp_path / "x" / "model.safetensors"))
-    assert (file.kind, file.shapes()) == ("hugging_face", there.shapes())
-    values = [dict(source.read(source.shapes())) for source in (original, there, whole)]
+    assert (file.kind, file.shapes()) == ("hugging_face", hugging_face.shapes())
+    values = [dict(source.read(source.shapes())) for source in (original, hugging_face, keras_file)]
     for key, value in values[0].items():
         assert value.tobytes() == values[1][key].tobytes() == values[2][key].tobytes()
 
 
 @pytest.mark.parametrize("inside", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
-def test_the_zip_of_a_release(models, inside, tmp_path):
+def test_release_zip(models, inside, tmp_path):
     path = _zip(
         tmp_path / "x.zip",
         models["pretraining"],
@@ -59,7 +62,7 @@ def test_the_zip_of_a_release(models, inside, tmp_path):
     source = find_source(path)
     assert source.kind == "original"
     assert source.do_lower_case is {"u": True, "c": False, "": None}[inside[:1]]
-    # It is unpacked once, however often it is asked for.
+    # The archive is unpacked only once.
     assert find_source(path).path == source.path
     convert(source, Request(output=str(tmp_path / "out"), to="original"))
     assert_same(
@@ -69,36 +72,36 @@ def test_the_zip_of_a_release(models, inside, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:\\evil"])
-def test_paths_that_lead_elsewhere_are_refused(models, name, tmp_path):
+def test_zip_path_traversal_is_rejected(models, name, tmp_path):
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
-    with pytest.raises(UserError, match=r"outside of its folder .*nothing is unpacked"):
+    with pytest.raises(UserError, match=r"outside the folder .*not unpacked"):
         find_source(path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
 
 
-def test_links_are_refused(models, tmp_path):
+def test_zip_symlinks_are_rejected(models, tmp_path):
     link = zipfile.ZipInfo("model/vocab.txt.link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", [(link, "/etc/passwd")])
-    with pytest.raises(UserError, match=r"has a link .*nothing is unpacked"):
+    with pytest.raises(UserError, match=r"contains a link .*not unpacked"):
         find_source(path)
 
 
-def test_what_grows_too_much_is_refused(models, tmp_path, monkeypatch):
+def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
     more = [("model/bert_model.ckpt.meta", bytes(10_000_000))]
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/", more)
     find_source(path)
-    # What was unpacked is not looked at again.
+    # Copy the archive: one that has been unpacked is not checked again.
     other = str(shutil.copy(path, tmp_path / "y.zip"))
-    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 1000)
-    with pytest.raises(UserError, match=r"would become 10,\d+,\d+.*nothing is unpacked"):
+    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
+    with pytest.raises(UserError, match=r"would unpack to 10,\d+,\d+.*not unpacked"):
         find_source(other)
 
 
-def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):
+def test_zip_without_exactly_one_checkpoint_is_rejected(models, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "readme.txt").write_text("")
-    with pytest.raises(UserError, match=r"no checkpoint of the original release.*readme\.txt"):
+    with pytest.raises(UserError, match=r"no original BERT checkpoint.*readme\.txt"):
         find_source(_zip(tmp_path / "x.zip", tmp_path / "empty", ""))
     more = [("other/bert_model.ckpt.index", "")]
     with pytest.raises(UserError, match="several checkpoints, in model, other"):
@@ -106,7 +109,7 @@ def test_zips_without_a_checkpoint_or_with_two(models, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_half_a_zip(models, tmp_path, kept):
+def test_truncated_zip_is_rejected(models, tmp_path, kept):
     path = _zip(tmp_path / "x.zip", models["encoder"], "model/")
     content = (tmp_path / "x.zip").read_bytes()
     (tmp_path / "x.zip").write_bytes(content[: int(kept * len(content))])
@@ -114,14 +117,16 @@ def test_half_a_zip(models, tmp_path, kept):
         find_source(path)
 
 
-def test_a_folder_with_two_models_and_one_with_none(models, tmp_path):
+def test_directory_without_exactly_one_model_is_rejected(models, tmp_path):
     convert(
         find_source(str(models["encoder"])),
         Request(output=str(tmp_path / "x"), to="hugging_face"),
     )
     for path in models["encoder"].glob("bert_model*"):
         (tmp_path / "x" / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(UserError, match=r"has two models, model\.safetensors and bert_model\.ckpt"):
+    with pytest.raises(
+        UserError, match=r"contains two models, model\.safetensors and bert_model\.ckpt"
+    ):
         find_source(str(tmp_path / "x"))
     assert find_source(str(tmp_path / "x" / "bert_model.ckpt")).kind == "original"
     (tmp_path / "empty").mkdir()

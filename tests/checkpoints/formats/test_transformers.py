@@ -1,4 +1,4 @@
-"""Against transformers itself, where it is installed (it is none of this package's needs)."""
+"""Comparison with transformers, where it is installed (it is not a dependency)."""
 
 import importlib.util
 import json
@@ -39,8 +39,8 @@ INPUTS = {
 }
 
 
-def _export(source, output, **wanted):
-    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **wanted))
+def _export(source, output, **options):
+    convert(find_source(str(source)), Request(output=str(output), to="hugging_face", **options))
 
 
 def _run(folder, jobs):
@@ -53,7 +53,7 @@ def _run(folder, jobs):
 
 @pytest.fixture(scope="module")
 def peer(tiny, models, tmp_path_factory):
-    """A folder with all that the tests compare, and what transformers said of it."""
+    """The exported models, and the results of transformers for them."""
     folder, jobs = tmp_path_factory.mktemp("peer"), {}
     for name in NAMES:
         for act in ACTS:
@@ -73,7 +73,7 @@ def peer(tiny, models, tmp_path_factory):
     return folder, _run(folder, jobs)
 
 
-def _ours(folder, name):
+def _our_outputs(folder, name):
     config = BertConfig.from_json_file(str(folder / "bert_config.json"))
     model = build(HEADS[name], config, 3)
     assert checkpoint.restore(model, str(folder / "bert_model.ckpt")).new == ()
@@ -104,17 +104,17 @@ def _assert_equal_outputs(name, ours, theirs):
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_exported_models_load_and_compute_the_same(peer, name, act):
+def test_exported_models_match_in_transformers(peer, name, act):
     folder, results = peer
     # No missing, no unexpected, no mismatched keys.
     assert results[f"{name}_{act}"] == {}
     theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _ours(folder / f"{name}_{act}_ours", name), theirs)
+    _assert_equal_outputs(name, _our_outputs(folder / f"{name}_{act}_ours", name), theirs)
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_models_that_transformers_saved_are_read(peer, name, act, tmp_path):
+def test_models_saved_by_transformers_are_read(peer, name, act, tmp_path):
     folder, _ = peer
     saved = folder / f"{name}_{act}_saved"
     assert (saved / "model.safetensors.index.json").exists()
@@ -123,10 +123,10 @@ def test_models_that_transformers_saved_are_read(peer, name, act, tmp_path):
         before = folder / f"{name}_{act}_ours" / "bert_model.ckpt"
         assert_same(str(before), str(tmp_path / "x" / "bert_model.ckpt"))
     theirs = np.load(folder / f"{name}_{act}.npz")
-    _assert_equal_outputs(name, _ours(tmp_path / "x", name), theirs)
+    _assert_equal_outputs(name, _our_outputs(tmp_path / "x", name), theirs)
 
 
-def test_models_for_masked_words_alone_are_read(peer, tiny, tmp_path):
+def test_masked_lm_only_models_are_read(peer, tiny, tmp_path):
     folder, _ = peer
     source = find_source(str(folder / "masked_lm"))
     convert(source, Request(output=str(tmp_path / "x"), to="original"))
@@ -150,11 +150,11 @@ def test_half_precision_is_read_exactly(peer, kind):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_the_tokenizer_is_the_same(peer, models, lower):
+def test_tokenizers_match(peer, models, lower):
     folder, results = peer
     ours = FullTokenizer(str(models["encoder"] / "vocab.txt"), do_lower_case=lower)
     assert results[f"lower_{lower}"] == [ours.tokenize(TEXT), 24]
-    # What transformers saves has the vocabulary in another file.
+    # transformers saves the vocabulary in a different file.
     saved = folder / f"lower_{lower}_saved"
     for name in ("model.safetensors", "config.json"):
         (saved / name).write_bytes((folder / f"lower_{lower}" / name).read_bytes())
@@ -164,6 +164,6 @@ def test_the_tokenizer_is_the_same(peer, models, lower):
     assert Path(source.vocab_file).read_text() == (models["encoder"] / "vocab.txt").read_text()
 
 
-def test_labels_and_settings_arrive(peer):
+def test_labels_and_settings_are_exported(peer):
     _, results = peer
     assert results["labels"] == [{"0": "x", "1": "y", "2": "z"}, 3, 0.1, 1e-12]

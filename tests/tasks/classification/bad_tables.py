@@ -1,6 +1,6 @@
-"""Files of users that are wrong, and what they hear about them: by a set alone, and by a script.
+"""Invalid data files and the expected errors, shared by the tests of datasets and scripts.
 
-A case is what lies in `--data_dir`, the flags, and the split that cannot be read.
+Each case has the contents of `--data_dir`, flags, and the split that cannot be read.
 """
 
 import csv
@@ -20,14 +20,14 @@ _FILE_FLAGS = ("train_file", "eval_file", "predict_file")
 
 @dataclass(frozen=True)
 class BadFile:
-    """A case.
+    """An invalid data file and its expected error.
 
     Attributes:
-        name: of the case.
-        files: name in `--data_dir` -> content; None for a folder.
-        message: a regular expression that is found in the message.
-        split: what cannot be read; the others can, as far as the labels are known.
-        flags: without `--data_dir`.
+        name: test id.
+        files: file name in `--data_dir` -> content; None creates a folder.
+        message: regular expression that the error matches.
+        split: split that cannot be read; the others can, as far as their labels are known.
+        flags: flags other than `--data_dir`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BadFile:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
-    """Puts files into a folder."""
+    """Writes files to a folder."""
     for name, content in files.items():
         if content is None:
             (folder / name).mkdir()
@@ -46,15 +46,15 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def set_of_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
-    """What the script makes of its flags."""
-    given: dict = dict(flags)
-    train, dev, test = (given.pop(name, None) for name in _FILE_FLAGS)
+def dataset_from_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDataset:
+    """Returns the dataset that the script builds from its flags."""
+    options: dict = dict(flags)
+    train, dev, test = (options.pop(name, None) for name in _FILE_FLAGS)
     paths = find_files(str(folder), train, dev, test)
-    labels = given.pop("labels", "")
-    if "dev_fraction" in given:
-        given["dev_fraction"] = float(given["dev_fraction"])
-    return CustomDataset(paths, ClassifierOptions(**given), labels.split(",") if labels else ())
+    labels = options.pop("labels", "")
+    if "dev_fraction" in options:
+        options["dev_fraction"] = float(options["dev_fraction"])
+    return CustomDataset(paths, ClassifierOptions(**options), labels.split(",") if labels else ())
 
 
 TRAIN = b"ham\tA good film\nspam\tA bad plot\nham\tNot fast\nspam\tThe story\n"
@@ -69,7 +69,7 @@ def _train(name: str, content: bytes, message: str, flags: Mapping = BY_NUMBER) 
 
 
 def _other(split: str, name: str, file: str, content: bytes, message: str, **flags: str) -> BadFile:
-    """A file beside a training file that is right."""
+    """An invalid file next to a valid training file."""
     return BadFile(name, {"train.tsv": TRAIN, file: content}, message, split, BY_NUMBER | flags)
 
 
@@ -88,19 +88,19 @@ _ROWS = [
     _train(
         "a blank line inside", NAMED + b"\nham\ta\n", r"train\.tsv:6: the line is empty", BY_NAME
     ),
-    _train("NUL", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: a NUL byte at position 7"),
-    _train("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: a CR without a LF .*Remove it"),
-    _train("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: a CR without .* tr '\\r' '\\n'"),
+    _train("NUL", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
+    _train("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove it"),
+    _train("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),
     _train("UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"),
-    _train("UTF-16 without mark", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: a NUL byte"),
+    _train("UTF-16 without mark", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
     _train("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: the file is not UTF-8 .*latin-1"),
     _train(
-        "10 MB in one cell", TRAIN + b"ham\t" + _LONG, r"train\.tsv:5: a cell of more than 131072"
+        "10 MB in one cell", TRAIN + b"ham\t" + _LONG, r"train\.tsv:5: a cell has more than 131072"
     ),
     _train("empty", b"", r"train\.tsv is empty"),
     _train("blank lines alone", b"\n\r\n\n", r"train\.tsv is empty"),
     _train("names alone", b"label\ttext\n", r"train\.tsv has column names, but no rows", BY_NAME),
-    BadFile("a folder", {"train.tsv": None}, r"train\.tsv is a folder, a file was expected"),
+    BadFile("a folder", {"train.tsv": None}, r"train\.tsv must be a file, but is a folder"),
     BadFile(
         "damaged gzip",
         {"train.tsv.gz": gzip.compress(TRAIN * 99, mtime=0)[:-20]},
@@ -110,7 +110,7 @@ _ROWS = [
     BadFile(
         "unclosed quote",
         {"train.csv": b'label,text\nham,a\nspam,"b\nham,c\nspam,d\n'},
-        r'train\.csv:3: a quote \("\) that opens in this row is not closed.*--quoted=no',
+        r'train\.csv:3: a quote \("\) opened in this row is not closed.*--quoted=no',
         flags=BY_NAME,
     ),
     BadFile(
@@ -122,7 +122,7 @@ _ROWS = [
     BadFile(
         "unclosed quote before much text",
         {"train.csv": b'label,text\nham,"a\n' + b"ham,b\n" * (csv.field_size_limit() // 4)},
-        r"train\.csv:2: a cell of more than 131072 .* closing quote missing\?",
+        r"train\.csv:2: a cell has more than 131072 .* closing quote missing\?",
         flags=BY_NAME,
     ),
     BadFile(
@@ -140,12 +140,12 @@ _ROWS = [
     BadFile(
         "a workbook",
         {"train.csv": b"PK\x03\x04\x14\0\6\0\x08\0"},
-        r"train\.csv:1: a NUL byte .* Is it a text file\?",
+        r"train\.csv:1: NUL byte .* Is it a text file\?",
     ),
     BadFile(
         "Excel's separator",
         {"train.csv": b"sep=;\r\nlabel;text\r\nham;a\r\nspam;b\r\n"},
-        r"train\.csv:1: 'sep=;' tells Excel the delimiter.* Remove that line",
+        r"train\.csv:1: 'sep=;' is Excel's delimiter declaration.* Remove the line",
         flags=BY_NAME,
     ),
 ]
@@ -365,22 +365,22 @@ _JSON = [
     _json(
         "an object as text",
         JSON + b'{"label": "ham", "text": {"a": 1}}\n',
-        r"train\.jsonl:3: the text is '\{\"a\": 1\}'\. Pass a string",
+        r"train\.jsonl:3: the text must be a string or a number\. Received: '\{\"a\": 1\}'",
     ),
     _json(
         "NaN as label",
         JSON + b'{"label": NaN, "text": "a"}\n',
-        r"train\.jsonl:3: the label is 'NaN'",
+        r"train\.jsonl:3: the label must be a string or a number\. Received: 'NaN'",
     ),
     _json(
         "Infinity as score",
         b'{"label": 0.5, "text": "a"}\n{"label": 1, "text": ""}\n{"label": Infinity, "text": ""}\n',
-        r"train\.jsonl:3: the label is 'Infinity'",
+        r"train\.jsonl:3: the label must be a string or a number\. Received: 'Infinity'",
     ),
     _json(
-        "half of a character",
+        "half a character",
         JSON + b'{"label": "ham", "text": "\\ud83d"}\n',
-        r"train\.jsonl:3: the text has half of a character",
+        r"train\.jsonl:3: the text contains half a character",
     ),
     _json(
         "numbers of columns",
@@ -406,18 +406,18 @@ _FILES = [
     BadFile(
         "two training files",
         {"train.tsv": TRAIN, "train.csv": TRAIN},
-        r"has train\.csv and train\.tsv\. .*--train_file",
+        r"contains train\.csv and train\.tsv\. .*--train_file",
     ),
     BadFile(
         "two dev files",
         {"train.tsv": TRAIN, "dev.tsv": TRAIN, "valid.tsv": TRAIN},
-        r"has dev\.tsv and valid\.tsv\. .*--eval_file",
+        r"contains dev\.tsv and valid\.tsv\. .*--eval_file",
         "eval",
     ),
     _train(
         "no such training file",
         TRAIN,
-        r"--train_file=tran\.tsv: no such file here nor in .*has: train\.tsv",
+        r"--train_file=tran\.tsv: no such file, nor in .*has: train\.tsv",
         BY_NUMBER | {"train_file": "tran.tsv"},
     ),
     BadFile(

@@ -1,4 +1,4 @@
-"""A user's own files: what is found out about them, what is read, and what is refused."""
+"""Custom datasets: inferred columns and labels, examples, and errors."""
 
 import gzip
 import json
@@ -11,6 +11,7 @@ from bert_tf.data.features import InputExample
 from bert_tf.data.split_files import find_files
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
+from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.options import ClassifierOptions
 from tests.oracle import data
 from tests.tasks.classification.bad_tables import (
@@ -18,7 +19,7 @@ from tests.tasks.classification.bad_tables import (
     BY_NAME,
     BY_NUMBER,
     TRAIN,
-    set_of_flags,
+    dataset_from_flags,
     write_files,
 )
 
@@ -26,17 +27,17 @@ ALL = {"dev_fraction": "0"}
 
 
 @pytest.fixture
-def make(tmp_path, caplog):
-    """Writes files, `train_tsv=...`, and gives the set."""
+def read_dataset(tmp_path, caplog):
+    """Writes files, e.g. `train_tsv=...`, and returns the dataset."""
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def make(flags, **contents: str | bytes) -> CustomDataset:
+    def read(flags, **contents: str | bytes) -> CustomDataset:
         for name, content in contents.items():
             raw = content.encode() if isinstance(content, str) else content
             (tmp_path / name.replace("_", ".")).write_bytes(raw)
-        return set_of_flags(tmp_path, flags)
+        return dataset_from_flags(tmp_path, flags)
 
-    return make
+    return read
 
 
 def pairs(examples):
@@ -44,19 +45,19 @@ def pairs(examples):
 
 
 @pytest.mark.parametrize("case", BAD_FILES, ids=lambda case: case.name)
-def test_what_is_wrong_is_said_on_one_line(tmp_path, case):
+def test_invalid_files_raise_one_line_errors(tmp_path, case):
     write_files(tmp_path, case.files)
     with pytest.raises(UserError, match=case.message) as caught:
-        set_of_flags(tmp_path, case.flags).read(case.split)
+        dataset_from_flags(tmp_path, case.flags).read(case.split)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
 
 
-def test_cases_have_names_of_their_own():
+def test_case_names_are_unique():
     assert len({case.name for case in BAD_FILES}) == len(BAD_FILES) >= 35
 
 
-# ---- Ways to write the same texts ----------------------------------------------------------
+# ---- File formats --------------------------------------------------------------------------
 
 SAME = [("ham", "A good film, it was"), ("spam", 'A "bad" plot'), ("ham", "Not; fast")]
 SAME_TSV = "".join(f"{label}\t{text}\n" for label, text in SAME)
@@ -82,38 +83,38 @@ SAME_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for label,
         (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + SAME_QUOTED}),
     ],
 )
-def test_the_same_texts_in_another_way(make, flags, file):
-    made = make(flags | ALL, **file)
-    assert (made.problem_type, made.labels) == ("classification", ("ham", "spam"))
-    assert pairs(made.read("train")) == SAME
-    assert [example.guid for example in made.read("train")] == ["train-0", "train-1", "train-2"]
+def test_formats_give_the_same_examples(read_dataset, flags, file):
+    dataset = read_dataset(flags | ALL, **file)
+    assert (dataset.problem_type, dataset.labels) == ("classification", ("ham", "spam"))
+    assert pairs(dataset.read("train")) == SAME
+    assert [example.guid for example in dataset.read("train")] == ["train-0", "train-1", "train-2"]
 
 
-def test_pairs_and_ids(make):
+def test_text_pairs_and_ids(read_dataset):
     flags = {"id_column": "id", "text_column": "a", "text_pair_column": "b", "label_column": "y"}
     train = 'b,a,y\n"two\nlines",one,1\n4,3,0\n'
     dev = "id,b,a,y\nx,4,3,0\nx,6,5,0\n"
-    made = make(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
-    assert made.read("train") == [
+    dataset = read_dataset(flags, train_csv=train, dev_csv=dev, test_csv="b,a,id\n4,3,x8\n")
+    assert dataset.read("train") == [
         InputExample("train-0", "one", "two\nlines", "1"),
         InputExample("train-1", "3", "4", "0"),
     ]
-    # Only what is predicted has a place for ids, so they may be twice elsewhere.
-    assert [example.guid for example in made.read("eval")] == ["dev-0", "dev-1"]
-    assert made.read("predict") == [InputExample("x8", "3", "4")]
+    # Only predictions use ids, so other splits may repeat them.
+    assert [example.guid for example in dataset.read("eval")] == ["dev-0", "dev-1"]
+    assert dataset.read("predict") == [InputExample("x8", "3", "4")]
 
 
-def test_cells_of_json_that_are_no_texts(make):
+def test_json_values_that_are_not_strings(read_dataset):
     rows = [
         '{"text": 1, "label": true}',
         '{"text": 1.0, "label": false}',
         '{"text": "", "label": true}',
     ]
-    made = make(BY_NAME | ALL, train_jsonl="\n".join(rows))
-    assert pairs(made.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+    dataset = read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    assert pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
 
 
-# ---- Names of columns ----------------------------------------------------------------------
+# ---- Column names --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -135,17 +136,15 @@ def test_cells_of_json_that_are_no_texts(make):
         (["\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
     ],
 )
-def test_whether_the_first_row_has_names_is_guessed_by_its_label(
-    make, caplog, rows, flags, is_header
-):
-    made = make(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
-    assert len(made.read("train")) == len(rows) - is_header
+def test_header_is_detected_from_the_label_column(read_dataset, caplog, rows, flags, is_header):
+    dataset = read_dataset(BY_NUMBER | ALL | flags, train_tsv="\n".join(rows))
+    assert len(dataset.read("train")) == len(rows) - is_header
     guess = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
     assert caplog.text.count(guess) == is_header
 
 
-def test_names_that_are_asked_for_are_no_news(make, caplog):
-    make(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
+def test_requested_column_names_are_not_logged(read_dataset, caplog):
+    read_dataset(BY_NAME | ALL, train_tsv=b"label\ttext\n" + TRAIN)
     assert "column names" not in caplog.text
 
 
@@ -169,10 +168,10 @@ NAMED = b"Label\tSMS\n" + TRAIN
         (None, "?\tthe text\n?\tc d\n?\te f\n", 3, False),
     ],
 )
-def test_names_of_columns_above_texts_to_predict(make, caplog, train, test, rows, is_doubtful):
+def test_header_of_the_test_file(read_dataset, caplog, train, test, rows, is_doubtful):
     training = {"train_tsv": train} if train else {}
-    made = make(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
-    examples = made.read("predict")
+    dataset = read_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
+    examples = dataset.read("predict")
     assert len(examples) == rows
     assert {example.label for example in examples} == {None}
     assert examples[0].guid == "test-0"
@@ -184,12 +183,12 @@ def test_names_of_columns_above_texts_to_predict(make, caplog, train, test, rows
         assert message in warnings[0]
 
 
-def test_a_header_above_labels_of_which_none_comes_twice(make, caplog):
-    made = make(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
-    assert "label" in made.labels
+def test_header_above_unique_labels(read_dataset, caplog):
+    dataset = read_dataset(BY_NUMBER | ALL, train_tsv="label\tx\nham\ta\nspam\tb\n")
+    assert "label" in dataset.labels
     assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
     caplog.clear()
-    make(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
+    read_dataset(BY_NUMBER | ALL, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
     assert "looks like" not in caplog.text
 
 
@@ -204,27 +203,31 @@ def test_a_header_above_labels_of_which_none_comes_twice(make, caplog):
         ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "yes"}, False),
     ],
 )
-def test_quotes_around_all_cells_are_pointed_out(make, caplog, rows, flags, is_said):
-    make(BY_NUMBER | ALL | flags, train_tsv=rows)
+def test_quoted_cells_warning(read_dataset, caplog, rows, flags, is_said):
+    read_dataset(BY_NUMBER | ALL | flags, train_tsv=rows)
     assert caplog.text.count("is in quotes, which stay in it. --quoted=yes removes") == is_said
 
 
-def test_names_that_are_said_to_be_there_are_left_out(make, caplog):
+def test_declared_header_is_skipped(read_dataset, caplog):
     flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
-    made = make(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
-    assert [example.text_a for example in made.read("predict")] == ["c d", "e f"]
+    dataset = read_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
+    assert [example.text_a for example in dataset.read("predict")] == ["c d", "e f"]
     assert "WARNING" not in caplog.text
 
 
-def test_a_number_can_be_a_name(make):
+def test_number_as_column_name(read_dataset):
     flags = {"text_column": "1", "label_column": "0"}
-    made = make(flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n")
-    assert pairs(made.read("train")) == [("ham", "a"), ("spam", "b")]
+    dataset = read_dataset(
+        flags | ALL | {"has_header": "yes"}, train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n"
+    )
+    assert pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
 
 
-def test_the_file_to_predict_needs_no_labels(make):
-    made = make(BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n")
-    assert made.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
+def test_test_file_needs_no_labels(read_dataset):
+    dataset = read_dataset(
+        BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n"
+    )
+    assert dataset.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
 
 
 # ---- Labels --------------------------------------------------------------------------------
@@ -241,132 +244,136 @@ def test_the_file_to_predict_needs_no_labels(make):
         (["1_0", "2"], "classification", ("1_0", "2")),
     ],
 )
-def test_what_labels_are(make, cells, problem_type, labels):
+def test_label_inference(read_dataset, cells, problem_type, labels):
     rows = "".join(f"{cell}\ta\n" for cell in cells)
-    made = make(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
-    assert (made.problem_type, tuple(made.labels)) == (problem_type, labels)
-    assert [example.label for example in made.read("train")] == [c.strip() for c in cells]
+    dataset = read_dataset(BY_NUMBER | ALL | {"has_header": "no"}, train_tsv=rows)
+    assert (dataset.problem_type, tuple(dataset.labels)) == (problem_type, labels)
+    assert [example.label for example in dataset.read("train")] == [c.strip() for c in cells]
 
 
 @pytest.mark.parametrize(
     "mark", ["nan", "NaN", "inf", "-inf", "Infinity", "n/a", "NA", "null", "None", "?", "-", ""]
 )
-def test_a_number_that_is_missing_is_no_class(make, mark):
+def test_missing_number_is_not_a_class(read_dataset, mark):
     rows = "1\ta\n2\tb\n3\tc\n"
     with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number, but") as caught:
-        make(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
+        read_dataset(BY_NUMBER | ALL, train_tsv=f"{rows}{mark}\td\n")
     assert str(caught.value).count("--problem_type=classification") == bool(mark)
     if mark:
         flags = BY_NUMBER | ALL | {"problem_type": "classification"}
-        assert mark in make(flags).labels
+        assert mark in read_dataset(flags).labels
 
 
-def test_names_beside_numbers_are_classes(make):
-    assert make(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
-    # Most are names, so the mark is one, too.
-    assert make(BY_NUMBER, train_tsv="ham\ta\n1\tb\nnone\tc\n").labels == ("1", "ham", "none")
+def test_mixed_names_and_numbers_are_classes(read_dataset):
+    assert read_dataset(BY_NUMBER, train_tsv="1\ta\n2\tb\nmany\tc\n").labels == ("1", "2", "many")
+    # Most labels are names, so the missing-value marker is a name as well.
+    assert read_dataset(BY_NUMBER, train_tsv="ham\ta\n1\tb\nnone\tc\n").labels == (
+        "1",
+        "ham",
+        "none",
+    )
 
 
-def test_json_that_is_no_number_beside_numbers(make):
+def test_json_mixes_numbers_and_other_values(read_dataset):
     rows = (
         '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
     )
-    assert make(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
-    for value, shown in (("null", "missing"), ("NaN", "'NaN'"), ("-Infinity", "'-Infinity'")):
-        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label is {shown}"):
-            make(BY_NAME, train_jsonl=rows.format(value))
+    assert read_dataset(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
+    for value, problem in (("null", "is missing"), ("NaN", "must be .* Received: 'NaN'")):
+        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label {problem}"):
+            read_dataset(BY_NAME, train_jsonl=rows.format(value))
 
 
-def test_decimal_commas(make):
+def test_decimal_commas(read_dataset):
     rows = "0,5\ta\n1,0\tb\n1,5\tc\n"
     with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write a decimal point"):
-        make(BY_NUMBER, train_tsv=rows)
+        read_dataset(BY_NUMBER, train_tsv=rows)
     with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5' .* Write a decimal point"):
-        make(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
+        read_dataset(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
     with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* Write a decimal point"):
-        make(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
+        read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
     flags = BY_NUMBER | {"problem_type": "classification"}
-    assert make(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
-    # Few of many names.
-    assert len(make(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
+    assert read_dataset(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
+    # A few of many names.
+    assert len(read_dataset(BY_NUMBER, train_tsv="1,2\ta\nx\tb\ny\tc\n").labels) == 3
 
 
-def test_labels_that_are_given_keep_their_order(make):
-    made = make(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
-    assert made.labels == ("spam", "eggs", "ham")
+def test_explicit_labels_keep_their_order(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
+    assert dataset.labels == ("spam", "eggs", "ham")
 
 
-def test_numbers_can_be_classes(make):
+def test_numbers_as_classes(read_dataset):
     flags = BY_NUMBER | {"problem_type": "classification"}
-    assert make(flags, train_tsv="0.5\ta\n1\tb\n2.5\tc\n").labels == ("0.5", "1", "2.5")
-    assert make(BY_NUMBER | {"labels": "0.5,1,2.5"}).problem_type == "classification"
+    assert read_dataset(flags, train_tsv="0.5\ta\n1\tb\n2.5\tc\n").labels == ("0.5", "1", "2.5")
+    assert read_dataset(BY_NUMBER | {"labels": "0.5,1,2.5"}).problem_type == "classification"
 
 
-def test_several_labels_in_json(make, caplog):
+def test_multi_label_json(read_dataset, caplog):
     rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
     content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
-    made = make(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
-    assert (made.problem_type, made.labels) == ("multilabel", ("1", "a", "b", "c"))
-    labels = [example.label for example in made.read("train")]
+    dataset = read_dataset(BY_NAME | ALL | {"label_separator": "|"}, train_jsonl=content)
+    assert (dataset.problem_type, dataset.labels) == ("multilabel", ("1", "a", "b", "c"))
+    labels = [example.label for example in dataset.read("train")]
     assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
     assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
 
 
-def test_several_labels_with_another_separator(make, caplog):
+def test_multi_label_separator(read_dataset, caplog):
     flags = BY_NUMBER | ALL | {"problem_type": "multilabel"}
-    make(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
+    read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
     assert "no row has two labels. Is --label_separator=, correct?" in caplog.text
     caplog.clear()
-    make(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
+    read_dataset(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
     assert "no row has two labels" not in caplog.text
 
 
-def test_several_labels_in_a_cell(make):
+def test_multi_label_cells(read_dataset):
     flags = BY_NUMBER | {"problem_type": "multilabel", "labels": "b,a"}
-    made = make(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
-    assert [e.label for e in made.read("train")] == [("b", "a"), ()]
-    assert [e.label for e in made.read("eval")] == [("b",)]
-    assert made.read("eval")[0].guid == "dev-0"
+    dataset = read_dataset(flags, train_tsv="a, b,,a\tx\n\ty\n", dev_tsv="b\tx\n")
+    assert [e.label for e in dataset.read("train")] == [("b", "a"), ()]
+    assert [e.label for e in dataset.read("eval")] == [("b",)]
+    assert dataset.read("eval")[0].guid == "dev-0"
 
 
-def test_labels_may_come_from_elsewhere(make):
-    made = make(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
-    assert (made.labels, len(made.read("eval"))) == (("ham", "spam"), 4)
-    made = make(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
-    assert (made.labels, made.read("eval")[0].label) == ((), "1")
+def test_labels_from_a_different_source(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "ham,spam"}, dev_tsv=TRAIN)
+    assert (dataset.labels, len(dataset.read("eval"))) == (("ham", "spam"), 4)
+    dataset = read_dataset(BY_NUMBER | {"problem_type": "regression"}, dev_tsv="1\ta\n")
+    assert (dataset.labels, dataset.read("eval")[0].label) == ((), "1")
 
 
-def test_what_is_found_is_logged(make, caplog):
+def test_inferred_settings_are_logged(read_dataset, caplog):
     rows = "".join(f"{n}\ta\n" for n in range(1200)) * 2
-    make(BY_NUMBER, train_tsv=rows)
+    read_dataset(BY_NUMBER, train_tsv=rows)
     assert "2,400 rows; classification with 1,200 labels: 0 (2), 1 (2), " in caplog.text
     assert "9 (2) and 1,190 more" in caplog.text
     assert "occur only once" not in caplog.text
-    make(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
+    read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1.5\tb\n")
     assert "train.tsv: 2 rows; regression with numbers from 0.5 to 1.5" in caplog.text
 
 
-def test_labels_that_are_hardly_classes(make, caplog):
-    make(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
+def test_too_many_distinct_labels_warning(read_dataset, caplog):
+    read_dataset(BY_NUMBER, train_tsv="".join(f"{n}\ta\n" for n in range(60)) + "3\tb\n")
     assert "59 of 60 labels occur only once. Check --label_column" in caplog.text
-    # In a small file, too: text and label were swapped.
-    make(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
+    # Also in a small file: text and label columns were swapped.
+    read_dataset(BY_NUMBER, train_tsv="".join(f"film {n}\t{'ab'[n % 2]}\n" for n in range(20)))
     assert "20 of 20 labels occur only once" in caplog.text
 
 
-def test_texts_without_words_are_counted(make, caplog):
-    make(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
+def test_empty_texts_are_counted(read_dataset, caplog):
+    read_dataset(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
     assert caplog.text.count("2 rows with an empty text, the first one is ") == 1
     assert "train.tsv:2" in caplog.text
 
 
-# ---- Rows for evaluation -------------------------------------------------------------------
+# ---- Held-out rows -------------------------------------------------------------------------
 
 
-def test_some_rows_are_kept_for_evaluation(make, caplog):
+def test_rows_are_held_out_for_evaluation(read_dataset, caplog):
     rows = "".join(f"{'spam' if n % 5 == 0 else 'ham'}\ttext {n}\n" for n in range(100))
-    made = make(BY_NUMBER, train_tsv=rows)
-    train, held_out = made.read("train"), made.read("eval")
+    dataset = read_dataset(BY_NUMBER, train_tsv=rows)
+    train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (80, 20)
     assert sum(example.label == "spam" for example in held_out) == 4
     for part in (train, held_out):
@@ -375,42 +382,42 @@ def test_some_rows_are_kept_for_evaluation(make, caplog):
     assert sorted(pairs(train + held_out)) == sorted(
         tuple(x.split("\t")) for x in rows.splitlines()
     )
-    again = make(BY_NUMBER)
-    assert (again.read("eval"), again.read("train")) == (held_out, train)
-    said = "no dev set: 20 of the 100 rows of "
-    assert caplog.text.count(said) == 2
+    without_eval = read_dataset(BY_NUMBER)
+    assert (without_eval.read("eval"), without_eval.read("train")) == (held_out, train)
+    message = "no dev set: 20 of the 100 rows of "
+    assert caplog.text.count(message) == 2
     assert (
         "train.tsv are held out for evaluation (--dev_fraction=0.2), 80 to train on" in caplog.text
     )
-    assert again.describe("eval") == again.describe("train")
+    assert without_eval.describe("eval") == without_eval.describe("train")
 
 
 @pytest.mark.parametrize("content", ["a\tx\nb\ty\n", "0.5\tx\n1\ty\n", "a\tx\na\ty\na\tz\nb\tw\n"])
-def test_few_rows_are_divided_as_they_come(make, content):
-    made = make(BY_NUMBER, train_tsv=content)
-    assert len(made.read("eval")) == 1
-    assert len(made.read("train")) == content.count("\n") - 1
+def test_small_files_are_split(read_dataset, content):
+    dataset = read_dataset(BY_NUMBER, train_tsv=content)
+    assert len(dataset.read("eval")) == 1
+    assert len(dataset.read("train")) == content.count("\n") - 1
 
 
-def test_all_rows_are_trained_on_where_there_is_a_dev_set(make):
-    made = make(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
-    assert (len(made.read("train")), pairs(made.read("eval"))) == (4, [("ham", "a")])
-    assert made.describe("eval").endswith("dev.tsv")
-    assert len(make(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
+def test_no_rows_are_held_out_with_a_dev_file(read_dataset):
+    dataset = read_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
+    assert (len(dataset.read("train")), pairs(dataset.read("eval"))) == (4, [("ham", "a")])
+    assert dataset.describe("eval").endswith("dev.tsv")
+    assert len(read_dataset(BY_NUMBER | ALL | {"eval_file": "train.tsv"}).read("eval")) == 4
 
 
-def test_predicting_divides_nothing(make, caplog):
-    assert len(make(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
+def test_prediction_holds_out_nothing(read_dataset, caplog):
+    assert len(read_dataset(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
     assert "no dev set" not in caplog.text
 
 
 @pytest.mark.shared
-def test_sms_messages():
+def test_sms_spam_collection():
     path = str(data("sms/SMSSpamCollection"))
     options = ClassifierOptions(text_column="2", label_column="1")
-    made = CustomDataset(find_files(os.path.dirname(path)), options)
-    assert made.labels == ("ham", "spam")
-    train, held_out = made.read("train"), made.read("eval")
+    dataset = CustomDataset(find_files(os.path.dirname(path)), options)
+    assert dataset.labels == ("ham", "spam")
+    train, held_out = dataset.read("train"), dataset.read("eval")
     assert (len(train), len(held_out)) == (4459, 1115)
     assert sum(example.label == "spam" for example in train + held_out) == 747
     options = ClassifierOptions(text_column="SMS", label_column="Label", dev_fraction=0)
@@ -418,11 +425,11 @@ def test_sms_messages():
     assert len(by_name.read("train")) == 5574
 
 
-# ---- Which files ---------------------------------------------------------------------------
+# ---- Split files ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("existing", "expected_names"),
     [
         (["train.tsv", "dev.csv.gz", "test.json"], ["train.tsv", "dev.csv.gz", "test.json"]),
         (["train.txt", "validation.tsv", "README.md"], ["train.txt", "validation.tsv", None]),
@@ -434,30 +441,30 @@ def test_sms_messages():
         ([], [None, None, None]),
     ],
 )
-def test_files_are_found_by_their_names(tmp_path, names, found):
-    write_files(tmp_path, dict.fromkeys(names, b"") | {"more": None})
+def test_split_files_are_found_by_name(tmp_path, existing, expected_names):
+    write_files(tmp_path, dict.fromkeys(existing, b"") | {"more": None})
     expected = {
         split: str(tmp_path / name)
-        for split, name in zip(("train", "eval", "predict"), found, strict=True)
+        for split, name in zip(("train", "eval", "predict"), expected_names, strict=True)
         if name
     }
     assert find_files(str(tmp_path)) == expected
 
 
-def test_files_that_are_named(tmp_path, monkeypatch):
+def test_explicit_split_files(tmp_path, monkeypatch):
     write_files(tmp_path, {"data": None, "here.tsv": b"", "both.tsv": b""})
     write_files(tmp_path / "data", {"both.tsv": b"", "there.tsv": b"", "test.tsv": b""})
     monkeypatch.chdir(tmp_path)
-    found = find_files("data", train_file="there.tsv", eval_file="both.tsv")
-    assert found == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
+    paths = find_files("data", train_file="there.tsv", eval_file="both.tsv")
+    assert paths == {"train": "data/there.tsv", "eval": "both.tsv", "predict": "data/test.tsv"}
     assert find_files("", predict_file="here.tsv") == {"predict": "here.tsv"}
     absolute = str(tmp_path / "here.tsv")
     assert find_files("", train_file=absolute) == {"train": absolute}
-    # The only file of a folder is not one to train on if it is one to predict.
+    # The only file of a folder is not the training file if it is the test file.
     write_files(tmp_path, {"pool": None})
     write_files(tmp_path / "pool", {"texts.tsv": b""})
     assert find_files("pool", predict_file="texts.tsv") == {"predict": "pool/texts.tsv"}
-    # What is named does not make another file less alone, whether it is needed or not.
+    # An explicit file elsewhere does not count, whether or not it is needed.
     write_files(tmp_path / "pool", {"SMS": b""})
     both = {"train": "pool/SMS", "predict": "pool/texts.tsv"}
     assert find_files("pool", predict_file="texts.tsv") == both
@@ -466,19 +473,19 @@ def test_files_that_are_named(tmp_path, monkeypatch):
         assert find_files("pool", predict_file=name, splits=["train"]) == {"train": "pool/SMS"}
 
 
-def test_only_files_that_are_needed_are_looked_for(tmp_path):
+def test_only_required_files_are_searched(tmp_path):
     write_files(tmp_path, dict.fromkeys(["train.tsv", "test.csv", "test.tsv"], b""))
     folder, train = str(tmp_path), {"train": str(tmp_path / "train.tsv")}
-    with pytest.raises(UserError, match=r"has test\.csv and test\.tsv\. .*--predict_file"):
+    with pytest.raises(UserError, match=r"contains test\.csv and test\.tsv\. .*--predict_file"):
         find_files(folder)
     assert find_files(folder, splits=["train", "eval"]) == train
     assert find_files(folder, predict_file="missing.tsv", splits=["train"]) == train
     assert find_files(folder, splits=[]) == find_files("", splits=[]) == {}
-    # A part of the training file serves for the evaluation; no folder is needed.
+    # Evaluation uses held-out rows of the training file; no folder is needed.
     assert find_files("", train_file="train.tsv", splits=["eval"]) == {}
 
 
-def test_a_file_of_another_split_is_not_trained_on(tmp_path):
+def test_file_of_different_split_is_not_used_for_training(tmp_path):
     write_files(tmp_path, {"test.tsv": b""})
     assert find_files(str(tmp_path), splits=["train"]) == {}
 
@@ -487,20 +494,96 @@ def test_a_file_of_another_split_is_not_trained_on(tmp_path):
     ("data_dir", "message"),
     [
         ("", "Pass --data_dir"),
-        ("missing", r"There is no folder --data_dir=missing \(.* has: a.tsv\)"),
+        ("missing", r"--data_dir=missing: no such folder \(.* has: a.tsv\)"),
         ("a.tsv", "--data_dir=a.tsv is a file. Pass it as one of --train_file"),
     ],
 )
-def test_folders_that_are_none(tmp_path, monkeypatch, data_dir, message):
+def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
     write_files(tmp_path, {"a.tsv": b""})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         find_files(data_dir)
 
 
-def test_splits_that_there_are_not(make):
-    made = make(BY_NUMBER | {"labels": "a,b"})
+def test_missing_splits(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "a,b"})
     for split, flag in (("train", "train"), ("eval", "eval"), ("predict", "predict")):
-        for ask in (made.read, made.describe):
+        for ask in (dataset.read, dataset.describe):
             with pytest.raises(UserError, match=f"pass --{flag}_file"):
                 ask(split)
+
+
+# ---- Headers -------------------------------------------------------------------------------
+
+HEADER = "id\tlabel\ttext\n" + "1\tham\tgood\n2\tspam\tbad\n" * 2
+NUMBERS = {"label_column": "2", "text_column": "3"}
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "found"),
+    [
+        ("eval", "id\tlabel\ttitle\ttext\n1\tham\tnews\tgood\n", "column 3 is 'title', but 'text'"),
+        # Taken for data, as it is not the header of the training file.
+        ("predict", "id\ttext\tsource\n1\tgood\tweb\n", "column 3 is 'source', but 'text'"),
+        ("eval", "id\tLabel\tText\n1\tham\tgood\n", None),
+        ("predict", "id\tlabel\ttext\n1\t\tgood\n", None),
+        ("predict", "1\tham\tgood\n", None),
+    ],
+)
+def test_columns_by_number_that_have_another_name(read_dataset, caplog, split, content, found):
+    file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
+    made = read_dataset(NUMBERS, train_tsv=HEADER, **{file: content})
+    caplog.clear()
+    made.read(split)
+    named = [each for each in caplog.messages if "in the training file" in each]
+    assert len(named) == bool(found)
+    assert all(found in each and each.endswith("Check --text_column") for each in named)
+
+
+def test_columns_by_name_may_stand_elsewhere(read_dataset, caplog):
+    read_dataset(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
+    assert "in the training file" not in caplog.text
+    # A row of data may have the same words.
+    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV, dev_tsv="ham\tspam\n").read("eval")
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_a_header_in_the_middle(read_dataset, caplog, tmp_path):
+    joined = read_dataset(BY_NAME | ALL, train_tsv=HEADER + HEADER + HEADER)
+    assert joined.labels == ("ham", "label", "spam")
+    assert [each for each in caplog.messages if "equals" in each] == [
+        f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
+        "Check whether files were joined"
+    ]
+    caplog.clear()
+    read_dataset(BY_NAME | ALL, train_tsv=HEADER)
+    read_dataset(BY_NUMBER | ALL, train_tsv=SAME_TSV + SAME_TSV)
+    assert "equals the header" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ("true false 1 0", "false and 0"),
+        ('"yes" 1 0 1', '"yes" and 1'),
+        ('["a",1] ["a","b"]', '"b" and 1'),
+        ('"1" 1.0 0 "0"', None),
+        ("true false", None),
+        ('"a" "1"', None),
+    ],
+)
+def test_labels_of_different_kinds(read_dataset, caplog, tmp_path, labels, found):
+    rows = [f'{{"text": "a", "label": {label}}}' for label in labels.split()]
+    read_dataset(BY_NAME | ALL, train_jsonl="\n".join(rows))
+    warnings = [each for each in caplog.messages if "different kinds" in each]
+    message = f"{tmp_path}/train.jsonl: labels of different kinds, such as {found}. Check them"
+    assert warnings == [message] * bool(found)
+
+
+@pytest.mark.parametrize(("fraction", "warned"), [(0.5, True), (0.2, False), (0.0, False)])
+def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, warned):
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(HEADER)
+    flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
+    make_dataset(ClassifierOptions(do_train=True, **flags))
+    assert ("--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text) == warned

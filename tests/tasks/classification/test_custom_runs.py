@@ -1,4 +1,4 @@
-"""run_classifier.py on a user's own files, from training to predictions, and what is cached."""
+"""run_classifier.py on custom datasets: training, predictions and cached records."""
 
 import csv
 import itertools
@@ -26,11 +26,11 @@ from tests.tasks.classification.test_task import options
 
 STEPS = {"do_train": True, "do_eval": True, "do_predict": True}
 COLUMNS = {"task_name": "tsv", "text_column": "text", "label_column": "label"}
-# Enough to learn which word decides.
+# Enough to learn the decisive words.
 LEARNS = {"num_train_epochs": 20.0, "learning_rate": 2e-3, "max_seq_length": 16}
 
 
-def own(tiny, tmp_path, **changes):
+def custom_options(tiny, tmp_path, **changes):
     return options(tiny, tmp_path, **{**COLUMNS, "data_dir": str(tmp_path / "data"), **changes})
 
 
@@ -50,32 +50,32 @@ def label_of(text):
 
 
 @pytest.fixture(scope="module")
-def praise(tiny, tmp_path_factory):
-    """A classification, trained on labels with blanks inside; the test file has no labels."""
+def trained_classifier(tiny, tmp_path_factory):
+    """A classifier trained on labels that contain spaces; the test file has no labels."""
     folder = tmp_path_factory.mktemp("praise")
     data = folder / "data"
     write(data, "train.tsv", [(label_of(text), text) for text in sentences(120)])
     write(data, "test.tsv", [[text] for text in sentences(15, seed=9)], header=["text"])
-    run = own(tiny, folder, **STEPS, **LEARNS)
+    run = custom_options(tiny, folder, **STEPS, **LEARNS)
     return run, classification.run(run), folder / "out"
 
 
-def test_words_as_labels(praise):
-    _, results, out = praise
+def test_string_labels(trained_classifier):
+    _, results, out = trained_classifier
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert results.metrics["eval_accuracy"] >= 0.9
-    found = json.loads((out / "eval_results.json").read_text())
-    assert set(found["labels"]) == {"none of that", "praise"}
-    # A fifth of 120 rows.
-    assert np.sum(found["confusion_matrix"]) == 24
-    right = np.trace(found["confusion_matrix"]) / 24
-    assert found["eval_accuracy"] == pytest.approx(right)
+    metrics = json.loads((out / "eval_results.json").read_text())
+    assert set(metrics["labels"]) == {"none of that", "praise"}
+    # One fifth of 120 rows is held out.
+    assert np.sum(metrics["confusion_matrix"]) == 24
+    accuracy = np.trace(metrics["confusion_matrix"]) / 24
+    assert metrics["eval_accuracy"] == pytest.approx(accuracy)
     assert (out / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
     assert records.count_records(str(out / "train.tf_record")) == 96
 
 
-def test_predictions_one_can_read(praise):
-    _, _, out = praise
+def test_readable_predictions(trained_classifier):
+    _, _, out = trained_classifier
     rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
     assert rows[0] == ["id", "text", "label", "probability_none of that", "probability_praise"]
     assert [row[1] for row in rows[1:]] == sentences(15, seed=9)
@@ -85,12 +85,12 @@ def test_predictions_one_can_read(praise):
     for row in rows[1:]:
         best = names[int(np.argmax(np.float64(row[3:])))]
         assert best == f"probability_{row[2]}"
-    right = [row[2] == label_of(row[1]) for row in rows[1:]]
-    assert np.mean(right) >= 0.8
+    is_correct = [row[2] == label_of(row[1]) for row in rows[1:]]
+    assert np.mean(is_correct) >= 0.8
 
 
-def test_texts_to_predict_have_no_label(praise):
-    _, _, out = praise
+def test_unlabeled_test_file(trained_classifier):
+    _, _, out = trained_classifier
     path = str(out / "predict.tf_record")
     import tensorflow as tf
 
@@ -98,9 +98,9 @@ def test_texts_to_predict_have_no_label(praise):
     assert "label_ids" not in example.features.feature
 
 
-def test_predicting_elsewhere_and_later(praise, tiny, tmp_path):
-    run, _, out = praise
-    later = own(
+def test_prediction_in_a_different_folder(trained_classifier, tiny, tmp_path):
+    run, _, out = trained_classifier
+    later = custom_options(
         tiny,
         tmp_path,
         do_predict=True,
@@ -117,17 +117,21 @@ def test_predicting_elsewhere_and_later(praise, tiny, tmp_path):
     assert (tmp_path / "later" / name).read_text() == (out / name).read_text()
     predictor = Predictor.from_output_dir(out)
     rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
-    assert [found.label for found in predictor([row[1] for row in rows])] == [r[2] for r in rows]
-    with pytest.raises(UserError, match=r"labels\.txt .*The training writes it beside"):
-        classification.run(own(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
+    assert [prediction.label for prediction in predictor([row[1] for row in rows])] == [
+        r[2] for r in rows
+    ]
+    with pytest.raises(UserError, match=r"labels\.txt .*Training writes it next to"):
+        classification.run(custom_options(tiny, tmp_path, do_predict=True, data_dir=run.data_dir))
 
 
-def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
+def test_split_warnings_are_logged_once(tiny, tmp_path, caplog):
     rows = [(label_of(text), text) for text in sentences(20)]
     for name in ("train.tsv", "dev.tsv"):
         write(tmp_path / "data", name, rows)
     with caplog.at_level(logging.INFO, logger="bert_tf"):
-        classification.run(own(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0))
+        classification.run(
+            custom_options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1.0)
+        )
     warnings = [
         each.getMessage()
         for each in caplog.records
@@ -137,55 +141,55 @@ def test_what_is_wrong_with_a_split_is_said_once(tiny, tmp_path, caplog):
     assert "dev.tsv: 20 of 20 rows to evaluate on (100.0%) have the text of a t" in warnings[0]
 
 
-def test_other_labels_than_those_of_the_training_that_goes_on(praise, tiny, tmp_path):
-    _, _, out = praise
+def test_resuming_with_different_labels_is_rejected(trained_classifier, tiny, tmp_path):
+    _, _, out = trained_classifier
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
-    other = own(tiny, tmp_path, do_train=True, output_dir=str(out))
-    with pytest.raises(
-        UserError, match=r"has the labels a, b, but the training in .* none of that"
-    ):
+    other = custom_options(tiny, tmp_path, do_train=True, output_dir=str(out))
+    with pytest.raises(UserError, match=r"has the labels a, b, but the model in .* none of that"):
         classification.run(other)
 
 
-def test_labels_in_another_order_are_refused_in_prediction(praise, tiny, tmp_path):
-    run, _, out = praise
+def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, tmp_path):
+    run, _, out = trained_classifier
     flags = {"data_dir": run.data_dir, "max_seq_length": 16, "init_checkpoint": str(out)}
-    swapped = own(tiny, tmp_path, do_predict=True, labels="praise,none of that", **flags)
+    swapped = custom_options(tiny, tmp_path, do_predict=True, labels="praise,none of that", **flags)
     with pytest.raises(UserError, match="--labels has the labels praise, none of that"):
         classification.run(swapped)
-    classification.run(own(tiny, tmp_path, do_predict=True, labels="none of that,praise", **flags))
+    classification.run(
+        custom_options(tiny, tmp_path, do_predict=True, labels="none of that,praise", **flags)
+    )
 
 
-def test_other_labels_in_several_runs(tiny, tmp_path):
+def test_several_runs_with_different_labels(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     flags = {"do_train": True, "do_eval": True, "num_runs": 2, "num_train_epochs": 1.0}
-    classification.run(own(tiny, tmp_path, **flags))
+    classification.run(custom_options(tiny, tmp_path, **flags))
     write(tmp_path / "data", "train.tsv", [("c", "good"), ("d", "bad")] * 9)
     with pytest.raises(UserError, match=r"run_1/labels\.txt differs from the labels of"):
-        classification.run(own(tiny, tmp_path, **flags))
+        classification.run(custom_options(tiny, tmp_path, **flags))
     assert (tmp_path / "out" / "run_1" / "labels.txt").read_text() == "a\nb\n"
 
 
-def test_predictions_are_read_as_they_were_written(tiny, tmp_path):
+def test_predictions_round_trip(tiny, tmp_path):
     texts = ['"He said', 'so," she "said"', 'a " b', "plain"]
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
     (tmp_path / "data" / "test.jsonl").write_text(
         "".join(json.dumps({"text": f"{text}\n\tx"}) + "\n" for text in texts)
     )
-    classification.run(own(tiny, tmp_path, do_train=True, do_predict=True))
+    classification.run(custom_options(tiny, tmp_path, do_train=True, do_predict=True))
     with open(tmp_path / "out" / "test_predictions.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["text"] for row in rows] == [f"{text}  x" for text in texts]
 
 
-def test_pairs_in_csv_and_numbers_for_columns(tiny, tmp_path):
+def test_text_pairs_in_csv_with_column_numbers(tiny, tmp_path):
     texts = sentences(40)
     rows = [f'"{a}","{b}, or {a}",{int("good" in a)}' for a, b in itertools.pairwise(texts)]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "data" / "test.csv").write_text("\n".join(rows[:5]) + "\n")
     columns = {"text_column": "1", "text_pair_column": "2", "label_column": "3"}
-    classification.run(own(tiny, tmp_path, **STEPS, **columns))
+    classification.run(custom_options(tiny, tmp_path, **STEPS, **columns))
     lines = (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()
     assert lines[0] == "id\ttext\ttext_pair\tlabel\tprobability_0\tprobability_1"
     assert lines[1].split("\t")[:3] == ["test-0", texts[0], f"{texts[1]}, or {texts[0]}"]
@@ -193,7 +197,7 @@ def test_pairs_in_csv_and_numbers_for_columns(tiny, tmp_path):
     assert (tmp_path / "out" / "labels.txt").read_text() == "0\n1\n"
 
 
-def test_any_number_of_labels(tiny, tmp_path):
+def test_multi_label_classification(tiny, tmp_path):
     (tmp_path / "data").mkdir()
     kinds = ("good", "bad", "slow")
     for name, count in (("train", 150), ("dev", 40), ("test", 10)):
@@ -202,11 +206,11 @@ def test_any_number_of_labels(tiny, tmp_path):
             for text in sentences(count, seed=count)
         ]
         (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    # With other seeds, too: 0.86 to 1.0.
-    learns = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
-    run = own(tiny, tmp_path, **STEPS, **{**LEARNS, **learns})
+    # Other seeds reach 0.86 to 1.0.
+    training_flags = {"num_train_epochs": 60.0, "train_batch_size": 16, "learning_rate": 5e-3}
+    run = custom_options(tiny, tmp_path, **STEPS, **{**LEARNS, **training_flags})
     metrics = classification.run(run).metrics
-    # Always naming all three gives 0.5.
+    # Always predicting all three labels gives 0.5.
     assert metrics["eval_f1_micro"] >= 0.7
     out = tmp_path / "out"
     assert (out / "labels.txt").read_text() == "bad\ngood\nslow\n"
@@ -216,20 +220,20 @@ def test_any_number_of_labels(tiny, tmp_path):
     predictor = Predictor.from_output_dir(out)
     for row, prediction in zip(rows[1:], predictor([row[1] for row in rows[1:]]), strict=True):
         assert ",".join(prediction.labels) == row[2]
-        over = [float(value) >= 0.5 for value in row[3:]]
-        assert row[2].split(",") == [k for k, o in zip(sorted(kinds), over, strict=True) if o] or (
-            not any(over) and row[2] == ""
-        )
-    # Evaluated on its own, it still knows what it is.
-    again = own(tiny, tmp_path, do_eval=True, max_seq_length=16)
+        above_threshold = [float(value) >= 0.5 for value in row[3:]]
+        assert row[2].split(",") == [
+            k for k, o in zip(sorted(kinds), above_threshold, strict=True) if o
+        ] or (not any(above_threshold) and row[2] == "")
+    # Evaluation alone still recognizes the problem type.
+    again = custom_options(tiny, tmp_path, do_eval=True, max_seq_length=16)
     assert classification.run(again).metrics == metrics
 
 
-def test_numbers(tiny, tmp_path):
+def test_regression(tiny, tmp_path):
     for name, count in (("train.tsv", 60), ("dev.tsv", 20), ("test.tsv", 5)):
         rows = [(text.split().count("good") / 2, text) for text in sentences(count, seed=count)]
         write(tmp_path / "data", name, rows)
-    run = own(tiny, tmp_path, **STEPS, eval_every="1epoch")
+    run = custom_options(tiny, tmp_path, **STEPS, eval_every="1epoch")
     metrics = classification.run(run).metrics
     assert {"eval_pearson", "eval_spearman"} <= metrics.keys()
     out = tmp_path / "out"
@@ -237,14 +241,14 @@ def test_numbers(tiny, tmp_path):
     assert json.loads((out / "evaluations.json").read_text())["figure"] == "pearson"
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert lines[0] == "id\ttext\tprediction"
-    later = own(tiny, tmp_path, do_predict=True, output_dir=str(tmp_path / "later"),
+    later = custom_options(tiny, tmp_path, do_predict=True, output_dir=str(tmp_path / "later"),
                 init_checkpoint=str(out / "best"))  # fmt: skip
     classification.run(later)
     values = [float(line.split("\t")[2]) for line in lines[1:]]
     assert Predictor.from_output_dir(out / "best")(sentences(5, seed=5)) == pytest.approx(
         values, abs=1e-5
     )
-    weights = own(tiny, tmp_path, do_train=True, class_weights="balanced", resume="auto")
+    weights = custom_options(tiny, tmp_path, do_train=True, class_weights="balanced", resume="auto")
     with pytest.raises(UserError, match="--class_weights: the labels are numbers, not classes"):
         classification.run(weights)
 
@@ -266,18 +270,18 @@ class Films:
 """
 
 
-def test_a_task_of_ones_own(tiny, tmp_path):
+def test_custom_task_module(tiny, tmp_path):
     (tmp_path / "data").mkdir()
     rows = [f"{label_of(text)}|{text}" for text in sentences(30)]
     (tmp_path / "data" / "films").write_text("\n".join(rows) + "\n")
     (tmp_path / "films.py").write_text(TASK)
     changes = {"task_name": None, "text_column": None, "label_column": None}
-    run = own(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
+    run = custom_options(tiny, tmp_path, **STEPS, **changes, task_module=str(tmp_path / "films.py"))
     classification.run(run)
     out = tmp_path / "out"
     assert (out / "labels.txt").read_text() == "none of that\npraise\n"
     assert len((out / "test_predictions.tsv").read_text().splitlines()) == 31
-    # To ask the model nothing else is needed.
+    # Prediction does not need the task module.
     (tmp_path / "films.py").unlink()
     assert Predictor.from_output_dir(out)("a good film").label in ("none of that", "praise")
 
@@ -285,24 +289,24 @@ def test_a_task_of_ones_own(tiny, tmp_path):
 # ---- Long texts ------------------------------------------------------------------------------
 
 
-def test_windows_read_what_would_be_cut(tiny, tmp_path, said):
+def test_windows_cover_long_texts(tiny, tmp_path, run_log):
     rng = random.Random(1)
     for name, count in (("train.tsv", 30), ("dev.tsv", 12), ("test.tsv", 6)):
         texts = [" ".join(rng.choices(WORDS, k=19)) for _ in range(count)]
         write(tmp_path / "data", name, [(label_of(text), text) for text in texts])
     flags = {"max_seq_length": 10, "num_train_epochs": 2.0, "learning_rate": 1e-2}
-    run = own(tiny, tmp_path, **STEPS, **flags, long_text="windows")
+    run = custom_options(tiny, tmp_path, **STEPS, **flags, long_text="windows")
     metrics = classification.run(run).metrics
-    # 8 of 19 words fit: windows begin at 0, 4, 8 and 11.
-    assert "eval: 12 examples are read in 48 windows" in said.text
-    assert "were cut" not in said.text
+    # 8 of 19 words fit: windows start at 0, 4, 8 and 11.
+    assert "eval: 12 examples were split into 48 windows" in run_log.text
+    assert "were cut" not in run_log.text
     out = tmp_path / "out"
     assert records.count_records(str(out / "eval.tf_record")) == 48
-    # 4 windows of 30 examples in batches of 4, 2 times.
+    # 30 examples of 4 windows each, in batches of 4, for 2 epochs.
     assert metrics["global_step"] == 60
     assert np.sum(json.loads((out / "eval_results.json").read_text())["confusion_matrix"]) == 12
     windows = Predictor.from_output_dir(out, long_text="truncate")
-    whole = Predictor.from_output_dir(out)
+    predictor = Predictor.from_output_dir(out)
     lines = (out / "test_predictions.tsv").read_text().splitlines()
     assert len(lines) == 7
     for line in lines[1:]:
@@ -311,33 +315,36 @@ def test_windows_read_what_would_be_cut(tiny, tmp_path, said):
         parts = windows([" ".join(words[first : first + 8]) for first in (0, 4, 8, 11)])
         mean = np.mean([list(part.probabilities.values()) for part in parts], axis=0)
         np.testing.assert_allclose(np.float64(values), mean, atol=1e-6)
-        found = whole(text)
-        assert found.label == label
-        assert list(found.probabilities.values()) == pytest.approx(np.float64(values), abs=1e-5)
+        prediction = predictor(text)
+        assert prediction.label == label
+        assert list(prediction.probabilities.values()) == pytest.approx(
+            np.float64(values), abs=1e-5
+        )
 
 
-def test_what_is_cut_is_reported(tiny, tmp_path, said):
+def test_truncation_is_reported(tiny, tmp_path, run_log):
     write(
         tmp_path / "data", "train.tsv", [("x", "a " * 12), ("y", "b " * 9), ("x", "a"), ("y", "b")]
     )
-    run = own(
+    run = custom_options(
         tiny, tmp_path, do_train=True, dev_fraction=0.0, max_seq_length=10, num_train_epochs=1.0
     )
     classification.run(run)
     expected = (
-        "train: 2 of 4 examples (50.0 %) are longer than --max_seq_length=10 and were cut, by 2"
+        "train: 2 of 4 examples (50.0%) are longer than --max_seq_length=10 and were "
+        "truncated, by 2"
     )
-    assert expected in said.text
-    assert "and 4 at most" in said.text
-    said.clear()
-    # Also when the records are those of an earlier run.
+    assert expected in run_log.text
+    assert "and 4 at most" in run_log.text
+    run_log.clear()
+    # Also when the records of an earlier run are reused.
     classification.run(
-        own(
+        custom_options(
             tiny, tmp_path, do_train=True, dev_fraction=0.0, max_seq_length=10, num_train_epochs=2.0
         )
     )
-    assert "which was written from the same data and flags" in said.text
-    assert expected in said.text
+    assert "which was written from the same data and flags" in run_log.text
+    assert expected in run_log.text
 
 
 # ---- Records ---------------------------------------------------------------------------------
@@ -345,7 +352,7 @@ def test_what_is_cut_is_reported(tiny, tmp_path, said):
 
 @pytest.fixture
 def conversions(monkeypatch):
-    """How often examples became features."""
+    """Counts calls that convert examples to features."""
     counted = []
 
     def count(examples, *more):
@@ -356,7 +363,7 @@ def conversions(monkeypatch):
     return counted
 
 
-def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conversions):
+def test_records_are_rebuilt_only_after_relevant_changes(tiny, tmp_path, conversions):
     rows = [(label_of(text), text) for text in sentences(30)]
     write(tmp_path / "data", "train.tsv", rows)
     write(tmp_path / "data", "dev.tsv", rows[:8])
@@ -364,7 +371,7 @@ def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conve
     def converted(**changes):
         conversions.clear()
         classification.run(
-            own(tiny, tmp_path, do_eval=True, labels="praise,none of that", **changes)
+            custom_options(tiny, tmp_path, do_eval=True, labels="praise,none of that", **changes)
         )
         return sum(conversions)
 
@@ -372,7 +379,7 @@ def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conve
     assert converted() == 8
     before = (out / "eval.tf_record").read_bytes()
     assert converted() == 0
-    # Flags that the records have nothing to do with, and a file that is only newer.
+    # Flags that do not affect the records, and a file with only a newer mtime.
     (tmp_path / "data" / "dev.tsv").touch()
     assert converted(eval_batch_size=3, random_seed=4, init_checkpoint=None) == 0
     assert (out / "eval.tf_record").read_bytes() == before
@@ -385,12 +392,12 @@ def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conve
     assert (out / "eval.tf_record").read_bytes() != before
     write(tmp_path / "data", "dev.tsv", [("praise", text) for _, text in rows[:8]])
     assert converted() == 8
-    # A vocabulary in which two words have changed places.
+    # A vocabulary with two words swapped.
     vocab = (tiny.folder / "vocab.txt").read_text().replace("good\nbad\n", "bad\ngood\n")
     (tmp_path / "vocab.txt").write_text(vocab)
     assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
     assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 0
-    # What somebody else has written, or damaged.
+    # Records that are foreign or damaged.
     (out / "eval.tf_record").write_bytes(before)
     assert converted(vocab_file=str(tmp_path / "vocab.txt")) == 8
     (out / "records.json").write_text("{")
@@ -402,7 +409,7 @@ def test_records_are_made_anew_only_when_something_changed(tiny, tmp_path, conve
 # ---- Weights ---------------------------------------------------------------------------------
 
 
-def test_weights_of_labels():
+def test_class_weights():
     labels = ["a", "b:c", "d"]
     counts = np.array([6, 3, 0])
     assert label_weights("balanced", labels, counts).tolist() == [0.5, 1, 1]
@@ -412,7 +419,7 @@ def test_weights_of_labels():
             label_weights(wrong, labels, counts)
 
 
-def test_rare_labels_count_more_where_they_are_to(tiny, tmp_path):
+def test_class_weights_favor_rare_labels(tiny, tmp_path):
     texts = sentences(60)
     write(
         tmp_path / "data",
@@ -421,42 +428,42 @@ def test_rare_labels_count_more_where_they_are_to(tiny, tmp_path):
     )
     recalls = []
     for name, weights in (("plain", None), ("balanced", "balanced"), ("named", "rare:50")):
-        run = own(tiny, tmp_path, do_train=True, do_eval=True, class_weights=weights,
+        run = custom_options(tiny, tmp_path, do_train=True, do_eval=True, class_weights=weights,
                   learning_rate=1e-2, output_dir=str(tmp_path / name))  # fmt: skip
         classification.run(run)
-        found = json.loads((tmp_path / name / "eval_results.json").read_text())
-        predicted = np.sum(found["confusion_matrix"], axis=0)
+        metrics = json.loads((tmp_path / name / "eval_results.json").read_text())
+        predicted = np.sum(metrics["confusion_matrix"], axis=0)
         recalls.append(predicted[1])
-    # Labels have nothing to do with the texts: what counts more is said more often.
+    # Labels are independent of the texts, so labels with more weight are predicted more often.
     assert recalls[0] == 0
     assert recalls[2] == 12
 
 
-# ---- Mistakes --------------------------------------------------------------------------------
+# ---- Errors ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", BAD_FILES, ids=lambda case: case.name)
-def test_bad_files(tiny, tmp_path, case):
+def test_invalid_files(tiny, tmp_path, case):
     data, out = tmp_path / "data", tmp_path / "out"
     data.mkdir()
     out.mkdir()
     write_files(data, case.files)
-    precious = {"notes.txt": "mine", "train.tf_record": "old", "test_results.tsv": "0.1\n"}
-    for name, text in precious.items():
+    existing_files = {"notes.txt": "mine", "train.tf_record": "old", "test_results.tsv": "0.1\n"}
+    for name, text in existing_files.items():
         (out / name).write_text(text)
     flags = dict(case.flags)
     if "dev_fraction" in flags:
         flags["dev_fraction"] = float(flags["dev_fraction"])
-    needed = {"task_name": "tsv", "text_column": "text", "label_column": None}
+    flag_values = {"task_name": "tsv", "text_column": "text", "label_column": None}
     step = {"train": "do_train", "eval": "do_eval", "predict": "do_predict"}[case.split]
-    run = own(tiny, tmp_path, **{**needed, **flags, "do_train": True, step: True})
+    run = custom_options(tiny, tmp_path, **{**flag_values, **flags, "do_train": True, step: True})
     with pytest.raises(UserError, match=case.message) as caught:
         classification.run(run)
     assert "\n" not in str(caught.value)
-    assert {path.name: path.read_text() for path in out.iterdir()} == precious
+    assert {path.name: path.read_text() for path in out.iterdir()} == existing_files
 
 
-def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
+def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("a",)])
     flags = {**tiny.flags, **COLUMNS, "data_dir": tmp_path / "data", "do_train": "true"}
     command = [f"--{name}={value}" for name, value in flags.items()]
@@ -480,13 +487,13 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"task_name": "cola"}, "--text_column can only be used with --task_name=tsv"),
         ({"task_module": "x.py"}, "--task_module and --task_name are mutually exclusive"),
         ({"task_name": None, "text_column": None, "label_column": None}, "Required.*--task_name"),
-        ({"data_dir": None}, r"Required, but not given: --data_dir"),
+        ({"data_dir": None}, r"Required, but missing: --data_dir"),
         (
             {"glue_submission": True, "do_predict": True, "predict_file": "train.tsv"},
             "is not a GLUE task",
         ),
         ({"glue_submission": True}, "--glue_submission needs --do_predict"),
-        ({"dev_fraction": 1.5}, "--dev_fraction must be from 0 to 0.9"),
+        ({"dev_fraction": 1.5}, "--dev_fraction must be between 0 and 0.9"),
         ({"problem_type": "guess"}, "--problem_type must be one of auto, classification"),
         ({"has_header": "maybe"}, "--has_header must be one of auto, yes, no"),
         ({"quoted": "maybe"}, "--quoted must be one of auto, yes, no"),
@@ -496,29 +503,29 @@ def test_a_bad_file_ends_the_script_with_one_line(tiny, tmp_path):
         ({"do_predict": True}, "There is no file to predict on: pass --predict_file"),
     ],
 )
-def test_flags(tiny, tmp_path, changes, message):
+def test_invalid_flags(tiny, tmp_path, changes, message):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 5)
     with pytest.raises(UserError, match=message) as caught:
-        classification.run(own(tiny, tmp_path, **{"do_train": True, **changes}))
+        classification.run(custom_options(tiny, tmp_path, **{"do_train": True, **changes}))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_found_out_is_said(praise, tiny, tmp_path, said):
-    run, _, _ = praise
+def test_inferred_settings_are_logged(trained_classifier, tiny, tmp_path, run_log):
+    run, _, _ = trained_classifier
     logging.getLogger("bert_tf").setLevel(logging.INFO)
     classification.run(type(run)(**{**run.__dict__, "output_dir": str(tmp_path / "out"),
                                     "num_train_epochs": 1.0}))  # fmt: skip
-    assert "train.tsv: 120 rows; classification with 2 labels: none of that (" in said.text
-    assert "no dev set: 24 of the 120 rows" in said.text
+    assert "train.tsv: 120 rows; classification with 2 labels: none of that (" in run_log.text
+    assert "no dev set: 24 of the 120 rows" in run_log.text
 
 
 TEXTS = {"task_name": "tsv", "text_column": "text"}
 
 
 @pytest.fixture
-def model(tmp_path):
-    """What a training leaves for those who ask its model."""
+def trained_folder(tmp_path):
+    """The files of a training run that prediction reads."""
     flags = {**TEXTS, "problem_type": "classification", "text_pair_column": None}
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "labels.txt").write_text("no\nyes\n")
@@ -534,32 +541,47 @@ def model_of(folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"labels": "yes,no"}, "--labels has the labels yes, no, but the training"),
+        ({"labels": "yes,no"}, "--labels has the labels yes, no, but the model"),
         ({"problem_type": "multilabel"}, "--problem_type=multilabel, but the model .* omit"),
         ({"problem_type": "regression"}, "was trained with classification: omit"),
     ],
 )
-def test_a_program_and_a_script_must_ask_what_was_trained(tiny, model, flags, message):
-    write(model / "data", "test.tsv", [["the film"]], header=["text"])
+def test_predictor_and_script_reject_a_different_model(tiny, trained_folder, flags, message):
+    write(trained_folder / "data", "test.tsv", [["the film"]], header=["text"])
     for steps in ({}, {"do_predict": True}):
         with pytest.raises(UserError, match=message):
-            make_dataset(own(tiny, model, **{**TEXTS, **flags, **steps, **model_of(model)}))
-    right = {"labels": "no,yes", "problem_type": "classification"}
-    make_dataset(own(tiny, model, **TEXTS, **right, **model_of(model)))
+            make_dataset(
+                custom_options(
+                    tiny, trained_folder, **{**TEXTS, **flags, **steps, **model_of(trained_folder)}
+                )
+            )
+    label_flags = {"labels": "no,yes", "problem_type": "classification"}
+    make_dataset(
+        custom_options(tiny, trained_folder, **TEXTS, **label_flags, **model_of(trained_folder))
+    )
 
 
 @pytest.mark.parametrize(
     ("header", "flags", "warns"),
     [
         (["text", "id"], {}, False),
-        # Another file may have other names.
+        # A different file may have different column names.
         (["review", "id"], {"text_column": "review"}, False),
         (["text", "id"], {"text_column": "1"}, False),
         (["text", "id"], {"text_column": "id"}, True),
         (["text", "id"], {"text_pair_column": "id"}, True),
     ],
 )
-def test_other_columns_than_in_the_training(tiny, model, header, flags, warns, said):
-    write(model / "data", "test.tsv", [["the film", "a1"], ["the story", "a2"]], header=header)
-    make_dataset(own(tiny, model, **{**TEXTS, **flags, **model_of(model)}, do_predict=True))
-    assert ("trained on column text, asked with" in said.text) == warns
+def test_columns_that_differ_from_training(tiny, trained_folder, header, flags, warns, run_log):
+    write(
+        trained_folder / "data",
+        "test.tsv",
+        [["the film", "a1"], ["the story", "a2"]],
+        header=header,
+    )
+    make_dataset(
+        custom_options(
+            tiny, trained_folder, **{**TEXTS, **flags, **model_of(trained_folder)}, do_predict=True
+        )
+    )
+    assert ("trained on column text, asked with" in run_log.text) == warns

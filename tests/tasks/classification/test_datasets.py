@@ -1,10 +1,11 @@
-"""What is said about a whole split: its labels, and texts that are in the training set, too."""
+"""Warnings about a split: unusual labels, and texts that also occur in the training set."""
 
 import logging
 
 import pytest
 
 from bert_tf.data.features import InputExample
+from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
     MULTILABEL,
@@ -12,10 +13,12 @@ from bert_tf.tasks.classification.datasets import (
     TextDataset,
     check_split,
 )
+from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES
 
 
-class Set(TextDataset):
-    """A set of two files."""
+class FakeDataset(TextDataset):
+    """An in-memory dataset with a training and a dev split."""
 
     name = "task x"
 
@@ -30,41 +33,41 @@ class Set(TextDataset):
         return "train.tsv" if split == "train" else "dev.tsv"
 
 
-def rows(*labels, text="text"):
+def make_rows(*labels, text="text"):
     return [InputExample("", f"{text} {row}", None, label) for row, label in enumerate(labels)]
 
 
 @pytest.fixture
-def said(caplog):
+def logged(caplog):
     caplog.set_level(logging.INFO, "bert_tf")
 
-    def said(*args):
+    def logged(*args):
         caplog.clear()
         check_split(*args)
         return [(each.levelname, each.getMessage()) for each in caplog.records]
 
-    return said
+    return logged
 
 
-def test_a_set_that_is_right(said):
-    data = Set(["a", "b"])
-    training = rows("a", "b", "a")
-    assert said(data, "train", training, training) == []
-    assert said(data, "eval", rows("b", "a", text="other"), training) == []
-    assert said(data, "predict", rows(None, None, text="other"), training) == []
+def test_valid_dataset_does_not_warn(logged):
+    data = FakeDataset(["a", "b"])
+    training = make_rows("a", "b", "a")
+    assert logged(data, "train", training, training) == []
+    assert logged(data, "eval", make_rows("b", "a", text="other"), training) == []
+    assert logged(data, "predict", make_rows(None, None, text="other"), training) == []
 
 
-def test_one_label_only(said):
+def test_single_label(logged):
     expected = [("WARNING", "train.tsv: all 3 rows have the label 'a'. Check the label column")]
-    assert said(Set(["a", "b"]), "train", rows("a", "a", "a"), []) == expected
+    assert logged(FakeDataset(["a", "b"]), "train", make_rows("a", "a", "a"), []) == expected
     expected = [("WARNING", "dev.tsv: all 2 rows have the label '1.5'. Check the label column")]
-    assert said(Set([], REGRESSION), "eval", rows("1.5", "1.5"), []) == expected
-    assert said(Set(["a", "b"]), "eval", rows("a"), []) == []
+    assert logged(FakeDataset([], REGRESSION), "eval", make_rows("1.5", "1.5"), []) == expected
+    assert logged(FakeDataset(["a", "b"]), "eval", make_rows("a"), []) == []
 
 
-def test_labels_that_are_hardly_different(said):
+def test_nearly_identical_labels(logged):
     labels = ["Positive", "negative", "positive", "not spam", "notspam"]
-    ((level, message),) = said(Set(labels), "train", rows(*labels), [])
+    ((level, message),) = logged(FakeDataset(labels), "train", make_rows(*labels), [])
     assert level == "WARNING"
     assert message == (
         "train.tsv: labels that differ only in case or white space: 'Positive', 'positive', "
@@ -72,39 +75,111 @@ def test_labels_that_are_hardly_different(said):
     )
 
 
-def test_labels_that_the_training_lacks(said):
-    training = rows("a", "b")
-    found = said(Set(["a", "b", "c", "d"]), "eval", rows("a", "d", "c", text="x"), training)
-    assert found == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
-    several = [
-        rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
+def test_labels_missing_from_training(logged):
+    training = make_rows("a", "b")
+    messages = logged(
+        FakeDataset(["a", "b", "c", "d"]), "eval", make_rows("a", "d", "c", text="x"), training
+    )
+    assert messages == [("WARNING", "dev.tsv: no row of the training set has the label c, d")]
+    multi_label_splits = [
+        make_rows(*x, text=str(n)) for n, x in enumerate([[("a",), ("b", "c"), ()], [(), ("d",)]])
     ]
-    found = said(Set(["a", "b", "c", "d"], MULTILABEL), "eval", several[1], several[0])
-    assert found == [("WARNING", "dev.tsv: no row of the training set has the label d")]
-    assert said(Set([], REGRESSION), "eval", rows("1", "2", text="x"), rows("3", "4")) == []
+    messages = logged(
+        FakeDataset(["a", "b", "c", "d"], MULTILABEL),
+        "eval",
+        multi_label_splits[1],
+        multi_label_splits[0],
+    )
+    assert messages == [("WARNING", "dev.tsv: no row of the training set has the label d")]
+    assert (
+        logged(
+            FakeDataset([], REGRESSION), "eval", make_rows("1", "2", text="x"), make_rows("3", "4")
+        )
+        == []
+    )
 
 
-def test_rows_that_are_also_in_the_training_set(said):
-    training = rows("a", "b", *["a"] * 198)
-    others = rows(*["a", "b"] * 99, text="x")
+def test_rows_that_also_occur_in_training(logged):
+    training = make_rows("a", "b", *["a"] * 198)
+    others = make_rows(*["a", "b"] * 99, text="x")
     message = "dev.tsv: 3 of 201 rows to evaluate on (1.5%) have the text of a training row"
-    assert said(Set(["a", "b"]), "eval", others + rows("b", "b", "b"), training) == [
+    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b", "b"), training) == [
         ("WARNING", message)
     ]
-    # Nobody can change a published one.
-    published = Set(["a", "b"], is_published=True)
-    assert said(published, "eval", others + rows("b", "b", "b"), training) == [("INFO", message)]
-    assert said(Set(["a", "b"]), "eval", others + rows("b", "b"), training) == []
-    # The second texts count, too.
+    # Users cannot fix published datasets.
+    published = FakeDataset(["a", "b"], is_published=True)
+    assert logged(published, "eval", others + make_rows("b", "b", "b"), training) == [
+        ("INFO", message)
+    ]
+    assert logged(FakeDataset(["a", "b"]), "eval", others + make_rows("b", "b"), training) == []
+    # Second texts are compared as well.
     pair = [InputExample("", "text 0", "other", "a"), InputExample("", "text 1", "other", "b")]
-    assert said(Set(["a", "b"]), "eval", pair, training) == []
+    assert logged(FakeDataset(["a", "b"]), "eval", pair, training) == []
 
 
-def test_rows_that_were_kept_of_the_training_file_are_no_mistake(said):
-    data = Set(["a", "b"])
+def test_rows_that_were_kept_of_the_training_file_are_no_mistake(logged):
+    data = FakeDataset(["a", "b"], holds_out=True)
     data.describe = lambda split: "all.tsv"
-    ((level, message),) = said(data, "eval", rows("a", "b"), rows("b", "a"))
+    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
     assert (level, message[:41]) == ("INFO", "all.tsv: 2 of 2 rows to evaluate on (100.")
+
+
+def test_the_training_file_as_a_dev_file_is_a_mistake(logged):
+    data = FakeDataset(["a", "b"])
+    data.describe = lambda split: "all.tsv"
+    ((level, message),) = logged(data, "eval", make_rows("a", "b"), make_rows("b", "a"))
+    assert (level, message[:41]) == ("WARNING", "all.tsv: 2 of 2 rows to evaluate on (100.")
+
+
+def test_texts_with_different_labels(logged):
+    training = [*make_rows("a", "b"), *make_rows("b"), *make_rows(*["a"] * 17, text="x")]
+    found = logged(FakeDataset(["a", "b"]), "train", [*training, *make_rows("c")], [])
+    assert found == [
+        (
+            "WARNING",
+            "train.tsv: 3 of 21 rows (14.3%) have texts with different labels, such as 'text 0': "
+            "a, b, c. Check the labels",
+        )
+    ]
+    assert logged(FakeDataset(["a", "b"]), "train", training, []) == []
+    assert (
+        logged(
+            FakeDataset(["a", "b"], is_published=True),
+            "train",
+            make_rows("a", "b") + make_rows("b"),
+            [],
+        )
+        == []
+    )
+    assert (
+        logged(FakeDataset([], REGRESSION), "train", make_rows("1", "2") + make_rows("3"), []) == []
+    )
+    several = [*make_rows(("a",), ("a", "b")), *make_rows(("b",))]
+    ((_, message),) = logged(FakeDataset(["a", "b"], MULTILABEL), "train", several, [])
+    assert "2 of 3 rows (66.7%)" in message
+
+
+def test_numbers_on_another_scale(logged):
+    training = make_rows("0", "0.5", "1")
+    found = logged(
+        FakeDataset([], REGRESSION), "eval", make_rows("1", "80", "11", "-11", text="x"), training
+    )
+    assert found == [
+        (
+            "WARNING",
+            "dev.tsv: 2 of 4 labels, such as 80, are far outside of 0 to 1 in training. "
+            "Check their scale",
+        )
+    ]
+    assert (
+        logged(FakeDataset([], REGRESSION), "eval", make_rows("-9", "11", text="x"), training) == []
+    )
+    assert (
+        logged(
+            FakeDataset([], REGRESSION), "eval", make_rows("5", "6", text="x"), make_rows("1", "1")
+        )
+        == []
+    )
 
 
 def texts(*found):
@@ -112,7 +187,7 @@ def texts(*found):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("examples", "message"),
     [
         (texts("a film", "none", *["the story"] * 30), None),
         (texts("in 1999", "42", "a film", "7 of 10"), None),
@@ -123,9 +198,9 @@ def texts(*found):
         (texts("NaN", "a film", "the story"), "1 of 3 texts are missing values, such as 'NaN'"),
     ],
 )
-def test_texts_that_are_none(said, given, message):
-    found = said(Set(["a", "b"]), "predict", given, [])
-    assert [message in text for _, text in found] == [True] * bool(message)
+def test_suspicious_texts(logged, examples, message):
+    messages = logged(FakeDataset(["a", "b"]), "predict", examples, [])
+    assert [message in text for _, text in messages] == [True] * bool(message)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +214,26 @@ def test_texts_that_are_none(said, given, message):
         (["a,b", "a,c", "b,c", "a,b,c"], CLASSIFICATION, "pass --problem_type=multilabel"),
     ],
 )
-def test_labels_that_are_probably_misread(said, labels, problem_type, message):
-    found = said(Set(labels, problem_type), "train", rows("x", "y"), [])
+def test_labels_that_are_probably_misread(logged, labels, problem_type, message):
+    found = logged(FakeDataset(labels, problem_type), "train", make_rows("x", "y"), [])
     assert [message in text for _, text in found] == [True] * bool(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type", "metric"),
+    [
+        (["a", "b"], CLASSIFICATION, "matthews"),
+        (["a", "b"], MULTILABEL, "accuracy"),
+        ([], REGRESSION, "spearman"),
+    ],
+)
+def test_the_primary_metric(labels, problem_type, metric):
+    kind = PROBLEM_TYPES[problem_type]
+    names = kind(FakeDataset(labels, problem_type), ClassifierOptions()).metric_names
+    found = kind(
+        FakeDataset(labels, problem_type, primary_metric=metric), ClassifierOptions()
+    ).metric_names
+    assert found == (metric, *(name for name in names if name != metric))
+    expected = f"task x: primary_metric must be one of {', '.join(names)}, not 'mathews'"
+    with pytest.raises(UserError, match=expected):
+        kind(FakeDataset(labels, problem_type, primary_metric="mathews"), ClassifierOptions())

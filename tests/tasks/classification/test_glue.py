@@ -1,4 +1,4 @@
-"""The TSV data sets: what the original read, and what a user hears about a file that is wrong."""
+"""GLUE TSV files: parity with the original readers, and errors about invalid files."""
 
 import json
 import re
@@ -20,7 +20,7 @@ SPLITS = [(task, split) for task in ORIGINAL for split in TASKS[task].splits]
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes the file of a split and gives the folder."""
+    """Writes the file of a split and returns its folder."""
 
     def write(task: str, split: str, content: str | bytes) -> str:
         path: Path = tmp_path / TASKS[task].splits[split].file
@@ -31,11 +31,11 @@ def write(tmp_path):
     return write
 
 
-# ---- Against the original's results --------------------------------------------------------
+# ---- Parity with the original --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("task", "split"), SPLITS)
-def test_examples_are_those_of_the_original(task, split):
+def test_examples_match_the_original(task, split):
     expected = json.loads(golden("classifier/examples.json").read_text("utf-8"))[task]
     folder = str(golden(f"classifier/data/{task}"))
     assert list(TASKS[task].labels) == expected["labels"]
@@ -66,12 +66,12 @@ def edge_cases() -> dict[str, dict]:
     return {case["name"]: case for case in cases}
 
 
-def test_all_edge_cases_are_named_here():
+def test_all_edge_cases_are_covered():
     assert set(edge_cases()) <= set(EDGE_CASES)
 
 
 @pytest.mark.parametrize("name", EDGE_CASES)
-def test_edge_cases_end_as_in_the_original(write, tmp_path, name):
+def test_edge_cases_match_the_original(write, tmp_path, name):
     case = edge_cases()[name]
     if name == "field larger than 131072":
         content = b"s0\t1\t\t" + b"x" * 140_000 + b"\n"
@@ -109,7 +109,7 @@ def test_edge_cases_end_as_in_the_original(write, tmp_path, name):
         ("wnli", "WNLI", {"train": 635, "dev": 71, "test": 146}),
     ],
 )
-def test_published_sets_are_read_whole(task, folder, counts):
+def test_published_datasets_are_read_completely(task, folder, counts):
     path = str(data(f"glue/{folder}"))
     examples = {split: read_examples(TASKS[task], split, path) for split in counts}
     assert {split: len(rows) for split, rows in examples.items()} == counts
@@ -147,7 +147,7 @@ def test_known_rows_of_mrpc():
 
 
 @pytest.mark.shared
-def test_known_rows_of_other_sets():
+def test_known_rows_of_other_datasets():
     sst = str(data("glue/SST-2"))
     text = "it 's a charming and often affecting journey . "
     assert read_examples(TASKS["sst-2"], "dev", sst)[0] == InputExample("dev-1", text, None, "1")
@@ -161,7 +161,7 @@ def test_known_rows_of_other_sets():
     assert (wnli[0].text_b, wnli[0].label) == ("The carrot had a hole.", "1")
 
 
-# Of sets whose files are not here, in the layout of the GLUE benchmark's downloads.
+# Datasets without files in the repository, in the layout of the GLUE downloads.
 OTHER_LAYOUTS = [
     ("qqp", "train", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n7\t1\t2\ta?\tb?\t1\n"),
     ("qqp", "test", "id\tquestion1\tquestion2\n7\ta?\tb?\n"),
@@ -174,7 +174,7 @@ OTHER_LAYOUTS = [
 
 
 @pytest.mark.parametrize(("task", "split", "content"), OTHER_LAYOUTS)
-def test_layouts_of_glue(write, task, split, content):
+def test_glue_layouts(write, task, split, content):
     (example,) = read_examples(TASKS[task], split, write(task, split, content))
     assert (example.text_a, example.text_b) == ("a?", "b?")
     assert example.guid.endswith("-7")
@@ -182,7 +182,7 @@ def test_layouts_of_glue(write, task, split, content):
     assert example.label == (TASKS[task].labels[0] if split == "test" else labels[task])
 
 
-def test_mismatched_sets_have_files_of_their_own():
+def test_mismatched_datasets_have_separate_files():
     files = {split: columns.file for split, columns in TASKS["mnli-mm"].splits.items()}
     assert files == {
         "train": "train.tsv",
@@ -192,7 +192,7 @@ def test_mismatched_sets_have_files_of_their_own():
 
 
 @pytest.mark.shared
-def test_a_set_with_numbers_for_labels_is_a_row_too():
+def test_regression_datasets_are_registered():
     sts = TASKS["sts-b"]
     examples = read_examples(sts, "dev", str(data("glue/STS-B")))
     features = convert_examples_to_features(examples, sts.labels, 32, Words())
@@ -202,48 +202,48 @@ def test_a_set_with_numbers_for_labels_is_a_row_too():
     assert max(scores) == 5.0
 
 
-# ---- What the original does not say --------------------------------------------------------
+# ---- Errors that the original does not report ----------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["cola", "CoLA", "COLA"])
-def test_case_does_not_matter_in_names_of_tasks(name):
+def test_task_names_are_case_insensitive(name):
     assert task_named(name) is TASKS["cola"]
 
 
-def test_an_unknown_task_is_answered_with_the_known_ones():
+def test_unknown_task_error_lists_known_tasks():
     with pytest.raises(UserError, match=rf"'sst'.*{', '.join(sorted(TASKS))}.*--task_name"):
         task_named("sst")
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_missing_folder_error_names_the_folder(tmp_path):
     (tmp_path / "glue").mkdir()
     missing = str(tmp_path / "CoLA")
     with pytest.raises(UserError, match=re.escape(missing) + r".*task cola.*has: glue\)"):
         read_examples(TASKS["cola"], "train", missing)
 
 
-def test_a_file_in_place_of_the_folder(tmp_path):
+def test_data_dir_that_is_a_file(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("s\t1\t\tx\n")
     with pytest.raises(UserError, match=re.escape(f"{path} is a file; pass the folder")):
         read_examples(TASKS["cola"], "train", str(path))
 
 
-def test_a_missing_file_is_named_with_what_lies_there(write):
+def test_missing_file_error_lists_existing_files(write):
     folder = write("cola", "train", "s\t1\t\tx\n")
     expected = r"No such file: .*dev_matched\.tsv, the dev set of task mnli .*has: train\.tsv\)"
     with pytest.raises(UserError, match=expected):
         read_examples(TASKS["mnli"], "dev", folder)
 
 
-def test_paths_in_messages_are_as_the_user_gave_them(write, monkeypatch):
+def test_error_messages_keep_paths_as_passed(write, monkeypatch):
     monkeypatch.chdir(write("cola", "train", "s\t1\t\tfine\nnot a row\n"))
-    with pytest.raises(UserError, match=r"^\./train\.tsv:2: a row of task cola"):
+    with pytest.raises(UserError, match=r"^\./train\.tsv:2: task cola"):
         read_examples(TASKS["cola"], "train", ".")
 
 
 @pytest.mark.parametrize(
-    ("task", "split", "row", "found"),
+    ("task", "split", "row", "suspicious_cell"),
     [
         ("mrpc", "train", "1\t7\t8\ta\tb\n", "1"),
         ("sst-2", "test", "0\tfine\n", "0"),
@@ -256,15 +256,17 @@ def test_paths_in_messages_are_as_the_user_gave_them(write, monkeypatch):
         ("rte", "train", "\n", None),
     ],
 )
-def test_a_missing_header_is_pointed_out(write, caplog, task, split, row, found):
-    data_row = row if found else "0\t1\t2\ta\tb\n" if task == "mrpc" else "0\ta\tb\tentailment\n"
+def test_missing_header_warning(write, caplog, task, split, row, suspicious_cell):
+    data_row = (
+        row if suspicious_cell else "0\t1\t2\ta\tb\n" if task == "mrpc" else "0\ta\tb\tentailment\n"
+    )
     folder = write(task, split, row + data_row)
     assert len(read_examples(TASKS[task], split, folder)) == 1
-    warned = [each.getMessage() for each in caplog.records]
-    assert len(warned) == bool(found)
-    if found:
-        assert f"tsv:1: the first line is skipped, because task {task} has a header" in warned[0]
-        assert f"but {found!r} in it is not a column name" in warned[0]
+    messages = [each.getMessage() for each in caplog.records]
+    assert len(messages) == bool(suspicious_cell)
+    if suspicious_cell:
+        assert f"tsv:1: the first line is skipped, because task {task} has a header" in messages[0]
+        assert f"but {suspicious_cell!r} in it is not a column name" in messages[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):
@@ -322,13 +324,13 @@ def test_xnli_has_no_test_set(tmp_path):
         ("xnli", "dev", "h\nzh\tcontradictory" + "\t" * 6 + "\n", "2: label 'contradictory'"),
     ],
 )
-def test_lines_that_are_wrong(write, task, split, content, message):
+def test_invalid_lines(write, task, split, content, message):
     folder = write(task, split, content)
     with pytest.raises(UserError, match=re.escape(message)):
         read_examples(TASKS[task], split, folder)
 
 
-def test_a_label_must_be_a_number_where_numbers_are_labels(tmp_path):
+def test_regression_labels_must_be_numbers(tmp_path):
     sts = TsvTask("sts-b", (), {"dev": Split(file="dev.tsv", text_a=0, label=LAST, guid="dev")})
     for wrong in ("high", "nan", ""):
         (tmp_path / "dev.tsv").write_text(f"text\tscore\na\t3.5\nb\t{wrong}\n")
@@ -336,14 +338,14 @@ def test_a_label_must_be_a_number_where_numbers_are_labels(tmp_path):
             read_examples(sts, "dev", str(tmp_path))
 
 
-def test_rows_in_other_languages_are_not_looked_at(write):
+def test_rows_in_other_languages_are_not_validated(write):
     folder = write("xnli", "dev", "header\nen\nfr\tx\nzh\tneutral\t\t\t\t\ta\tb\nde\n")
     examples = read_examples(TASKS["xnli"], "dev", folder)
     assert examples == [InputExample("dev-3", "a", "b", "neutral")]
 
 
 @pytest.mark.parametrize(("task", "split"), SPLITS)
-def test_line_ends_marks_and_blank_lines_change_nothing(tmp_path, task, split):
+def test_line_endings_boms_and_blank_lines_are_ignored(tmp_path, task, split):
     original = golden(f"classifier/data/{task}") / TASKS[task].splits[split].file
     clean = original.read_bytes().replace(b"\r", b"").removeprefix(b"\xef\xbb\xbf")
     variants = {
@@ -359,3 +361,29 @@ def test_line_ends_marks_and_blank_lines_change_nothing(tmp_path, task, split):
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
         assert read_examples(TASKS[task], split, str(tmp_path / name)) == expected, name
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "header", "missing"),
+    [
+        ("qnli", "train", "index\tsentence1\tsentence2\tlabel\n", "question"),
+        ("rte", "dev", "index\tquestion\tsentence\tlabel\n", "sentence1"),
+        ("qqp", "train", "id\tqid1\tqid2\tsentence1\tsentence2\tlabel\n", "question1"),
+        ("qnli", "train", "index\tquestion\tSentence \tlabel\n", None),
+        ("qqp", "test", "id\tquestion1\tquestion2\n", None),
+    ],
+)
+def test_the_folder_of_another_task_is_pointed_out(write, caplog, task, split, header, missing):
+    assert read_examples(TASKS[task], split, write(task, split, header)) == []
+    message = f"train.tsv:1: task {task} has a column {missing!r}, and the header has 'i"
+    assert len(caplog.messages) == bool(missing)
+    assert all(message.replace("train", split) in each for each in caplog.messages)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("folder", ["CoLA", "MRPC", "RTE", "SST-2", "STS-B", "WNLI"])
+def test_published_headers_are_right(caplog, folder):
+    task = task_named(folder)
+    for split in task.splits:
+        read_examples(task, split, str(data(f"glue/{folder}")))
+    assert not caplog.messages

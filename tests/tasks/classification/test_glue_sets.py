@@ -1,4 +1,4 @@
-"""All sets of GLUE, and XNLI, from files to submissions, for a few steps on a tiny model."""
+"""All GLUE tasks and XNLI, from data files to submissions: a few steps of a tiny model."""
 
 import json
 import random
@@ -17,8 +17,8 @@ SENTENCE = " ".join(WORDS[3:9])
 
 def run(tiny, tmp_path, task, folder, **changes):
     flags = {**ALL_STEPS, "eval_batch_size": 64, "predict_batch_size": 64, **changes}
-    made = options(tiny, tmp_path, task_name=task, data_dir=str(folder), **flags)
-    return classification.run(made).metrics, tmp_path / "out"
+    run_options = options(tiny, tmp_path, task_name=task, data_dir=str(folder), **flags)
+    return classification.run(run_options).metrics, tmp_path / "out"
 
 
 def submission(out, name):
@@ -28,7 +28,7 @@ def submission(out, name):
     return [line[1] for line in lines[1:]]
 
 
-# Rows to train on, to evaluate, to predict; name of the submission; a figure.
+# Numbers of train, dev and test rows; submission file; a metric.
 PUBLISHED = {
     "CoLA": (8551, 1043, 1063, "CoLA.tsv", "eval_matthews"),
     "MRPC": (3668, 408, 1725, "MRPC.tsv", "eval_f1"),
@@ -39,14 +39,14 @@ PUBLISHED = {
 }
 
 
-# Two of each kind are enough for every day.
+# The default test run covers two of each kind.
 def _some_slow(tasks, daily):
     return [task if task in daily else pytest.param(task, marks=pytest.mark.slow) for task in tasks]
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("task", _some_slow(PUBLISHED, ["CoLA", "SST-2", "STS-B"]))
-def test_published_sets(tiny, tmp_path, task):
+def test_published_datasets(tiny, tmp_path, task):
     folder = data(f"glue/{task}")
     trained, evaluated, predicted, name, figure = PUBLISHED[task]
     # Three steps.
@@ -72,26 +72,26 @@ def test_published_sets(tiny, tmp_path, task):
     if task == "STS-B":
         assert all(0 <= float(answer) <= 5 and len(answer) == 5 for answer in answers)
     else:
-        place = rows[0].index("label")
-        assert answers == [row[place] for row in rows[1:]]
+        column = rows[0].index("label")
+        assert answers == [row[column] for row in rows[1:]]
     if task == "RTE":
         assert set(answers) <= {"entailment", "not_entailment"}
 
 
-def _row(cells, places):
+def _row(cells, cells_by_column):
     row = ["-"] * cells
-    for place, value in places.items():
-        row[place] = value
+    for column, value in cells_by_column.items():
+        row[column] = value
     return "\t".join(row)
 
 
 def _files(
     task, cells, texts, label, labels, test_cells, test_texts, header=True, dev="dev", test="test"
 ):
-    """Small files in the layout of a set: how many columns, where texts and the label stand."""
+    """Small files in a task's layout: number of columns, and columns of the texts and the label."""
     rng = random.Random(2)
     words = lambda: " ".join(rng.choices(WORDS, k=6))  # noqa: E731
-    made = {}
+    contents = {}
     for split, count, size in (("train", 30, cells), (dev, 12, cells + (4 if dev != "dev" else 0))):
         rows = [
             _row(
@@ -103,11 +103,11 @@ def _files(
             )
             for n in range(count)
         ]
-        made[f"{split}.tsv"] = [_row(size, {})] * header + rows
-    made[f"{test}.tsv"] = [_row(test_cells, {})] + [
+        contents[f"{split}.tsv"] = [_row(size, {})] * header + rows
+    contents[f"{test}.tsv"] = [_row(test_cells, {})] + [
         _row(test_cells, {p: words() for p in test_texts}) for _ in range(7)
     ]
-    return made
+    return contents
 
 
 NLI = ("neutral", "entailment", "contradiction")
@@ -139,7 +139,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("task", _some_slow(LAYOUTS, ["mnli-mm", "qqp"]))
-def test_other_sets(tiny, tmp_path, task):
+def test_other_layouts(tiny, tmp_path, task):
     files, name = LAYOUTS[task]
     folder = tmp_path / "data"
     folder.mkdir()
@@ -148,13 +148,13 @@ def test_other_sets(tiny, tmp_path, task):
     metrics, out = run(tiny, tmp_path, task, folder, num_train_epochs=1.0, glue_submission=True)
     assert metrics["global_step"] == 7
     report = json.loads((out / "eval_results.json").read_text())
-    # Each label as often as it was written.
-    counts = {label: found["support"] for label, found in report["labels"].items()}
+    # Each label occurs as often as it was written.
+    counts = {label: label_metrics["support"] for label, label_metrics in report["labels"].items()}
     assert set(counts.values()) == {12 // len(counts)}
     assert set(submission(out, name)) <= set(counts)
 
 
-def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
+def test_xnli_and_glue_diagnostics(tiny, tmp_path):
     folder = tmp_path / "data"
     (folder / "multinli").mkdir(parents=True)
     labels = ("neutral", "entailment", "contradictory")
@@ -171,7 +171,7 @@ def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
     assert records.count_records(str(out / "eval.tf_record")) == 6
     rows = ["index\tsentence1\tsentence2", *(f"{n}\t{SENTENCE}\tgood" for n in range(5))]
     (folder / "diagnostic.tsv").write_text("\n".join(rows) + "\n")
-    made = options(
+    run_options = options(
         tiny,
         tmp_path,
         task_name="AX",
@@ -181,5 +181,5 @@ def test_xnli_and_the_diagnostic_set(tiny, tmp_path):
         init_checkpoint=str(out / "model.ckpt-7"),
         output_dir=str(tmp_path / "ax"),
     )
-    classification.run(made)
+    classification.run(run_options)
     assert set(submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)

@@ -1,10 +1,10 @@
-"""run_classifier_with_tfhub: encoders of TensorFlow Hub, the Garden's and ours, are fine-tuned.
+"""run_classifier_with_tfhub: fine-tunes Hub encoders, Model Garden exports and our exports.
 
 `tests/checkpoints/formats/hub/v2.tar.xz` and `v4.tar.xz` were written by the exporters of
 tf-models-official 2.20 (TensorFlow 2.20), `legacy/bert/export_tfhub.py` and
 `nlp/tools/export_tfhub_lib.py` (with the head for masked words): a BERT of one layer with random
-weights, which takes lists of inputs in the first and dicts in the second. `outputs.npz` has what it
-computed.
+weights, with inputs as lists in the first and as dicts in the second. `outputs.npz` has their
+outputs.
 """
 
 import shutil
@@ -31,7 +31,7 @@ HUB = Path(__file__).parents[2] / "checkpoints" / "formats" / "hub"
 
 @pytest.fixture(scope="module")
 def modules(tiny, tmp_path_factory):
-    """The same kind of module from three hands."""
+    """Hub modules from three exporters."""
     folder = tmp_path_factory.mktemp("modules")
     for name in ("v2", "v4"):
         with tarfile.open(HUB / f"{name}.tar.xz") as archive:
@@ -42,7 +42,7 @@ def modules(tiny, tmp_path_factory):
 
 
 def options(tiny, tmp_path, module, **flags):
-    given = {
+    flag_values = {
         "task_name": "MRPC",
         "data_dir": str(tiny.folder / "mrpc"),
         "output_dir": str(tmp_path / "output"),
@@ -53,11 +53,11 @@ def options(tiny, tmp_path, module, **flags):
         "do_train": True,
         "do_eval": True,
     }
-    return HubClassifierOptions(**{**given, **flags})
+    return HubClassifierOptions(**{**flag_values, **flags})
 
 
 @pytest.mark.parametrize("name", ["v2", "v4"])
-def test_outputs_are_those_of_the_garden(modules, name):
+def test_outputs_match_the_model_garden(modules, name):
     source = find_source(str(modules[name]))
     assert source.do_lower_case is True
     config = source.config()
@@ -69,13 +69,13 @@ def test_outputs_are_those_of_the_garden(modules, name):
     expected = np.load(HUB / "outputs.npz")
     outputs = model({key: expected[key] for key in expected.files if "output" not in key})
     mask = expected["input_mask"].astype(bool)
-    found = np.asarray(outputs["sequence_output"])[mask]
-    np.testing.assert_allclose(found, expected["sequence_output"][mask], atol=1e-5)
+    actual = np.asarray(outputs["sequence_output"])[mask]
+    np.testing.assert_allclose(actual, expected["sequence_output"][mask], atol=1e-5)
     np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["v2", "v4", "ours"])
-def test_a_module_is_trained_and_used(tiny, tmp_path, modules, name):
+def test_module_is_fine_tuned_and_served(tiny, tmp_path, modules, name):
     vocab = (tiny.folder / "vocab.txt").read_text().split()
     run = options(tiny, tmp_path, modules[name], do_predict=True, do_lower_case=False)
     results = hub.run(run)
@@ -83,13 +83,15 @@ def test_a_module_is_trained_and_used(tiny, tmp_path, modules, name):
     output = tmp_path / "output"
     assert (output / "vocab.txt").read_text().split() == vocab
     assert (output / "test_results.tsv").exists()
-    # The folder is all that is needed, and knows the casing, which is the module's.
-    given, lowered = Predictor.from_output_dir(output)(["The GOOD film", "the good film"])
-    assert given == lowered
+    # The output folder suffices for prediction and keeps the module's casing.
+    original_case, lower_case = Predictor.from_output_dir(output)(
+        ["The GOOD film", "the good film"]
+    )
+    assert original_case == lower_case
 
 
-def test_weights_of_the_module_are_what_is_trained(tiny, tmp_path, modules):
-    """With next to no learning rate the encoder is the module's afterwards."""
+def test_training_starts_from_the_module_weights(tiny, tmp_path, modules):
+    """With a near-zero learning rate, the encoder keeps the module's weights."""
     hub.run(options(tiny, tmp_path, modules["v4"], learning_rate=1e-30))
     trained = values_of(checkpoint.latest(str(tmp_path / "output")))
     source = find_source(str(modules["v4"]))
@@ -99,18 +101,18 @@ def test_weights_of_the_module_are_what_is_trained(tiny, tmp_path, modules):
         np.testing.assert_array_equal(trained[name], value)
 
 
-def test_a_module_that_computes_something_else_is_refused(tiny, tmp_path, modules):
-    """Another activation shows in no name and no shape."""
+def test_module_with_different_outputs_is_rejected(tiny, tmp_path, modules):
+    """A different activation changes no variable name or shape, only outputs."""
     source = find_source(str(modules["v4"]))
     config = source.config()
     require_same_outputs(source, config)
     config.hidden_act = "relu"
-    with pytest.raises(UserError, match=r"v4 has the weights of a BERT, but computes something el"):
+    with pytest.raises(UserError, match=r"v4 has the weights of a BERT, but its outputs differ"):
         require_same_outputs(source, config)
 
 
-def test_a_module_of_tensorflow_1(tiny, tmp_path):
-    """As the Hub had them: variables under names of their own, and no objects."""
+def test_tensorflow_1_module(tiny, tmp_path):
+    """TF1 Hub format: prefixed variable names, and no object graph."""
     folder = tmp_path / "bert_uncased_L-12_H-768_A-12_1"
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session() as session:
@@ -120,20 +122,20 @@ def test_a_module_of_tensorflow_1(tiny, tmp_path):
         builder.add_meta_graph_and_variables(session, [])
         builder.save()
     with pytest.raises(
-        UserError, match=r"for TensorFlow 1\. Take its form for TensorFlow 2, or the rel"
+        UserError, match=r"for TensorFlow 1\. Use its TensorFlow 2 version, or the che"
     ):
         hub.run(options(tiny, tmp_path, folder))
     assert not (tmp_path / "output").exists()
 
 
-def test_a_module_without_a_vocabulary(tiny, tmp_path, modules):
+def test_module_without_a_vocabulary(tiny, tmp_path, modules):
     shutil.copytree(modules["v2"], tmp_path / "bare")
     (tmp_path / "bare" / "assets" / "vocab.txt").unlink()
-    bare = options(tiny, tmp_path, tmp_path / "bare")
+    without_vocab = options(tiny, tmp_path, tmp_path / "bare")
     with pytest.raises(UserError, match=r"has no vocabulary: pass --vocab_file"):
-        hub.run(bare)
-    named = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
-    assert hub.with_module(named).vocab_file == tiny.flags["vocab_file"]
+        hub.run(without_vocab)
+    with_vocab = options(tiny, tmp_path, tmp_path / "bare", vocab_file=tiny.flags["vocab_file"])
+    assert hub.with_module(with_vocab).vocab_file == tiny.flags["vocab_file"]
 
 
 @pytest.mark.parametrize(
@@ -142,17 +144,17 @@ def test_a_module_without_a_vocabulary(tiny, tmp_path, modules):
         ("https://tfhub.dev/google/bert_uncased_L-12_H-768_A-12/1", "nothing is downloaded"),
         ("module.tar.gz", "is an archive: unpack it"),
         ("nowhere", "is not a folder"),
-        ("", "Required, but not given: --bert_hub_module_handle"),
+        ("", "Required, but missing: --bert_hub_module_handle"),
     ],
 )
-def test_what_is_no_module(tiny, tmp_path, handle, message):
+def test_invalid_handles(tiny, tmp_path, handle, message):
     with pytest.raises(UserError, match=message):
         hub.run(options(tiny, tmp_path, handle))
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
 @pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
-def test_a_half_copied_module(tiny, tmp_path, modules, name, damage):
+def test_incomplete_module(tiny, tmp_path, modules, name, damage):
     shutil.copytree(modules["v2"], tmp_path / "module")
     path = tmp_path / "module" / name
     content = path.read_bytes()
@@ -164,12 +166,12 @@ def test_a_half_copied_module(tiny, tmp_path, modules, name, damage):
     assert not (tmp_path / "output").exists()
 
 
-def test_a_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
+def test_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
     hub.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
     flags = {"model_dir": str(tmp_path / "output"), "export_dir": str(tmp_path / "export")}
     exported = export_model.run(ExportOptions(**flags, text_input=False, ids_model=False))
     again = options(tiny, tmp_path, exported, output_dir=str(tmp_path / "again"))
     with pytest.raises(UserError, match=r"contains no encoder.*--form=encoder"):
         hub.run(again)
-    # But its weights can be read, head and all.
+    # Its weights, including the head, can still be read.
     assert find_source(exported).shapes()["output_weights"] == [2, 16]

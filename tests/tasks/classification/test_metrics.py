@@ -1,4 +1,4 @@
-"""Figures of evaluations, against counts by hand and formulas of our own."""
+"""Classification metrics, compared with hand-counted values and plain formulas."""
 
 import json
 import subprocess
@@ -15,33 +15,33 @@ from tests.oracle import ROOT
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _warnings_as_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
-def rows(right, predicted, labels):
-    """Outputs of a model that predicts these."""
+def output_rows(targets, predicted, labels):
+    """Model outputs that yield these predictions."""
     return {
         "probabilities": np.float32(0.1) + np.eye(labels, dtype=np.float32)[predicted] / 2,
-        "label_ids": np.int32(right),
+        "label_ids": np.int32(targets),
     }
 
 
-def figures(right, predicted, labels):
-    given = rows(right, predicted, labels)
-    found = metrics.classification_metrics(
-        per_example_loss=np.ones(len(right), np.float32), **given
+def metrics_of(targets, predicted, labels):
+    outputs = output_rows(targets, predicted, labels)
+    actual = metrics.classification_metrics(
+        per_example_loss=np.ones(len(targets), np.float32), **outputs
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
-    return found
+    assert {type(metric) for metric in actual.values()} == {np.float32}
+    return actual
 
 
-def test_two_labels():
-    # Of label 1: 3 found, 2 of them right; 4 there are.
-    found = figures([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
-    wanted = {
+def test_binary_classification():
+    # Label 1: 3 predicted, 2 of them correct; support 4.
+    actual = metrics_of([1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 0, 0, 0], 2)
+    expected = {
         "eval_accuracy": 5 / 8,
         "eval_loss": 1,
         "eval_f1": 4 / 7,
@@ -53,22 +53,22 @@ def test_two_labels():
         "eval_recall_macro": (2 / 4 + 3 / 4) / 2,
         "eval_matthews": (2 * 3 - 1 * 2) / np.sqrt(3 * 4 * 4 * 5),
     }
-    assert found == pytest.approx(wanted)
-    # The shortest digits are what a file gets.
-    assert str(found["eval_precision"]) == "0.6666667"
+    assert actual == pytest.approx(expected)
+    # Files contain the shortest decimal representation.
+    assert str(actual["eval_precision"]) == "0.6666667"
 
 
-def test_three_labels_one_of_which_is_never_there():
-    found = figures([0, 0, 1, 1], [0, 1, 1, 1], 3)
-    assert "eval_f1" not in found
-    assert found["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
-    assert found["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert found["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
-    assert found["eval_f1_micro"] == found["eval_accuracy"] == 0.75
+def test_three_labels_with_one_absent():
+    actual = metrics_of([0, 0, 1, 1], [0, 1, 1, 1], 3)
+    assert "eval_f1" not in actual
+    assert actual["eval_f1_macro"] == pytest.approx((2 / 3 + 4 / 5 + 0) / 3)
+    assert actual["eval_precision_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert actual["eval_recall_macro"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert actual["eval_f1_micro"] == actual["eval_accuracy"] == 0.75
 
 
 @pytest.mark.parametrize(
-    ("right", "predicted", "labels", "accuracy", "macro"),
+    ("targets", "predicted", "labels", "accuracy", "macro"),
     [
         ([0, 0, 0], [0, 0, 0], 1, 1, 1),
         ([0, 0, 0], [0, 0, 0], 2, 1, 1 / 2),
@@ -76,35 +76,37 @@ def test_three_labels_one_of_which_is_never_there():
         ([0, 1], [1, 1], 2, 1 / 2, (0 + 2 / 3) / 2),
         ([0, 0], [1, 1], 2, 0, 0),
         ([2], [2], 3, 1, 1 / 3),
-        # Nearly as many labels as rows, which scikit-learn takes for numbers.
+        # Nearly as many labels as rows, which scikit-learn mistakes for regression.
         (list(range(30)), list(range(30)), 40, 1, 30 / 40),
     ],
 )
-def test_degenerate_cases(right, predicted, labels, accuracy, macro):
-    found = figures(right, predicted, labels)
-    assert found["eval_accuracy"] == found["eval_f1_micro"] == accuracy
-    assert found["eval_f1_macro"] == pytest.approx(macro)
-    if len(set(right)) == 1 or len(set(predicted)) == 1:
-        assert found["eval_matthews"] == 0
+def test_degenerate_cases(targets, predicted, labels, accuracy, macro):
+    actual = metrics_of(targets, predicted, labels)
+    assert actual["eval_accuracy"] == actual["eval_f1_micro"] == accuracy
+    assert actual["eval_f1_macro"] == pytest.approx(macro)
+    if len(set(targets)) == 1 or len(set(predicted)) == 1:
+        assert actual["eval_matthews"] == 0
 
 
-def test_all_wrong():
-    found = figures([0, 0, 1, 1], [1, 1, 0, 0], 2)
-    assert found["eval_matthews"] == -1
-    assert {name for name, figure in found.items() if figure} == {"eval_loss", "eval_matthews"}
+def test_no_correct_prediction():
+    actual = metrics_of([0, 0, 1, 1], [1, 1, 0, 0], 2)
+    assert actual["eval_matthews"] == -1
+    assert {name for name, metric in actual.items() if metric} == {"eval_loss", "eval_matthews"}
 
 
-def test_a_model_that_computes_no_numbers():
-    given = rows([0, 1], [0, 1], 2) | {"probabilities": np.full((2, 2), np.nan, np.float32)}
+def test_nan_outputs():
+    outputs = output_rows([0, 1], [0, 1], 2) | {
+        "probabilities": np.full((2, 2), np.nan, np.float32)
+    }
     losses = np.full(2, np.nan, np.float32)
-    found = metrics.classification_metrics(per_example_loss=losses, **given)
-    assert np.isnan(found["eval_loss"])
-    assert found["eval_accuracy"] == 0.5
+    actual = metrics.classification_metrics(per_example_loss=losses, **outputs)
+    assert np.isnan(actual["eval_loss"])
+    assert actual["eval_accuracy"] == 0.5
 
 
-def test_report():
-    given = rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
-    report = metrics.classification_report(**given, labels=["a", "b", "c"])
+def test_classification_report():
+    outputs = output_rows([0, 0, 0, 1, 2], [0, 0, 1, 1, 1], 3)
+    report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert report["confusion_matrix"] == [[2, 1, 0], [0, 1, 0], [0, 1, 0]]
     assert list(report["labels"]) == ["a", "b", "c"]
     assert report["labels"]["a"] == pytest.approx(
@@ -121,17 +123,17 @@ LABELS = st.integers(0, 4)
 
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1), st.integers(5, 7))
-def test_any_classification(found, labels):
-    right, predicted = (list(column) for column in zip(*found, strict=True))
-    scores = figures(right, predicted, labels)
+def test_random_classifications(pairs, labels):
+    targets, predicted = (list(column) for column in zip(*pairs, strict=True))
+    scores = metrics_of(targets, predicted, labels)
     names = [str(label) for label in range(labels)]
-    report = metrics.classification_report(**rows(right, predicted, labels), labels=names)
+    report = metrics.classification_report(**output_rows(targets, predicted, labels), labels=names)
     matrix = np.array(report["confusion_matrix"])
-    assert matrix.sum() == len(right)
+    assert matrix.sum() == len(targets)
     assert scores["eval_accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
     assert scores["eval_f1_micro"] == pytest.approx(scores["eval_accuracy"])
-    both = matrix.sum(axis=0) + matrix.sum(axis=1)
-    f1 = 2 * np.diag(matrix) / np.maximum(both, 1)
+    num_involved = matrix.sum(axis=0) + matrix.sum(axis=1)
+    f1 = 2 * np.diag(matrix) / np.maximum(num_involved, 1)
     assert [report["labels"][name]["f1"] for name in names] == pytest.approx(f1)
     assert [report["labels"][name]["support"] for name in names] == matrix.sum(axis=1).tolist()
     assert scores["eval_f1_macro"] == pytest.approx(f1.mean())
@@ -139,62 +141,62 @@ def test_any_classification(found, labels):
     assert -1 <= scores["eval_matthews"] <= 1
 
 
-def test_correlations_and_distance():
-    right = np.float32([1, 2, 3, 4])
-    found = metrics.regression_metrics(
-        np.float32([1, 10, 100, 1000]), right, np.float32([1, 2, 3, 6])
+def test_regression_metrics():
+    targets = np.float32([1, 2, 3, 4])
+    actual = metrics.regression_metrics(
+        np.float32([1, 10, 100, 1000]), targets, np.float32([1, 2, 3, 6])
     )
-    assert found == pytest.approx(
+    assert actual == pytest.approx(
         {
-            "eval_pearson": np.corrcoef([1, 10, 100, 1000], right)[0, 1],
+            "eval_pearson": np.corrcoef([1, 10, 100, 1000], targets)[0, 1],
             "eval_spearman": 1,
             "eval_loss": 3,
             "eval_mean_absolute_error": (0 + 8 + 97 + 996) / 4,
         }
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
-    turned = metrics.regression_metrics(-right, right, right)
-    assert turned["eval_pearson"] == turned["eval_spearman"] == -1
+    assert {type(metric) for metric in actual.values()} == {np.float32}
+    negated = metrics.regression_metrics(-targets, targets, targets)
+    assert negated["eval_pearson"] == negated["eval_spearman"] == -1
 
 
 @pytest.mark.parametrize(
     "values",
     [[2, 2, 2], [np.nan, 1, 2], [np.inf, -np.inf, 2], [np.inf] * 3, [np.nan] * 3],
 )
-def test_without_a_correlation(values):
-    right = np.float32([1, 2, 3])
+def test_undefined_correlation(values):
+    targets = np.float32([1, 2, 3])
     values = np.float32(values)
-    for found in (
-        metrics.regression_metrics(values, right, np.square(values)),
-        metrics.regression_metrics(right, 0 * right, right),
-        metrics.regression_metrics(right[:1], right[:1], right[:1]),
+    for actual in (
+        metrics.regression_metrics(values, targets, np.square(values)),
+        metrics.regression_metrics(targets, 0 * targets, targets),
+        metrics.regression_metrics(targets[:1], targets[:1], targets[:1]),
     ):
-        assert found["eval_pearson"] == found["eval_spearman"] == 0
-    found = metrics.regression_metrics(values, right, right)["eval_mean_absolute_error"]
-    assert np.isfinite(found) == np.isfinite(values).all()
+        assert actual["eval_pearson"] == actual["eval_spearman"] == 0
+    actual = metrics.regression_metrics(values, targets, targets)["eval_mean_absolute_error"]
+    assert np.isfinite(actual) == np.isfinite(values).all()
 
 
-def test_numbers_that_are_nearly_the_same_or_very_large():
-    right = np.float32([1, 2, 3])
-    near = metrics.regression_metrics(1e6 + right * 1e-8, right, right)
-    assert np.isfinite(near["eval_pearson"])
-    large = metrics.regression_metrics(np.float32([-3e38, 0, 3e38]), -right * 1e38, right)
+def test_nearly_constant_or_very_large_values():
+    targets = np.float32([1, 2, 3])
+    nearly_constant = metrics.regression_metrics(1e6 + targets * 1e-8, targets, targets)
+    assert np.isfinite(nearly_constant["eval_pearson"])
+    large = metrics.regression_metrics(np.float32([-3e38, 0, 3e38]), -targets * 1e38, targets)
     assert large["eval_pearson"] == pytest.approx(-1)
 
 
-def sets(right, predicted):
+def multi_label_rows(targets, predicted):
     return {
         "probabilities": np.where(np.array(predicted), np.float32(0.5), np.float32(0.49)),
-        "label_ids": np.int32(right),
+        "label_ids": np.int32(targets),
     }
 
 
-def test_several_labels():
-    given = sets([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
+def test_multi_label_metrics():
+    outputs = multi_label_rows([[1, 0, 1], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [1, 1, 0], [0, 0, 0]])
     losses = np.float32([1, 2, 6])
-    found = metrics.multilabel_metrics(per_example_loss=losses, **given)
-    # Three of four that were found are right, and none of three is missing.
-    assert found == pytest.approx(
+    actual = metrics.multilabel_metrics(per_example_loss=losses, **outputs)
+    # Three of four predicted labels are correct, and all three true labels are predicted.
+    assert actual == pytest.approx(
         {
             "eval_accuracy": 2 / 3,
             "eval_loss": 3,
@@ -204,8 +206,8 @@ def test_several_labels():
             "eval_recall_micro": 1,
         }
     )
-    assert {type(figure) for figure in found.values()} == {np.float32}
-    report = metrics.classification_report(**given, labels=["a", "b", "c"])
+    assert {type(metric) for metric in actual.values()} == {np.float32}
+    report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert list(report) == ["labels"]
     assert list(report["labels"]) == ["a", "b", "c"]
     assert report["labels"]["a"] == pytest.approx(
@@ -215,37 +217,37 @@ def test_several_labels():
 
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
-def test_no_row_has_a_label(labels):
-    nothing = np.zeros((3, labels), int)
-    for predicted, accuracy in ((nothing, 1), (nothing + 1, 0)):
-        given = sets(nothing, predicted)
-        found = metrics.multilabel_metrics(per_example_loss=np.ones(3), **given)
-        assert found.pop("eval_accuracy") == accuracy
-        assert found.pop("eval_loss") == 1
-        assert set(found.values()) == {0}
+def test_multi_label_without_positive_labels(labels):
+    no_labels = np.zeros((3, labels), int)
+    for predicted, accuracy in ((no_labels, 1), (no_labels + 1, 0)):
+        outputs = multi_label_rows(no_labels, predicted)
+        actual = metrics.multilabel_metrics(per_example_loss=np.ones(3), **outputs)
+        assert actual.pop("eval_accuracy") == accuracy
+        assert actual.pop("eval_loss") == 1
+        assert set(actual.values()) == {0}
         names = [str(label) for label in range(labels)]
-        report = metrics.classification_report(**given, labels=names)
+        report = metrics.classification_report(**outputs, labels=names)
         assert [report["labels"][name]["support"] for name in names] == [0] * labels
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 255), min_size=1))
-def test_any_sets(labels, codes):
-    bits = np.array([[code >> place & 1 for place in range(8)] for code in codes])
-    right, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
-    given = sets(right, predicted)
-    found = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **given)
-    hits, guessed, there = (right & predicted), predicted.sum(axis=0), right.sum(axis=0)
-    assert found["eval_accuracy"] == pytest.approx((right == predicted).all(axis=1).mean())
-    assert found["eval_precision_micro"] == pytest.approx(hits.sum() / max(guessed.sum(), 1))
-    assert found["eval_recall_micro"] == pytest.approx(hits.sum() / max(there.sum(), 1))
-    f1 = 2 * hits.sum(axis=0) / np.maximum(guessed + there, 1)
-    assert found["eval_f1_macro"] == pytest.approx(f1.mean())
+def test_random_multi_labels(labels, codes):
+    bits = np.array([[code >> bit & 1 for bit in range(8)] for code in codes])
+    targets, predicted = bits[:, :labels], bits[:, 4 : 4 + labels]
+    outputs = multi_label_rows(targets, predicted)
+    actual = metrics.multilabel_metrics(per_example_loss=np.ones(len(codes)), **outputs)
+    hits, num_predicted, support = (targets & predicted), predicted.sum(axis=0), targets.sum(axis=0)
+    assert actual["eval_accuracy"] == pytest.approx((targets == predicted).all(axis=1).mean())
+    assert actual["eval_precision_micro"] == pytest.approx(hits.sum() / max(num_predicted.sum(), 1))
+    assert actual["eval_recall_micro"] == pytest.approx(hits.sum() / max(support.sum(), 1))
+    f1 = 2 * hits.sum(axis=0) / np.maximum(num_predicted + support, 1)
+    assert actual["eval_f1_macro"] == pytest.approx(f1.mean())
 
 
-def test_table():
+def test_metrics_table():
     scores = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 12345}
-    few = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
-    assert metrics.describe_report(few).split("\n") == [
+    odd_labels = {"labels": {"no": {**scores, "support": 2}, "好": scores, "two\nlines": scores}}
+    assert metrics.describe_report(odd_labels).split("\n") == [
         "label      precision  recall      f1  support",
         "no            1.0000  0.5000  0.6667        2",
         "好            1.0000  0.5000  0.6667    12345",
@@ -260,14 +262,14 @@ def test_table():
     assert max(map(len, long.split("\n"))) < 80
 
 
-def test_one_line():
+def test_metrics_on_one_line():
     assert metrics.one_line(" a \n\t b", 20) == "a b"
     assert metrics.one_line("0123456789", 10) == "0123456789"
     assert metrics.one_line("01234 6789", 7) == "01234…"
 
 
 @pytest.mark.parametrize("module", ["metrics", "plots"])
-def test_libraries_are_imported_where_they_are_needed(module):
+def test_libraries_are_imported_lazily(module):
     code = f"import sys, bert_tf.tasks.classification.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert f"bert_tf.tasks.classification.{module}" in done.stdout.split(), done.stderr

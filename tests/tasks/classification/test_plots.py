@@ -1,4 +1,4 @@
-"""Plots are valid PNGs that show something, whatever they are given."""
+"""Plots are valid, non-empty PNGs for any input."""
 
 import subprocess
 import sys
@@ -32,21 +32,21 @@ ODD_LABELS = [
 
 
 @pytest.fixture(autouse=True)
-def _no_warning_escapes():
+def _warnings_as_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
 def pixels(png):
-    """[height, width, 3]; not all of one colour."""
+    """Decodes a PNG to [height, width, 3] and checks that it is not blank."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    found = tf.io.decode_png(png, channels=3).numpy()
-    assert len(np.unique(found @ [65536, 256, 1])) > 2
-    # Nothing is cut off: there is an empty margin.
-    edges = (found[0], found[-1], found[:, 0], found[:, -1])
+    image = tf.io.decode_png(png, channels=3).numpy()
+    assert len(np.unique(image @ [65536, 256, 1])) > 2
+    # An empty margin shows that nothing is cut off.
+    edges = (image[0], image[-1], image[:, 0], image[:, -1])
     assert all((edge == 255).all() for edge in edges)
-    return found
+    return image
 
 
 def matrix(labels):
@@ -56,15 +56,15 @@ def matrix(labels):
 
 
 @pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
-def test_matrices_of_any_size(labels):
-    found = pixels(
+def test_confusion_matrices_of_any_size(labels):
+    image = pixels(
         plots.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
     )
-    assert found.shape[0] < 2200
-    assert found.shape[1] < 2200
+    assert image.shape[0] < 2200
+    assert image.shape[1] < 2200
 
 
-def test_larger_matrices_make_larger_plots():
+def test_plot_size_grows_with_the_matrix():
     sizes = [
         pixels(plots.plot_confusion_matrix(matrix(labels), ["x"] * labels)).shape[0]
         for labels in (1, 2, 8, 16)
@@ -77,18 +77,18 @@ def test_unusual_counts(counts):
     pixels(plots.plot_confusion_matrix(counts, ["no", "yes"]))
 
 
-def test_labels_are_drawn_as_they_are():
+def test_labels_are_drawn_verbatim():
     pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
-    # Other names make another plot, even if no font has their characters.
+    # Different names give different plots, even if no font has their characters.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
-    found = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
-    assert len(set(found)) == len(found)
+    images = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
+    assert len(set(images)) == len(images)
 
 
-def test_more_likely_cells_are_darker():
-    found = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
-    colors, counts = np.unique(found.reshape(-1, 3), axis=0, return_counts=True)
-    # White and four cells, whose shares are all different; from pale to dark blue.
+def test_higher_cells_are_darker():
+    image = pixels(plots.plot_confusion_matrix([[99, 0], [5, 95]], ["", ""]))
+    colors, counts = np.unique(image.reshape(-1, 3), axis=0, return_counts=True)
+    # White and four cells with distinct shares, from pale to dark blue.
     common = colors[np.argsort(counts)[-5:]].astype(int)
     brightness = sorted(common.sum(axis=1))
     assert brightness[1] < 350
@@ -96,7 +96,7 @@ def test_more_likely_cells_are_darker():
     assert (common[:, 2] >= common[:, 0]).all()
 
 
-def test_threads_draw_the_same():
+def test_plots_are_thread_safe():
     def draw(_):
         return plots.plot_confusion_matrix(matrix(3), ["a", "b", "c"])
 
@@ -104,10 +104,10 @@ def test_threads_draw_the_same():
         assert len(set(pool.map(draw, range(8)))) == 1
 
 
-def test_nothing_is_left_in_the_process():
+def test_matplotlib_state_is_unchanged():
     code = (
         "from bert_tf.tasks.classification import plots; import matplotlib;"
-        # Not by its own items(), which looks for a screen.
+        # rcParams.items() would look for a display.
         "before = list(dict.items(matplotlib.rcParams));"
         "plots.plot_confusion_matrix([[1]], ['a']);"
         "assert list(dict.items(matplotlib.rcParams)) == before;"
@@ -117,7 +117,7 @@ def test_nothing_is_left_in_the_process():
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-def test_missing_characters_are_no_news():
+def test_missing_glyphs_do_not_warn():
     code = (
         "import logging; logging.basicConfig(level=logging.WARNING);"
         "from bert_tf.tasks.classification import plots;"

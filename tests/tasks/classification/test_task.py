@@ -1,4 +1,4 @@
-"""run_classifier as a library, on a tiny model: what it writes, and that it goes on."""
+"""run_classifier as a library, with a tiny model: written files, resumption, reproducibility."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ def options(tiny, tmp_path, **changes):
     )
 
 
-def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
+def test_all_steps_write_the_same_files_as_the_original(tiny, tmp_path, run_log):
     results = classification.run(
         options(
             tiny,
@@ -78,9 +78,9 @@ def test_all_steps_write_the_files_of_the_original(tiny, tmp_path, said):
     probabilities = np.loadtxt(out / "test_results.tsv", delimiter="\t")
     assert probabilities.shape == (13, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
-    assert "11 steps in all, 1 of them warm-up" in said.text
-    assert "New, from random values: output_bias, output_weights" in said.text
-    assert "on the CPU" in said.text or "on one GPU" in said.text
+    assert "11 steps in all, 1 of them warm-up" in run_log.text
+    assert "Randomly initialized: output_bias, output_weights" in run_log.text
+    assert "on the CPU" in run_log.text or "on one GPU" in run_log.text
 
 
 def test_curves_are_written(tiny, tmp_path):
@@ -98,17 +98,17 @@ def test_curves_are_written(tiny, tmp_path):
 
 def _curves(folder):
     (path,) = folder.glob("events.out.tfevents.*")
-    found = set()
+    tags = set()
     for record in tf.data.TFRecordDataset(str(path)):
         event = tf.compat.v1.Event.FromString(record.numpy())
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
             assert np.isfinite(tf.make_ndarray(value.tensor))
-            found.add(value.tag)
-    return found
+            tags.add(value.tag)
+    return tags
 
 
-def test_predicting_later_equals_predicting_right_after_training(tiny, tmp_path):
+def test_later_prediction_equals_prediction_after_training(tiny, tmp_path):
     trained = options(tiny, tmp_path, do_train=True, do_predict=True, num_train_epochs=2)
     classification.run(trained)
     first = (tmp_path / "out" / "test_results.tsv").read_text()
@@ -124,46 +124,48 @@ def test_predicting_later_equals_predicting_right_after_training(tiny, tmp_path)
     assert not list((tmp_path / "predictions").glob("model.ckpt*"))
 
 
-def test_an_own_checkpoint_wins_and_training_goes_on(tiny, tmp_path, said):
+def test_training_resumes_from_output_dir_over_init_checkpoint(tiny, tmp_path, run_log):
     half = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(half)
-    said.clear()
+    run_log.clear()
     classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=2))
-    assert "Resuming from" in said.text
-    assert "is not read: --output_dir has checkpoints of its own" in said.text
+    assert "Resuming from" in run_log.text
+    assert "is ignored: --output_dir has its own checkpoints" in run_log.text
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path / "out"))) == 9
-    said.clear()
-    # A damaged run.json is no error. A training that is skipped leaves it, another one writes it.
+    run_log.clear()
+    # A damaged run.json is no error. Skipped training keeps it; further training rewrites it.
     (tmp_path / "out" / "run.json").write_text("{")
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2))
     assert (tmp_path / "out" / "run.json").read_text() == "{"
-    assert "Skipping training" in said.text
-    assert "Trained up to" not in said.text
+    assert "Skipping training" in run_log.text
+    assert "Trained up to" not in run_log.text
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=2.3))
     assert json.loads((tmp_path / "out" / "run.json").read_text())["script"] == "run_classifier"
 
 
-def test_where_a_training_began_is_remembered(tiny, tmp_path, said):
+def test_init_checkpoint_is_recorded(tiny, tmp_path, run_log):
     first = options(tiny, tmp_path, do_train=True, num_train_epochs=1)
     classification.run(first)
-    begun = first.init_checkpoint
-    same = os.path.join(os.path.dirname(begun), ".", os.path.basename(begun))
-    of_files = f"{begun}.index"
+    init_checkpoint = first.init_checkpoint
+    equivalent_path = os.path.join(
+        os.path.dirname(init_checkpoint), ".", os.path.basename(init_checkpoint)
+    )
+    of_files = f"{init_checkpoint}.index"
     for another, warned in (
         ("elsewhere", True),
         ("elsewhere", True),
-        (same, False),
+        (equivalent_path, False),
         (of_files, False),
     ):
-        said.clear()
+        run_log.clear()
         flags = {"do_train": True, "num_train_epochs": 1, "init_checkpoint": another}
         classification.run(options(tiny, tmp_path, **flags))
-        (record,) = [record for record in said.records if "is not read" in record.getMessage()]
-        assert record.getMessage().endswith(f"of a training that began from {begun}")
+        (record,) = [record for record in run_log.records if "is ignored" in record.getMessage()]
+        assert record.getMessage().endswith(f"from a run that started from {init_checkpoint}")
         assert (record.levelname == "WARNING") == warned
 
 
-def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
+def test_weights_depend_only_on_the_seed(tiny, tmp_path):
     values = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         folder = tmp_path / name
@@ -184,7 +186,7 @@ def test_same_seed_same_weights_and_other_seed_other_weights(tiny, tmp_path):
     assert np.abs(values[0] - values[2]).max() > 1e-3
 
 
-def test_records_are_those_of_the_original(tiny, tmp_path):
+def test_records_match_the_original(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_eval=True))
     path = str(tmp_path / "out" / "eval.tf_record")
     example = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
@@ -201,23 +203,25 @@ def test_records_are_those_of_the_original(tiny, tmp_path):
     assert records.count_records(path) == 11
 
 
-def test_random_weights_are_announced(tiny, tmp_path, said):
+def test_random_initialization_is_logged(tiny, tmp_path, run_log):
     classification.run(options(tiny, tmp_path, do_eval=True))
-    assert "bert_model.ckpt: output_bias, output_weights. Without --do_train" in said.text
-    said.clear()
+    assert (
+        "bert_model.ckpt, so initialized randomly: output_bias, output_weights. W" in run_log.text
+    )
+    run_log.clear()
     classification.run(options(tiny, tmp_path, do_predict=True, init_checkpoint=None))
-    assert "all weights of the model start from random values, and without" in said.text
+    assert "all weights are initialized randomly, and stay random without" in run_log.text
 
 
-def test_flags_for_tpus_say_what_they_mean_now(tiny, tmp_path, said):
+def test_tpu_flags_warn_of_their_current_meaning(tiny, tmp_path, run_log):
     run = options(tiny, tmp_path, do_eval=True, tpu_zone="b", iterations_per_loop=500)
     classification.run(run)
-    assert "--tpu_zone=b: Without effect without --use_tpu=true" in said.text
-    assert "--iterations_per_loop=500: Without effect" in said.text
-    assert "--tpu_name" not in said.text
+    assert "--tpu_zone=b: Ignored without --use_tpu=true" in run_log.text
+    assert "--iterations_per_loop=500: Ignored" in run_log.text
+    assert "--tpu_name" not in run_log.text
 
 
-def test_command_of_the_yelp_tutorial(tiny, tmp_path):
+def test_yelp_tutorial_command(tiny, tmp_path):
     results = classification.run(
         options(
             tiny,
@@ -234,18 +238,18 @@ def test_command_of_the_yelp_tutorial(tiny, tmp_path):
     assert len((tmp_path / "out" / "test_results.tsv").read_text().splitlines()) == 7
 
 
-def test_evaluation_figures_equal_the_original():
+def test_evaluation_metrics_match_the_original():
     case = np.load(golden("forward/classifier2_eval_metrics.npz"))
     model = load(set_head(BertClassifier(config(), 2), "classifier2"))
     inputs = {key: case[key] for key in ("input_ids", "input_mask", "segment_ids")}
     outputs = model(inputs)
     losses = np.asarray(cross_entropy(outputs["logits"], case["label_ids"]))
     real = case["is_real_example"] == 1
-    figures = classification_metrics(
+    metric_names = classification_metrics(
         np.asarray(outputs["probabilities"])[real], case["label_ids"][real], losses[real]
     )
-    assert figures["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
-    assert figures["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
+    assert metric_names["eval_accuracy"] == pytest.approx(float(case["eval_accuracy"]), abs=1e-6)
+    assert metric_names["eval_loss"] == pytest.approx(float(case["eval_loss"]), abs=2e-5)
     assert losses.mean() == pytest.approx(float(case["loss"]), abs=2e-5)
     assert 0 in case["is_real_example"]
 
@@ -259,8 +263,8 @@ def test_evaluation_figures_equal_the_original():
     ],
     ids=["plain", "bfloat16 recomputed in pieces", "float16 grouped"],
 )
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch, changes):
-    """Bit for bit: order of the data, slots, step, schedule and dropout go on."""
+def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, changes):
+    """Bitwise: data order, optimizer slots, step, schedule and dropout are restored."""
     run = {"do_train": True, "num_train_epochs": 2, "learning_rate": 1e-2, **changes}
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "whole")))
 
@@ -271,33 +275,35 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
 
     prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
-    whole, parts = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(parts[name], value, err_msg=name)
-    assert ("loss_scale" in whole) == (changes.get("precision") == "float16")
+    uninterrupted, resumed = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
+    for name, value in uninterrupted.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+    assert ("loss_scale" in uninterrupted) == (changes.get("precision") == "float16")
     start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
-    assert np.abs(whole["output_weights"] - start["output_weights"]).max() > 1e-3
+    assert np.abs(uninterrupted["output_weights"] - start["output_weights"]).max() > 1e-3
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"gradient_accumulation_steps": 2, "recompute_layers": True}]
 )
-def test_padding_changes_no_weight_and_no_result(tiny, tmp_path, monkeypatch, changes):
-    plain = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    (tmp_path / "config.json").write_text(json.dumps(plain))
-    # Larger than any that one begins with: results depend on the texts.
+def test_padding_changes_no_weight_or_result(tiny, tmp_path, monkeypatch, changes):
+    config_without_dropout = dict(
+        tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (tmp_path / "config.json").write_text(json.dumps(config_without_dropout))
+    # Weights larger than any initialization, so that results depend on the texts.
     start = checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint))
     large = {n: tf.constant(v * (15 if "kernel" in n or "word" in n else 1)) for n, v in start}
     checkpoint.write(str(tmp_path / "large.ckpt"), large)
     lengths = []
     make_train_step = training.make_train_step
 
-    def noted(*args):
+    def record_lengths(*args):
         step = make_train_step(*args)
         return lambda batch, stop: lengths.append(batch["input_ids"].shape[1]) or step(batch, stop)
 
-    monkeypatch.setattr(training, "make_train_step", noted)
-    found = []
+    monkeypatch.setattr(training, "make_train_step", record_lengths)
+    results = []
     for fixed in (True, False):
         run = options(
             tiny,
@@ -315,13 +321,15 @@ def test_padding_changes_no_weight_and_no_result(tiny, tmp_path, monkeypatch, ch
         metrics = classification.run(run).metrics
         prefix = checkpoint.latest(run.output_dir)
         weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
-        found.append((metrics, weights, np.loadtxt(tmp_path / run.output_dir / "test_results.tsv")))
+        results.append(
+            (metrics, weights, np.loadtxt(tmp_path / run.output_dir / "test_results.tsv"))
+        )
     assert set(lengths[:13]) == {24}
     assert set(lengths[13:]) >= {16, 24}
-    (padded, weights, rows), (cut, other_weights, other_rows) = found
-    assert padded.keys() == cut.keys()
+    (padded, weights, rows), (trimmed, other_weights, other_rows) = results
+    assert padded.keys() == trimmed.keys()
     for name in padded:
-        assert padded[name] == pytest.approx(cut[name], rel=1e-5)
+        assert padded[name] == pytest.approx(trimmed[name], rel=1e-5)
     np.testing.assert_allclose(rows, other_rows, rtol=1e-5)
     for name, value in weights.items():
         np.testing.assert_allclose(other_weights[name], value, atol=1e-5, err_msg=name)
@@ -338,21 +346,21 @@ def _stops_after(steps):
     return stopped
 
 
-def test_options_reach_the_optimizer(tiny, tmp_path, monkeypatch):
-    seen = []
+def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
+    optimizers = []
 
     def spy(*arguments):
-        seen.append(arguments)
+        optimizers.append(arguments)
         return create_optimizer(*arguments)
 
     monkeypatch.setattr(build, "create_optimizer", spy)
     changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
     classification.run(run)
-    assert seen == [(1e-3, 9, 4, True, "adamw")]
+    assert optimizers == [(1e-3, 9, 4, True, "adamw")]
 
 
-def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
+def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
     seen = []
     call = BertClassifier.call
 
@@ -365,13 +373,13 @@ def test_dropout_is_on_in_training_and_off_after(tiny, tmp_path, monkeypatch):
     assert seen == [(True, True), (False, False)]
 
 
-def test_order_of_the_examples_follows_the_seed(tiny, tmp_path, monkeypatch):
+def test_example_order_depends_on_the_seed(tiny, tmp_path, monkeypatch):
     first = []
 
-    def note(step, state, batches, *rest):
+    def record_first_batch(step, state, batches, *rest):
         first.append(next(iter(batches))["input_ids"].numpy().tolist())
 
-    monkeypatch.setattr(training, "train", note)
+    monkeypatch.setattr(training, "train", record_first_batch)
     for seed in (1, 1, 2):
         classification.run(options(tiny, tmp_path, do_train=True, random_seed=seed))
     assert first[0] == first[1] != first[2]
@@ -381,11 +389,11 @@ def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
     outputs = []
     predict_records = training.Inference.predict_records
 
-    def note(*arguments):
+    def record_outputs(*arguments):
         outputs.append(predict_records(*arguments))
         return outputs[-1]
 
-    monkeypatch.setattr(training.Inference, "predict_records", note)
+    monkeypatch.setattr(training.Inference, "predict_records", record_outputs)
     run = options(tiny, tmp_path, do_eval=True, eval_batch_size=4)
     metrics = classification.run(run).metrics
     losses = outputs[0]["loss"]
@@ -396,7 +404,7 @@ def test_loss_is_the_mean_over_batches(tiny, tmp_path, monkeypatch):
     assert metrics["loss"] != metrics["eval_loss"]
 
 
-def test_numbers_for_labels(tiny, tmp_path):
+def test_regression(tiny, tmp_path):
     folder = tmp_path / "sts-b"
     folder.mkdir()
     rng = random.Random(4)
@@ -405,25 +413,27 @@ def test_numbers_for_labels(tiny, tmp_path):
         lines = [header if split == "test" else f"{header}\tscore"]
         for row in range(rows):
             words = rng.choices(WORDS, k=5)
-            # How many words are "good" is what there is to find out.
+            # The target is the number of words "good".
             score = f"\t{float(words.count('good'))}" if split != "test" else ""
             lines.append(f"{row}" + "\t-" * 6 + f"\t{' '.join(words)}\tthe film{score}")
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     flags = {"task_name": "STS-B", "data_dir": str(folder), "learning_rate": 3e-3}
     steps = {"do_train": True, "do_eval": True, "do_predict": True, "num_train_epochs": 2}
-    found = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
-    figures = {"eval_pearson", "eval_spearman", "eval_loss", "eval_mean_absolute_error"}
-    assert found.keys() == {*figures, "loss", "global_step"}
+    metrics = classification.run(options(tiny, tmp_path, **flags, **steps)).metrics
+    metric_names = {"eval_pearson", "eval_spearman", "eval_loss", "eval_mean_absolute_error"}
+    assert metrics.keys() == {*metric_names, "loss", "global_step"}
     out = tmp_path / "out"
     values = [float(line) for line in (out / "test_results.tsv").read_text().splitlines()]
     texts = [line.split("\t")[7:9] for line in (folder / "test.tsv").read_text().splitlines()]
     predictor = Predictor.from_output_dir(out)
     assert predictor([tuple(pair) for pair in texts[1:]]) == pytest.approx(values, abs=1e-5)
-    # The figures are those of the values.
+    # The metrics match the written values.
     again = options(tiny, tmp_path, **flags, do_eval=True)
-    assert classification.run(again).metrics == found
+    assert classification.run(again).metrics == metrics
     rows = [line.split("\t")[7:] for line in (folder / "dev.tsv").read_text().splitlines()[1:]]
     scores = np.array([float(score) for *_, score in rows])
-    given = np.array(predictor([(a, b) for a, b, _ in rows]))
-    assert found["eval_loss"] == pytest.approx(np.square(given - scores).mean(), rel=1e-4)
-    assert found["eval_pearson"] == pytest.approx(np.corrcoef(given, scores)[0, 1], abs=1e-4)
+    predictions = np.array(predictor([(a, b) for a, b, _ in rows]))
+    assert metrics["eval_loss"] == pytest.approx(np.square(predictions - scores).mean(), rel=1e-4)
+    assert metrics["eval_pearson"] == pytest.approx(
+        np.corrcoef(predictions, scores)[0, 1], abs=1e-4
+    )

@@ -1,4 +1,4 @@
-"""Tasks in a Python file of the user, written as for the original release."""
+"""User-defined task modules in the interface of the original release."""
 
 import re
 import sys
@@ -46,12 +46,12 @@ def write(tmp_path):
     return write
 
 
-def task(examples: str, labels: str = '["yes", "no"]', more: str = "") -> str:
-    """A file whose class has these training examples."""
+def task(examples: str, labels: str = '["yes", "no"]', extra_code: str = "") -> str:
+    """Returns the source of a task module with these training examples."""
     return f"""
     from bert_tf.data.features import InputExample as Example, PaddingInputExample
     class Mine:
-        {more}
+        {extra_code}
         def get_train_examples(self, data_dir):
             return {examples}
         def get_labels(self):
@@ -59,51 +59,51 @@ def task(examples: str, labels: str = '["yes", "no"]', more: str = "") -> str:
     """
 
 
-def test_a_task(write):
+def test_task_module(write):
     path = write(TASK)
-    made = load_task_module(path, "folder")
-    assert (made.name, made.problem_type, made.labels) == (
+    dataset = load_task_module(path, "folder")
+    assert (dataset.name, dataset.problem_type, dataset.labels) == (
         "task Mine",
         "classification",
         ("yes", "no"),
     )
-    assert made.read("train") == [
+    assert dataset.read("train") == [
         InputExample("a", "folder", None, "no"),
         InputExample("b", "text", "pair", "yes"),
     ]
-    assert made.read("predict") == [InputExample("c", "text", None, None)]
-    assert made.describe("train") == f"get_train_examples() of {path}"
+    assert dataset.read("predict") == [InputExample("c", "text", None, None)]
+    assert dataset.describe("train") == f"get_train_examples() of {path}"
     with pytest.raises(UserError, match=r"my_task.py: task Mine has no get_dev_examples\(data_d"):
-        made.read("eval")
+        dataset.read("eval")
 
 
-def test_several_labels(write):
+def test_multi_label_task(write):
     examples = '[Example("a", "x", None, ["no", "yes", "no"]), Example("b", "y", None, ())]'
-    made = load_task_module(write(task(examples, more='problem_type = "multilabel"')), "")
-    assert made.problem_type == "multilabel"
-    assert [example.label for example in made.read("train")] == [("yes", "no"), ()]
+    dataset = load_task_module(write(task(examples, extra_code='problem_type = "multilabel"')), "")
+    assert dataset.problem_type == "multilabel"
+    assert [example.label for example in dataset.read("train")] == [("yes", "no"), ()]
 
 
 @pytest.mark.parametrize("labels", ["None", "[]"])
-def test_numbers(write, labels):
+def test_regression_task(write, labels):
     examples = '[Example(1, "x", None, 2), Example(2, "y", None, " -0.5")]'
-    made = load_task_module(write(task(examples, labels)), "")
-    assert (made.problem_type, made.labels) == ("regression", ())
-    assert [example.label for example in made.read("train")] == ["2", "-0.5"]
-    assert made.read("train")[0].guid == "1"
+    dataset = load_task_module(write(task(examples, labels)), "")
+    assert (dataset.problem_type, dataset.labels) == ("regression", ())
+    assert [example.label for example in dataset.read("train")] == ["2", "-0.5"]
+    assert dataset.read("train")[0].guid == "1"
 
 
-def test_what_lies_beside_the_file_can_be_imported(write, tmp_path):
+def test_module_imports_from_its_folder(write, tmp_path):
     (tmp_path / "helper_of_my_task.py").write_text("LABELS = ['a', 'b']\n")
-    before = list(sys.path)
+    original_path = list(sys.path)
     content = task("[]", "self.labels", "from helper_of_my_task import LABELS as labels")
-    made = load_task_module(write(content), "")
-    assert made.labels == ("a", "b")
-    assert made.read("train") == []
-    assert sys.path == before
+    dataset = load_task_module(write(content), "")
+    assert dataset.labels == ("a", "b")
+    assert dataset.read("train") == []
+    assert sys.path == original_path
 
 
-def test_a_class_made_of_another_one(write):
+def test_subclassed_processor(write):
     code = TASK + "\n    class Other(Mine):\n        pass\n    Again = Other\n"
     assert load_task_module(write(code), "").name == "task Other"
 
@@ -123,7 +123,7 @@ def test_a_class_made_of_another_one(write):
         ("from json import JSONDecoder as Mine\n", ": no class has one of"),
         (task("[]") + task("[]").replace("Mine", "Yours"), r": 2 classes \(Mine, Yours\) have"),
         ("class A:\n    get_dev_examples = 1\n", r": class A has no get_labels\(\)"),
-        (task("[]", more="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
+        (task("[]", extra_code="def __init__(self, x): pass"), ": TypeError: .*missing 1 required"),
         (task("[]", "1 / 0"), ":8: ZeroDivisionError: division by zero"),
         (task("[]", '"yes"'), r": get_labels\(\) returns 'yes'. Return a list"),
         (
@@ -132,7 +132,7 @@ def test_a_class_made_of_another_one(write):
         ),
         (task("[]", '["a", "a"]'), r": get_labels\(\) returns the duplicate label .a."),
         (
-            task("[]", more='problem_type = "regression"'),
+            task("[]", extra_code='problem_type = "regression"'),
             r": problem_type is 'regression', but .* 2",
         ),
         (
@@ -141,11 +141,11 @@ def test_a_class_made_of_another_one(write):
         ),
     ],
 )
-def test_files_that_are_wrong(write, content, message):
+def test_invalid_modules(write, content, message):
     path = write(content)
-    with pytest.raises(UserError, match=re.escape(path) + message) as caught:
+    with pytest.raises(UserError, match=re.escape(path) + message) as error:
         load_task_module(path, "")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
 
 
 MULTI = 'problem_type = "multilabel"'
@@ -171,22 +171,22 @@ MULTI = 'problem_type = "multilabel"'
             task('[Example("a", "b", "", 0)]', '["0", "1"]'),
             r"0 \(int\) is not one of get_labels\(\): 0, 1",
         ),
-        (task('[Example("a", "b", "", "no")]', more=MULTI), "'no' is not a list"),
-        (task('[Example("a", "b", "", ["x"])]', more=MULTI), "'x' is not one of"),
+        (task('[Example("a", "b", "", "no")]', extra_code=MULTI), "'no' is not a list"),
+        (task('[Example("a", "b", "", ["x"])]', extra_code=MULTI), "'x' is not one of"),
         (task('[Example("a", "b", "", float("nan"))]', "None"), "nan is not a finite number"),
         (task('[Example("a", "b", "", "x")]', "None"), "'x' is not a finite number"),
     ],
 )
-def test_examples_that_are_wrong(write, tmp_path, content, message):
+def test_invalid_examples(write, tmp_path, content, message):
     path = write(content)
-    made = load_task_module(path, str(tmp_path))
-    with pytest.raises(UserError, match=f"{re.escape(path)}.*{message}") as caught:
-        made.read("train")
-    assert "\n" not in str(caught.value)
+    dataset = load_task_module(path, str(tmp_path))
+    with pytest.raises(UserError, match=f"{re.escape(path)}.*{message}") as error:
+        dataset.read("train")
+    assert "\n" not in str(error.value)
 
 
-def test_files_that_are_none(tmp_path):
+def test_missing_modules(tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*missing\.py"):
         load_task_module(str(tmp_path / "missing.py"), "")
-    with pytest.raises(UserError, match="is a folder, a file was expected"):
+    with pytest.raises(UserError, match="must be a file, but is a folder"):
         load_task_module(str(tmp_path), "")

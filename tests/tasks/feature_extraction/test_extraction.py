@@ -1,4 +1,4 @@
-"""extract_features as a user runs it: formats, pooling, columns, and what is not right."""
+"""extract_features end to end: output formats, pooling, columns and errors."""
 
 import dataclasses
 import io
@@ -54,36 +54,36 @@ def options(tiny, folder, **changes):
 
 
 def run(tiny, folder, **changes):
-    given = options(tiny, folder, **changes)
-    given.check()
-    extraction.run(given)
+    run_options = options(tiny, folder, **changes)
+    run_options.check()
+    extraction.run(run_options)
     return folder / "out"
 
 
 def expected(tiny, layer, lines=LINES, max_seq_length=12):
-    """Tokens and a layer of each text, one text at a time."""
+    """Returns the tokens and one layer of each text, computed one text at a time."""
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     model = BertModel(tiny.config)
     checkpoint.restore(model, tiny.checkpoint)
-    found = []
+    features_per_text = []
     for line in lines:
         a, _, b = line.strip().rpartition(" ||| ")
         first, second = (tokenizer.tokenize(text) for text in (a, b))
         if not a:
             first, second = tokenizer.tokenize(line), []
-        room = max_seq_length - 2 - bool(second)
-        while len(first) + len(second) > room:
+        max_tokens = max_seq_length - 2 - bool(second)
+        while len(first) + len(second) > max_tokens:
             (first if len(first) > len(second) else second).pop()
         tokens = ["[CLS]", *first, "[SEP]"]
         segments = [0] * len(tokens) + [1] * (len(second) + 1) * bool(second)
         tokens += [*second, "[SEP]"] if second else []
         ids = tokenizer.convert_tokens_to_ids(tokens)
         out = model({"input_ids": np.array([ids]), "segment_ids": np.array([segments])})
-        found.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
-    return found
+        features_per_text.append((tokens, np.array(out["all_encoder_layers"][layer][0])))
+    return features_per_text
 
 
-def test_lines_of_json(tiny, folder):
+def test_jsonl_output(tiny, folder):
     path = run(tiny, folder, layers="-1,0")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == list(range(len(LINES)))
@@ -98,7 +98,7 @@ def test_lines_of_json(tiny, folder):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_max"])
-def test_one_vector_for_a_text(tiny, folder, pooling):
+def test_pooled_jsonl_output(tiny, folder, pooling):
     path = run(tiny, folder, pooling=pooling)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     pool = {"cls": lambda v: v[0], "mean": lambda v: v.mean(0), "max": lambda v: v.max(0)}
@@ -110,26 +110,26 @@ def test_one_vector_for_a_text(tiny, folder, pooling):
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 28, 1])
-def test_arrays(tiny, folder, monkeypatch, max_bytes):
-    # However few texts are held at once.
+def test_array_output(tiny, folder, monkeypatch, max_bytes):
+    # Independent of the number of texts buffered at once.
     monkeypatch.setattr("bert_tf.tasks.feature_extraction.extraction._MAX_BYTES", max_bytes)
-    found = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
-    assert found["layers"].tolist() == [1, -2]
-    splits = found["row_splits"].tolist()
-    assert found["features"].dtype == np.float32
+    output = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
+    assert output["layers"].tolist() == [1, -2]
+    splits = output["row_splits"].tolist()
+    assert output["features"].dtype == np.float32
     for row, (tokens, values) in enumerate(expected(tiny, 1)):
         part = slice(splits[row], splits[row + 1])
-        assert found["tokens"][part].tolist() == tokens
-        np.testing.assert_allclose(found["features"][part, 0], values, atol=2e-5)
+        assert output["tokens"][part].tolist() == tokens
+        np.testing.assert_allclose(output["features"][part, 0], values, atol=2e-5)
 
 
-def test_arrays_of_pooled_texts(tiny, folder):
-    found = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
-    assert sorted(found.files) == ["features", "layers"]
-    assert found["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
+def test_pooled_array_output(tiny, folder):
+    output = np.load(run(tiny, folder, output_format="npz", pooling="cls"))
+    assert sorted(output.files) == ["features", "layers"]
+    assert output["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
 
 
-def test_records(tiny, folder):
+def test_tfrecord_output(tiny, folder):
     path = run(tiny, folder, layers="-1,0", output_format="tfrecord")
     records = [
         tf.train.Example.FromString(record.numpy()).features.feature
@@ -138,16 +138,16 @@ def test_records(tiny, folder):
     for row, (record, (tokens, values)) in enumerate(zip(records, expected(tiny, 0), strict=True)):
         assert record["index"].int64_list.value[:] == [row]
         assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
-        found = np.reshape(record["layer_0"].float_list.value, values.shape)
-        np.testing.assert_allclose(found, values, atol=2e-5)
+        vectors = np.reshape(record["layer_0"].float_list.value, values.shape)
+        np.testing.assert_allclose(vectors, values, atol=2e-5)
 
 
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"precision": "bfloat16"}])
-def test_ways_to_compute_it(tiny, folder, flags):
-    found = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
+def test_compute_options(tiny, folder, flags):
+    output = np.load(run(tiny, folder, output_format="npz", pooling="mean", **flags))
     means = [values.mean(0) for _, values in expected(tiny, -1)]
     tolerance = 0.05 if "precision" in flags else 2e-5
-    np.testing.assert_allclose(found["features"][:, 0], means, atol=tolerance)
+    np.testing.assert_allclose(output["features"][:, 0], means, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -157,30 +157,30 @@ def test_ways_to_compute_it(tiny, folder, flags):
         {"text_column": "3", "text_pair_column": "2", "has_header": "yes"},
     ],
 )
-def test_columns(tiny, folder, flags):
+def test_input_columns(tiny, folder, flags):
     rows = [["id", "two", "one"], ["0", "b c", "a"], ["1", "", "the good film"]]
     (folder / "in.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
-    found = np.load(run(tiny, folder, output_format="npz", **flags))
+    output = np.load(run(tiny, folder, output_format="npz", **flags))
     lines = ["a ||| b c", "the good film"]
-    assert found["tokens"].tolist() == [
+    assert output["tokens"].tolist() == [
         t for tokens, _ in expected(tiny, -1, lines) for t in tokens
     ]
 
 
-def test_columns_without_names(tiny, folder):
+def test_columns_without_header(tiny, folder):
     (folder / "in.txt").write_text("a\tb\nc\tnot\n")
-    found = np.load(run(tiny, folder, output_format="npz", text_column="2"))
-    assert found["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
+    output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
+    assert output["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
 
 
-def test_a_table_whose_lines_are_taken_for_texts(tiny, folder, said):
+def test_table_read_as_plain_text_warns(tiny, folder, run_log):
     (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: each line is read as one text" in said.text
-    said.clear()
+    assert "rows.tsv: each line is read as one text" in run_log.text
+    run_log.clear()
     (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
     run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "is read as one text" not in said.text
+    assert "is read as one text" not in run_log.text
 
 
 def test_standard_input(tiny, folder, monkeypatch):
@@ -190,15 +190,15 @@ def test_standard_input(tiny, folder, monkeypatch):
     assert len(path.read_text().splitlines()) == len(LINES)
 
 
-def test_texts_that_were_cut_are_counted(tiny, folder, caplog, monkeypatch):
+def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     run(tiny, folder)
     assert "1 of 6 texts are longer than --max_seq_length=12 and were cut" in caplog.text
 
 
-def test_the_script(tiny, folder):
-    given = dataclasses.asdict(options(tiny, folder))
-    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+def test_script(tiny, folder):
+    run_options = dataclasses.asdict(options(tiny, folder))
+    flags = [f"--{name}={value}" for name, value in run_options.items() if value is not None]
     done = subprocess.run(
         [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
     )
@@ -211,21 +211,21 @@ BAD = {
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
     "no number": ({"layers": "last"}, "--layers must be comma-separated integers"),
     "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
-    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "no column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": ({"text_column": "0"}, "columns count from 1"),
-    "few columns": ({"text_column": "3"}, "in.txt:1: a row of texts needs at least 3 columns"),
+    "few columns": ({"text_column": "3"}, "in.txt:1: text input needs at least 3 columns"),
     "pair only": ({"text_pair_column": "2"}, "--text_pair_column needs --text_column"),
     "header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
-    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 
 
-def test_many_texts_are_computed_side_by_side(tiny, folder):
-    """By the script, for in this process TensorFlow has begun with several threads."""
+def test_large_inputs_run_in_parallel(tiny, folder):
+    """Runs the script, because TensorFlow already uses several threads in this process."""
     lines = [" ".join(["film", "the", "good"][n % 3 :] * (1 + n % 4)) for n in range(400)]
     (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     run(tiny, folder, pooling="mean", output_format="npz")
@@ -252,24 +252,24 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
 
 
 @pytest.mark.parametrize(
-    ("changes", "total", "threads"),
+    ("changes", "num_texts", "threads"),
     [
         ({"pooling": "mean"}, 4096, 1),
-        # 0: TensorFlow's own choice.
+        # 0: TensorFlow chooses.
         ({"pooling": "mean"}, 15, 0),
         ({}, 4096, 0),
     ],
 )
-def test_many_texts_are_computed_on_one_thread_each(tiny, folder, changes, total, threads):
-    given = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
-    command = [sys.executable, "-c", THREADS, json.dumps(given, default=str), str(total)]
+def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, num_texts, threads):
+    run_options = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
+    command = [sys.executable, "-c", THREADS, json.dumps(run_options, default=str), str(num_texts)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(threads)]
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
+def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
     changes, message = BAD[case]
     (folder / "out").write_text("old")
     with pytest.raises(UserError, match=re.escape(message)):
@@ -280,13 +280,19 @@ def test_what_is_not_right_is_said_before_the_work(tiny, folder, case):
 
 @pytest.mark.parametrize("output_format", ["auto", "npz", "tfrecord"])
 @pytest.mark.parametrize("source", ["in.txt", "<stdin>"])
-def test_no_text(tiny, folder, monkeypatch, output_format, source):
+def test_empty_input(tiny, folder, monkeypatch, output_format, source):
     (folder / "in.txt").write_text("")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    given = str(folder / "in.txt") if source == "in.txt" else "-"
+    input_file = str(folder / "in.txt") if source == "in.txt" else "-"
     with pytest.raises(UserError, match=f"{source} contains no text"):
-        # The checkpoint is not looked at before.
-        run(tiny, folder, input_file=given, output_format=output_format, init_checkpoint="none")
+        # The checkpoint is not read before the input.
+        run(
+            tiny,
+            folder,
+            input_file=input_file,
+            output_format=output_format,
+            init_checkpoint="none",
+        )
     assert [path.name for path in folder.iterdir()] == ["in.txt"]
 
 
@@ -294,7 +300,7 @@ def test_no_text(tiny, folder, monkeypatch, output_format, source):
     ("name", "begin"),
     [("x.npz", b"PK"), ("x.TFRECORD", b""), ("x.jsonl", b'{"linex_index'), ("x", b'{"linex_index')],
 )
-def test_the_name_of_the_output_says_its_format(tiny, folder, name, begin):
+def test_output_format_from_file_name(tiny, folder, name, begin):
     run(tiny, folder, output_file=str(folder / name), pooling="cls")
     assert (folder / name).read_bytes().startswith(begin)
     if name == "x.TFRECORD":
@@ -303,20 +309,20 @@ def test_the_name_of_the_output_says_its_format(tiny, folder, name, begin):
     assert (folder / name).read_bytes().startswith(b'{"linex_index')
 
 
-def test_texts_that_are_tokens(tiny, folder):
+def test_pretokenized_texts(tiny, folder):
     lines = ["good [MASK] film.", "Good a ||| b c"]
     (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     path = run(tiny, folder, pretokenized=True)
-    found = [json.loads(line)["features"] for line in path.read_text().splitlines()]
-    # Nothing is lower-cased, and punctuation is not split off.
-    assert [[feature["token"] for feature in features] for features in found] == [
+    features_per_line = [json.loads(line)["features"] for line in path.read_text().splitlines()]
+    # No lower-casing or punctuation splitting.
+    assert [[feature["token"] for feature in features] for features in features_per_line] == [
         ["[CLS]", "good", "[MASK]", "[UNK]", "[SEP]"],
         ["[CLS]", "[UNK]", "a", "[SEP]", "b", "c", "[SEP]"],
     ]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
-def test_a_pipe_as_output(tiny, folder):
+def test_pipe_as_output(tiny, folder):
     expected = run(tiny, folder).read_bytes()
     with reader_of(folder / "pipe", folder / "copy"):
         run(tiny, folder, output_file=str(folder / "pipe"))
@@ -327,12 +333,12 @@ def test_a_pipe_as_output(tiny, folder):
 
 
 def test_input_that_would_be_written_over(tiny, folder):
-    with pytest.raises(UserError, match="is among the input files too"):
+    with pytest.raises(UserError, match="is also an input file"):
         run(tiny, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 
 
-def test_a_line_that_is_not_utf8(tiny, folder):
+def test_invalid_utf8_line(tiny, folder):
     (folder / "in.txt").write_bytes(b"good\nb\xe9\n")
     with pytest.raises(UserError, match=r"in\.txt:2: the file is not UTF-8"):
         run(tiny, folder)
@@ -340,7 +346,7 @@ def test_a_line_that_is_not_utf8(tiny, folder):
 
 
 @pytest.mark.parametrize("pooling", ["none", "mean"])
-def test_two_devices_give_the_vectors_of_one(tiny, folder, pooling):
+def test_two_devices_give_the_same_vectors_as_one(tiny, folder, pooling):
     flags = {"pooling": pooling, "output_format": "npz"}
     one = dict(np.load(run(tiny, folder, **flags)))
     # Six texts: the last batch is not full.
@@ -352,41 +358,41 @@ def test_two_devices_give_the_vectors_of_one(tiny, folder, pooling):
         np.testing.assert_array_equal(two[name], values)
 
 
-def test_a_layer_that_is_asked_for_twice(tiny, folder):
+def test_duplicate_layer(tiny, folder):
     path = str(run(tiny, folder, layers="-1,-1", output_format="tfrecord", pooling="cls"))
     record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
     assert len(record.features.feature["layer_-1"].float_list.value) == tiny.config.hidden_size
 
 
-def test_no_standard_input(tiny, folder, monkeypatch):
+def test_closed_standard_input(tiny, folder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(UserError, match="There is no standard input: pass the name of a file"):
+    with pytest.raises(UserError, match="Standard input is closed: pass a file name"):
         run(tiny, folder, input_file="-")
 
 
-def test_unknown_words_are_reported_with_the_file(tiny, folder, said):
+def test_unknown_words_warning_names_the_file(tiny, folder, run_log):
     (folder / "in.txt").write_text("ภาษาไทย\n" * 6 + "the film\n", encoding="utf-8")
     run(tiny, folder)
-    assert f"{folder / 'in.txt'}: 75.0 % of the tokens (6 of 8) are [UNK]" in said.text
+    assert f"{folder / 'in.txt'}: 75.0% of the tokens (6 of 8) are [UNK]" in run_log.text
 
 
-def test_the_casing_of_a_release_is_checked_by_its_name(tiny, folder):
+def test_casing_of_release_is_checked_by_name(tiny, folder):
     path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
     given = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
-    with pytest.raises(UserError, match="--do_lower_case=true does not fit"):
+    with pytest.raises(UserError, match="--do_lower_case=true does not match"):
         given.check()
 
 
 @pytest.mark.parametrize(
-    ("changes", "content", "said_of_it"),
+    ("changes", "content", "warning"),
     [
-        ({"pretokenized": True}, "A Good Film\n" * 5, "most often for A, Good, Film"),
+        ({"pretokenized": True}, "A Good Film\n" * 5, "most frequent words: A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
         ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
     ],
 )
-def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content, said_of_it):
+def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning):
     (folder / "in.txt").write_text(content)
     (folder / "rows.json").write_text(content)
     changes = dict(changes)
@@ -394,14 +400,14 @@ def test_what_is_probably_not_meant_is_said(tiny, folder, said, changes, content
         config = {**tiny.config.to_dict(), "num_hidden_layers": layers}
         (folder / "small.json").write_text(json.dumps(config))
         changes["bert_config_file"] = str(folder / "small.json")
-    changes = {k: str(folder / v) if k[-5:] == "_file" else v for k, v in changes.items()}
+    changes = {name: str(folder / v) if name[-5:] == "_file" else v for name, v in changes.items()}
     run(tiny, folder, **changes)
-    assert said_of_it in said.text
+    assert warning in run_log.text
 
 
-def test_columns_that_no_tab_separates(tiny, folder):
+def test_columns_separated_by_spaces(tiny, folder):
     (folder / "in.txt").write_text("id,text\n1,good\n")
-    with pytest.raises(UserError, match="tabs separate them"):
+    with pytest.raises(UserError, match="tab-separated"):
         run(tiny, folder, text_column="text")
 
 
@@ -414,9 +420,11 @@ def test_columns_that_no_tab_separates(tiny, folder):
         ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),
     ],
 )
-def test_columns_and_headers_are_pointed_out_once(tiny, folder, caplog, name, text, flags, message):
+def test_column_and_header_warnings_are_logged_once(
+    tiny, folder, caplog, name, text, flags, message
+):
     (folder / name).write_text(text)
     extraction.run(options(tiny, folder, input_file=str(folder / name), **flags))
-    found = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
-    found = [each for each in found if "[UNK]" not in each]
-    assert [message in each for each in found] == [True] * bool(message)
+    messages = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
+    messages = [each for each in messages if "[UNK]" not in each]
+    assert [message in each for each in messages] == [True] * bool(message)

@@ -1,4 +1,4 @@
-"""predict_masked as a user runs it, against a plain computation, and with a real vocabulary."""
+"""predict_masked end to end, compared with a plain computation, and with a real vocabulary."""
 
 import io
 import itertools
@@ -35,17 +35,17 @@ LINES = [
     "a [MASK] b [MASK] c [MASK] [MASK] [MASK] .",
     "x[MASK]s",
 ]
-# The masks of the lines that are not blank.
+# Number of masks in each line that is not blank.
 MASKS = [1, 1, 5, 1]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A checkpoint with all heads, whose configuration has more pieces than the vocabulary."""
+    """A checkpoint with all heads; its vocab_size exceeds the vocabulary."""
     folder = tmp_path_factory.mktemp("pretrained")
     names = [*SPECIAL, *BEGINS, *CONTINUATIONS]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
-    # Far from 0, so that the pieces differ.
+    # Large weights give distinct probabilities.
     config = BertConfig(len(names) + 3, **SIZES, initializer_range=0.3)
     (folder / "bert_config.json").write_text(config.to_json_string())
     keras.utils.set_random_seed(3)
@@ -81,9 +81,9 @@ def options(model, folder, **changes):
 
 
 def run(model, folder, **changes):
-    given = options(model, folder, **changes)
-    given.check()
-    fill_mask.run(given)
+    run_options = options(model, folder, **changes)
+    run_options.check()
+    fill_mask.run(run_options)
     return [json.loads(line) for line in (folder / "out").read_text().splitlines()]
 
 
@@ -92,11 +92,11 @@ def fill(model, folder, texts, **changes):
 
 
 def distributions(model, tokens, fits=lambda name: True):
-    """For each [MASK] of a row the softmax over the pieces that fit, computed by itself."""
+    """Returns, for each [MASK] of a row, a softmax over the valid pieces (one row at a time)."""
     ids = [model.names.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
-    places = [place for place, number in enumerate(ids) if model.names[number] == "[MASK]"]
+    mask_positions = [index for index, number in enumerate(ids) if model.names[number] == "[MASK]"]
     outputs = model.pretrainer(
-        {"input_ids": np.array([ids]), "masked_lm_positions": np.array([places])}
+        {"input_ids": np.array([ids]), "masked_lm_positions": np.array([mask_positions])}
     )
     logits = np.array(outputs["masked_lm_logits"][0], np.float64)[:, : len(model.names)]
     logits[:, [not fits(name) for name in model.names]] = -np.inf
@@ -111,19 +111,19 @@ def tokens_of(model, text):
 
 
 def assert_likeliest(candidates, probabilities, names):
-    """Candidates are those of the highest probabilities, in their order."""
+    """Asserts that the candidates have the highest probabilities, in descending order."""
     order = np.argsort(-probabilities, kind="stable")[: len(candidates)]
     assert [candidate.word for candidate in candidates] == [names[index] for index in order]
-    found = [candidate.probability for candidate in candidates]
-    np.testing.assert_allclose(found, probabilities[order], rtol=1e-4, atol=1e-7)
+    actual = [candidate.probability for candidate in candidates]
+    np.testing.assert_allclose(actual, probabilities[order], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("flags", [{}, {"fixed_shapes": True}, {"jit_compile": "true"}])
-def test_pieces_are_those_of_a_plain_softmax(model, folder, flags):
+def test_pieces_match_a_plain_softmax(model, folder, flags):
     texts = [line for line in LINES if line]
-    found = fill(model, folder, texts, **flags)
-    assert [len(masks) for masks in found] == MASKS
-    for text, masks in zip(texts, found, strict=True):
+    masks_per_text = fill(model, folder, texts, **flags)
+    assert [len(masks) for masks in masks_per_text] == MASKS
+    for text, masks in zip(texts, masks_per_text, strict=True):
         expected = distributions(model, tokens_of(model, text))
         for candidates, probabilities in zip(masks, expected, strict=True):
             assert len(candidates) == 5
@@ -131,7 +131,7 @@ def test_pieces_are_those_of_a_plain_softmax(model, folder, flags):
 
 
 def test_all_pieces(model, folder):
-    # More than there are.
+    # top_k exceeds the number of pieces.
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000)
     (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
     assert len(candidates) == len(model.names)
@@ -139,51 +139,55 @@ def test_all_pieces(model, folder):
     assert sum(candidate.probability for candidate in candidates) == pytest.approx(1, abs=1e-5)
 
 
-def test_bfloat16_is_near(model, folder):
+def test_bfloat16_is_close_to_float32(model, folder):
     ((candidates,),) = fill(model, folder, ["the [MASK]"], top_k=1000, precision="bfloat16")
     (expected,) = distributions(model, tokens_of(model, "the [MASK]"))
-    found = {candidate.word: candidate.probability for candidate in candidates}
-    np.testing.assert_allclose([found[name] for name in model.names], expected, atol=0.03)
+    probability_by_word = {candidate.word: candidate.probability for candidate in candidates}
+    np.testing.assert_allclose(
+        [probability_by_word[name] for name in model.names], expected, atol=0.03
+    )
 
 
 def whole_words(model, text):
-    """All words of one or two pieces for the only mask of a text, one at a time."""
+    """Scores all words of one or two pieces for the only mask of a text, one at a time."""
 
-    def begins(name):
+    def is_word_start(name):
         return name in BEGINS
 
-    def goes_on(name):
+    def is_continuation(name):
         return name in CONTINUATIONS
 
     def distribution(pieces, fits):
         tokens = tokens_of(model, text)
-        place = tokens.index("[MASK]")
-        return distributions(model, [*tokens[:place], *pieces, *tokens[place + 1 :]], fits)[0]
+        mask_index = tokens.index("[MASK]")
+        return distributions(
+            model, [*tokens[:mask_index], *pieces, *tokens[mask_index + 1 :]], fits
+        )[0]
 
-    (ones,) = [distribution(["[MASK]"], begins)]
-    found = {name: p for name, p in zip(model.names, ones, strict=True) if begins(name)}
-    firsts = distribution(["[MASK]", "[MASK]"], begins)
+    (ones,) = [distribution(["[MASK]"], is_word_start)]
+    scores = {name: p for name, p in zip(model.names, ones, strict=True) if is_word_start(name)}
+    firsts = distribution(["[MASK]", "[MASK]"], is_word_start)
     tokenizer = FullTokenizer(str(model.folder / "vocab.txt"))
     for first in BEGINS:
-        seconds = distribution([first, "[MASK]"], goes_on)
+        seconds = distribution([first, "[MASK]"], is_continuation)
         for second in CONTINUATIONS:
             word = first + second[2:]
             if tokenizer.tokenize(word) == [first, second]:
                 p = firsts[model.names.index(first)] * seconds[model.names.index(second)]
-                found[word] = p
-    return found
+                scores[word] = p
+    return scores
 
 
 @pytest.mark.parametrize(
     ("text", "top_k"), [("the [MASK] film .", 15), ("[MASK]", 9), ("b [MASK]", 9)]
 )
-def test_whole_words_are_those_of_a_plain_search(model, folder, text, top_k):
-    # The beam is as wide as all begins, so that nothing can be missed.
+def test_whole_words_match_a_plain_search(model, folder, text, top_k):
+    # The beam is as wide as the number of word beginnings, so the search is exhaustive.
     assert top_k >= len(BEGINS)
     ((candidates,),) = fill(model, folder, [text], top_k=top_k, whole_word=True, max_word_pieces=2)
     expected = whole_words(model, text)
-    # `good` and `##s` are `goods`, which the tokenizer does not cut, and `.` is never gone on with.
-    # The umlaut is taken away before the text is cut.
+    # `good` + `##s` would be `goods`, which is a single token, and `.` is never continued.
+    # The umlaut is stripped before tokenization.
     assert {"goodness", "bads"} <= expected.keys()
     assert ".s" not in expected
     assert "übers" not in expected
@@ -193,19 +197,19 @@ def test_whole_words_are_those_of_a_plain_search(model, folder, text, top_k):
     assert_likeliest(candidates, np.array([expected[name] for name in names]), names)
 
 
-def test_whole_words_leave_other_masks_as_they_are(model, folder):
+def test_whole_words_keep_other_masks(model, folder):
     text = "a [MASK] b [MASK]"
     (masks,) = fill(model, folder, [text], whole_word=True, max_word_pieces=1)
     expected = distributions(model, tokens_of(model, text), lambda name: name in BEGINS)
     for candidates, probabilities in zip(masks, expected, strict=True):
         assert_likeliest(candidates, probabilities, model.names)
-    ((alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
+    ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
     ((best, *_),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=5)[0]
-    assert len(alone) == 1
-    assert alone[0].probability <= best.probability + 1e-6
+    assert len(candidates_alone) == 1
+    assert candidates_alone[0].probability <= best.probability + 1e-6
 
 
-def test_a_vocabulary_without_continuations(tiny, model, folder):
+def test_vocabulary_without_continuations(tiny, model, folder):
     config = BertConfig(19, **SIZES)
     pretrainer = BertPretrainer(config)
     variables = checkpoint.named_variables(pretrainer)
@@ -221,42 +225,46 @@ def test_a_vocabulary_without_continuations(tiny, model, folder):
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True, "max_word_pieces": 2}])
 def test_long_texts(model, folder, flags, caplog, monkeypatch):
-    """A mask in a long text is read with what stands around it, and no text changes another."""
+    """Masks in long texts see the surrounding tokens, and texts do not affect each other."""
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
-    long = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
-    (folder / "in.txt").write_text(f"{long}\nthe [MASK]\n")
+    long_text = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
+    (folder / "in.txt").write_text(f"{long_text}\nthe [MASK]\n")
     first, second = run(model, folder, max_seq_length=9, **flags)
     expected = fill(
         model, folder, ["good good bad [MASK] film the the", "the the the [MASK] a b a"], **flags
     )
     if not flags:
         words = [[candidate.word for candidate in masks[0]] for masks in expected]
-        assert [[found["word"] for found in mask] for mask in first["masks"]] == words
+        assert [[candidate["word"] for candidate in mask] for mask in first["masks"]] == words
     assert [len(mask) for mask in first["masks"]] == [5, 5]
-    ((alone,),) = fill(model, folder, ["the [MASK]"], **flags)
-    assert [found["word"] for found in second["masks"][0]] == [c.word for c in alone]
+    ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], **flags)
+    assert [candidate["word"] for candidate in second["masks"][0]] == [
+        c.word for c in candidates_alone
+    ]
     assert "1 of 2 texts are longer than --max_seq_length=9" in caplog.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True}])
-def test_portions_change_nothing(model, folder, monkeypatch, flags):
-    whole = run(model, folder, **flags)
-    assert [line["line"] for line in whole] == [1, 3, 4, 5]
-    assert [line["text"] for line in whole] == [line for line in LINES if line]
-    assert [len(line["masks"]) for line in whole] == MASKS
+def test_batching_does_not_change_predictions(model, folder, monkeypatch, flags):
+    expected = run(model, folder, **flags)
+    assert [line["line"] for line in expected] == [1, 3, 4, 5]
+    assert [line["text"] for line in expected] == [line for line in LINES if line]
+    assert [len(line["masks"]) for line in expected] == MASKS
     monkeypatch.setattr(fill_mask, "_MAX_TEXTS", 1)
     monkeypatch.setattr(fill_mask, "_MAX_ROWS", 2)
-    for ours, theirs in zip(run(model, folder, **flags), whole, strict=True):
-        assert_same(ours, theirs)
+    for actual, expected_line in zip(run(model, folder, **flags), expected, strict=True):
+        assert_same(actual, expected_line)
 
 
-def assert_same(ours, theirs):
-    """Lines of JSON that differ by no more than a probability's last places."""
-    assert ours.keys() == theirs.keys()
-    assert (ours["line"], ours["text"]) == (theirs["line"], theirs["text"])
-    for one, other in zip(ours["masks"], theirs["masks"], strict=True):
-        assert [found["word"] for found in one] == [found["word"] for found in other]
-        values = [[found["probability"] for found in mask] for mask in (one, other)]
+def assert_same(actual, expected):
+    """Asserts that JSON lines are equal, up to rounding of probabilities."""
+    assert actual.keys() == expected.keys()
+    assert (actual["line"], actual["text"]) == (expected["line"], expected["text"])
+    for one, other in zip(actual["masks"], expected["masks"], strict=True):
+        assert [candidate["word"] for candidate in one] == [
+            candidate["word"] for candidate in other
+        ]
+        values = [[candidate["probability"] for candidate in mask] for mask in (one, other)]
         np.testing.assert_allclose(*values, atol=3e-6)
 
 
@@ -265,15 +273,15 @@ def test_several_threads(model, folder):
     texts = [line for line in LINES if line] * 3
     expected = words.fill(texts)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(words.fill, [texts] * 4))
+        results = list(pool.map(words.fill, [texts] * 4))
     assert words.texts == 5 * len(texts)
-    for ours in found:
-        for one, other in zip(itertools.chain(*ours), itertools.chain(*expected), strict=True):
+    for result in results:
+        for one, other in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
             assert [c.word for c in one] == [c.word for c in other]
 
 
-def test_text_of_the_command_line(model, folder, capsysbinary):
-    given = options(
+def test_text_on_the_command_line(model, folder, capsysbinary):
+    run_options = options(
         model,
         folder,
         input_file=None,
@@ -281,10 +289,10 @@ def test_text_of_the_command_line(model, folder, capsysbinary):
         text=" the\n[MASK] \udce9 ",
         output_format="table",
     )
-    given.check()
-    fill_mask.run(given)
+    run_options.check()
+    fill_mask.run(run_options)
     text, *lines = capsysbinary.readouterr().out.splitlines()
-    # The byte that is no UTF-8 comes back as it is.
+    # The invalid UTF-8 byte is returned unchanged.
     assert text == b"the [MASK] \xe9"
     assert [len(line.split()) for line in lines] == [2] * 5 + [0]
 
@@ -296,7 +304,7 @@ def test_standard_input(model, folder, monkeypatch):
     assert run(model, folder, input_file="-") == expected
 
 
-def test_a_mistake_in_the_standard_input(model, folder, monkeypatch):
+def test_invalid_standard_input(model, folder, monkeypatch):
     stdin = SimpleNamespace(buffer=io.BytesIO(b"[MASK]\nnone\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(UserError, match=r"^<stdin>:2: there is no \[MASK\]"):
@@ -304,30 +312,30 @@ def test_a_mistake_in_the_standard_input(model, folder, monkeypatch):
     assert not (folder / "out").exists()
 
 
-def test_two_devices_give_the_words_of_one(model, folder):
+def test_two_devices_give_the_same_words_as_one(model, folder):
     expected = run(model, folder, whole_word=True)
     run_on_two_devices("predict_masked", options(model, folder, whole_word=True, batch_size=4))
     lines = (folder / "out").read_text().splitlines()
-    for ours, theirs in zip(map(json.loads, lines), expected, strict=True):
-        assert_same(ours, theirs)
+    for actual, expected_line in zip(map(json.loads, lines), expected, strict=True):
+        assert_same(actual, expected_line)
 
 
-def test_whole_words_of_the_small_bert(folder):
-    """The script itself, with this model: see `test_readme.py`."""
+def test_whole_words_of_small_bert(folder):
+    """Small BERT loaded in this process; `test_docs.py` runs the script."""
     small = ROOT / "examples" / "small_bert"
     flags = {
         "bert_config_file": str(small / "bert_config.json"),
         "vocab_file": str(small / "vocab.txt"),
         "init_checkpoint": str(small / "bert_model.ckpt"),
     }
-    words = fill_mask.FillMask(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
-    ((found,),) = words.fill(["It was so [MASK] that she could not see anything."])
-    probabilities = [candidate.probability for candidate in found]
-    assert len(found) == len({candidate.word for candidate in found}) == 20
+    model = fill_mask.FillMask(MaskedWordsOptions(**flags, whole_word=True, top_k=20))
+    ((candidates,),) = model.fill(["It was so [MASK] that she could not see anything."])
+    probabilities = [candidate.probability for candidate in candidates]
+    assert len(candidates) == len({candidate.word for candidate in candidates}) == 20
     assert probabilities == sorted(probabilities, reverse=True)
-    assert all(re.fullmatch("[a-z]+", candidate.word) for candidate in found), found
+    assert all(re.fullmatch("[a-z]+", candidate.word) for candidate in candidates), candidates
     pieces = FullTokenizer(flags["vocab_file"]).tokenize
-    assert max(len(pieces(candidate.word)) for candidate in found) > 1
+    assert max(len(pieces(candidate.word)) for candidate in candidates) > 1
 
 
 BAD = {
@@ -337,8 +345,8 @@ BAD = {
     "no output": ({"output_file": ""}, "--output_file is empty"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "format": ({"output_format": "csv"}, "--output_format must be one of table, jsonl"),
-    "top_k": ({"top_k": 0}, "--top_k must be from 1 to 1000"),
-    "batch": ({"batch_size": 0}, "--batch_size must be from 1"),
+    "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
+    "batch": ({"batch_size": 0}, "--batch_size must be between 1"),
     "pieces": ({"max_word_pieces": 2}, "--max_word_pieces needs --whole_word=true"),
     "room": (
         {"whole_word": True, "max_seq_length": 4},
@@ -349,13 +357,13 @@ BAD = {
         "--do_lower_case=false",
     ),
     "no input": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
-    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 is more than the model's 24"),
+    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_not_right_is_said_before_the_work(model, folder, case):
+def test_invalid_options_are_rejected_before_work_starts(model, folder, case):
     changes, message = BAD[case]
     (folder / "out").write_text("old")
     with pytest.raises(UserError, match=re.escape(message)):
@@ -364,30 +372,30 @@ def test_what_is_not_right_is_said_before_the_work(model, folder, case):
     assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
 
 
-def test_a_line_without_a_mask(model, folder, monkeypatch):
+def test_line_without_mask(model, folder, monkeypatch):
     (folder / "in.txt").write_text("[MASK]\n\nnothing\n")
-    # It is found before the model is loaded.
+    # The line is rejected before the model is loaded.
     monkeypatch.setattr(fill_mask, "FillMask", None)
     with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\]"):
         run(model, folder)
 
 
 def test_input_that_would_be_written_over(model, folder):
-    with pytest.raises(UserError, match="is among the input files too"):
+    with pytest.raises(UserError, match="is also an input file"):
         run(model, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
 
 
-def test_a_vocabulary_without_mask(model, folder):
+def test_vocabulary_without_mask_token(model, folder):
     names = [name.replace("[MASK]", "mask") for name in model.names]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
     with pytest.raises(UserError, match=r"vocab\.txt has no \[MASK\]"):
         run(model, folder, vocab_file=str(folder / "vocab.txt"))
 
 
-def test_a_checkpoint_without_the_head(model, folder):
-    without = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
-    checkpoint.write(str(folder / "fine_tuned.ckpt"), without)
+def test_checkpoint_without_masked_lm_head(model, folder):
+    weights = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
+    checkpoint.write(str(folder / "fine_tuned.ckpt"), weights)
     with pytest.raises(
         UserError, match=r"has no masked-LM head.*cls/predictions \(5\).*bert_model"
     ):
@@ -395,15 +403,15 @@ def test_a_checkpoint_without_the_head(model, folder):
     assert not (folder / "out").exists()
 
 
-def test_the_other_head_may_be_missing(model, folder):
+def test_next_sentence_head_may_be_missing(model, folder):
     expected = run(model, folder)
-    without = {name: v for name, v in model.values.items() if not name.startswith("cls/seq")}
-    checkpoint.write(str(folder / "words.ckpt"), without)
+    weights = {name: v for name, v in model.values.items() if not name.startswith("cls/seq")}
+    checkpoint.write(str(folder / "words.ckpt"), weights)
     assert run(model, folder, init_checkpoint=str(folder / "words.ckpt")) == expected
 
 
-def test_several_processes_are_refused(model, folder, monkeypatch):
-    two = Devices(STRATEGY, "multi_worker", "", workers=2)
-    monkeypatch.setattr(training, "open_devices", lambda options: two)
+def test_multi_process_runs_are_rejected(model, folder, monkeypatch):
+    two_workers = Devices(STRATEGY, "multi_worker", "", workers=2)
+    monkeypatch.setattr(training, "open_devices", lambda options: two_workers)
     with pytest.raises(UserError, match="runs in one process"):
         run(model, folder)

@@ -1,4 +1,4 @@
-"""Texts with masks: their pieces, and windows that lose no mask."""
+"""Masked texts: tokenization, and windows that cover every mask."""
 
 import io
 import sys
@@ -26,8 +26,8 @@ CLS, SEP = 1, 2
 VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
 
 
-class Letters:
-    """Letters are pieces; spaces are none."""
+class LetterTokenizer:
+    """Tokenizes texts to letters; drops spaces."""
 
     reference = SimpleNamespace(vocab=VOCAB)
 
@@ -35,13 +35,15 @@ class Letters:
         return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
 
 
-def masked(texts, max_seq_length):
-    """Texts with `_` for a mask."""
-    return MaskedTexts([text.replace("_", "[MASK]") for text in texts], Letters(), max_seq_length)
+def tokenize_masked(texts, max_seq_length):
+    """Tokenizes texts in which `_` is a mask."""
+    return MaskedTexts(
+        [text.replace("_", "[MASK]") for text in texts], LetterTokenizer(), max_seq_length
+    )
 
 
-def shown(rows):
-    """Rows as text, after a look at what is around it."""
+def rows_to_text(rows):
+    """Checks special tokens and padding; returns the rows as text."""
     text = []
     for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
         size = int(mask.sum())
@@ -55,81 +57,86 @@ def shown(rows):
     return text
 
 
-def shared(texts, max_seq_length, most):
-    """Rows, and for each mask the row and the place in it."""
-    found = masked(texts, max_seq_length)
-    rows, places = found.shared_rows(np.arange(len(found.text)), most)
+def rows_and_masks(texts, max_seq_length, max_masks):
+    """Returns the rows, and the row and position of each mask."""
+    masked_texts = tokenize_masked(texts, max_seq_length)
+    rows, mask_slots = masked_texts.shared_rows(np.arange(len(masked_texts.text)), max_masks)
     positions = rows["masked_lm_positions"]
-    assert positions.shape[1] == most
-    return shown(rows), [(row, positions[row, number]) for row, number in places.tolist()]
+    assert positions.shape[1] == max_masks
+    return rows_to_text(rows), [
+        (row, positions[row, number]) for row, number in mask_slots.tolist()
+    ]
 
 
-def test_texts_are_rows():
-    assert shared(["a_", "b _c_", "_"], 7, 2) == (
+def test_short_texts_are_rows():
+    assert rows_and_masks(["a_", "b _c_", "_"], 7, 2) == (
         ["a_", "b_c_", "_"],
         [(0, 2), (1, 2), (1, 4), (2, 1)],
     )
-    # No more than two masks of a text are worked on in a row.
-    assert shared(["_a__b_"], 9, 2) == (["_a__b_"] * 2, [(0, 1), (0, 3), (1, 4), (1, 6)])
+    # A row predicts at most two masks of a text.
+    assert rows_and_masks(["_a__b_"], 9, 2) == (["_a__b_"] * 2, [(0, 1), (0, 3), (1, 4), (1, 6)])
 
 
-def test_long_texts_are_read_around_each_mask():
-    assert shared(["abc_defg"], 7, 2) == (["bc_de"], [(0, 3)])
-    # At the ends there is more on the other side, and rows may be the same.
-    assert shared(["a_bcdefg"], 7, 2) == (["a_bcd"], [(0, 2)])
-    assert shared(["_a_bcd_e_"], 7, 2) == (["_a_bc", "cd_e_"], [(0, 1), (0, 3), (1, 3), (1, 5)])
-    assert shared(["ab_cd_ef"], 7, 2) == (["ab_cd", "cd_ef"], [(0, 3), (1, 3)])
-    assert shared(["ab_cd"], 3, 1) == (["_"], [(0, 1)])
-    assert masked(["abcde_", "abcd_", "_"], 7).cut == 1
+def test_windows_of_long_texts_are_centered_on_masks():
+    assert rows_and_masks(["abc_defg"], 7, 2) == (["bc_de"], [(0, 3)])
+    # Windows at the ends extend further inwards, so rows may coincide.
+    assert rows_and_masks(["a_bcdefg"], 7, 2) == (["a_bcd"], [(0, 2)])
+    assert rows_and_masks(["_a_bcd_e_"], 7, 2) == (
+        ["_a_bc", "cd_e_"],
+        [(0, 1), (0, 3), (1, 3), (1, 5)],
+    )
+    assert rows_and_masks(["ab_cd_ef"], 7, 2) == (["ab_cd", "cd_ef"], [(0, 3), (1, 3)])
+    assert rows_and_masks(["ab_cd"], 3, 1) == (["_"], [(0, 1)])
+    assert tokenize_masked(["abcde_", "abcd_", "_"], 7).cut == 1
 
 
-def test_other_pieces_in_place_of_a_mask():
-    texts = masked(["ab_cd", "_", "abcdef_"], 8)
+def test_masks_replaced_by_pieces():
+    texts = tokenize_masked(["ab_cd", "_", "abcdef_"], 8)
     fills = np.array([[ord(c) for c in "xyz"]] * 3, np.int32)
     rows, first = texts.rows(np.array([2, 0, 1]), fills)
-    assert shown(rows) == ["defxyz", "bxyzcd", "xyz"]
+    assert rows_to_text(rows) == ["defxyz", "bxyzcd", "xyz"]
     assert first.tolist() == [4, 2, 1]
 
 
-def test_no_texts():
-    assert len(masked([], 8).text) == len(masked(["ab"], 8).text) == 0
+def test_empty_input():
+    assert len(tokenize_masked([], 8).text) == len(tokenize_masked(["ab"], 8).text) == 0
 
 
 TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)
 
 
 @given(TEXTS, st.integers(5, 24), st.integers(1, 4), st.integers(1, 3))
-def test_no_mask_is_lost(lines, max_seq_length, most, width):
-    """Each mask once, at its place, with all the surroundings that there is room for."""
-    found = masked(lines, max_seq_length)
+def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
+    """Each mask occurs once, at its position, with as much context as fits."""
+    masked_texts = tokenize_masked(lines, max_seq_length)
     pieces = [line.replace(" ", "") for line in lines]
     masks = [
-        (text, place)
+        (text, index)
         for text, line in enumerate(pieces)
-        for place in range(len(line))
-        if line[place] == "_"
+        for index in range(len(line))
+        if line[index] == "_"
     ]
-    assert found.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
-    assert found.text.tolist() == [text for text, _ in masks]
+    assert masked_texts.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
+    assert masked_texts.text.tolist() == [text for text, _ in masks]
     if not masks:
         return
     every = np.arange(len(masks))
-    rows, places = found.shared_rows(every, most)
-    texts = shown(rows)
-    slots = [tuple(place) for place in places.tolist()]
+    rows, mask_slots = masked_texts.shared_rows(every, max_masks)
+    texts = rows_to_text(rows)
+    slots = [tuple(index) for index in mask_slots.tolist()]
     assert len(set(slots)) == len(masks)
     assert {row for row, _ in slots} == set(range(len(texts)))
     fills = np.full((len(masks), width), ord("x"), np.int32)
-    filled, first = found.rows(every, fills)
-    for mask, ((text, place), row) in enumerate(zip(masks, shown(filled), strict=True)):
+    filled, first = masked_texts.rows(every, fills)
+    for mask, ((text, index), row) in enumerate(zip(masks, rows_to_text(filled), strict=True)):
         line = pieces[text]
-        at = int(first[mask]) - 1
-        assert row[at : at + width] == "x" * width
-        before, after = row[:at], row[at + width :]
-        assert line[:place].endswith(before)
-        assert line[place + 1 :].startswith(after)
+        mask_start = int(first[mask]) - 1
+        assert row[mask_start : mask_start + width] == "x" * width
+        before, after = row[:mask_start], row[mask_start + width :]
+        assert line[:index].endswith(before)
+        assert line[index + 1 :].startswith(after)
         assert len(before) + len(after) == min(len(line) - 1, max_seq_length - 2 - width)
-        if len(before) < place and len(after) < len(line) - 1 - place:
+        if len(before) < index and len(after) < len(line) - 1 - index:
             assert 0 <= len(after) - len(before) <= 1
         if width == 1:
             shared_row, number = slots[mask]
@@ -137,33 +144,35 @@ def test_no_mask_is_lost(lines, max_seq_length, most, width):
             assert texts[shared_row] == f"{before}_{after}"
 
 
-def test_pieces_are_those_of_the_tokenizer(tmp_path):
+def test_pieces_match_the_tokenizer(tmp_path):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "a", "[", "mask", "]"]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
     tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
-    found = MaskedTexts(["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16)
-    names = tokenizer.convert_ids_to_tokens(found.pieces.ids.tolist())
+    masked_texts = MaskedTexts(
+        ["Unable[MASK]a", "[mask] zebra [MASK]"], BatchTokenizer(tokenizer), 16
+    )
+    names = tokenizer.convert_ids_to_tokens(masked_texts.pieces.ids.tolist())
     assert names[:4] == ["un", "##able", "[MASK]", "a"]
-    # As for the original's tokenizer, small letters are no mask.
+    # As in the original tokenizer, lower-case [mask] is not a mask.
     assert names[4:] == ["[", "mask", "]", "[UNK]", "[MASK]"]
-    assert found.position.tolist() == [2, 8]
-    assert found.pieces.row_splits.tolist() == [0, 4, 9]
+    assert masked_texts.position.tolist() == [2, 8]
+    assert masked_texts.pieces.row_splits.tolist() == [0, 4, 9]
 
 
-def test_which_pieces_are_allowed():
+def test_allowed_pieces():
     names = ["[PAD]", "[unused7]", "[MASK]", "a", "##a", "[", "]", "##", "", "."]
     allowed = allowed_pieces(dict(enumerate(names)), 12)
-    found = {
+    is_allowed_by_piece = {
         kind: [n for n, is_allowed in zip(names, allowed[kind], strict=False) if is_allowed]
         for kind in range(3)
     }
-    assert found[ANY] == names
-    assert found[BEGIN] == ["a", "[", "]", "."]
-    assert found[CONTINUATION] == ["##a", "##"]
+    assert is_allowed_by_piece[ANY] == names
+    assert is_allowed_by_piece[BEGIN] == ["a", "[", "]", "."]
+    assert is_allowed_by_piece[CONTINUATION] == ["##a", "##"]
     assert not allowed[:, len(names) :].any()
 
 
-def test_lines(tmp_path, monkeypatch):
+def test_read_lines(tmp_path, monkeypatch):
     content = b"\n  a [MASK] \r\n\t\n[MASK]"
     (tmp_path / "in.txt").write_bytes(content)
     expected = [(2, "a [MASK]"), (4, "[MASK]")]
@@ -172,7 +181,7 @@ def test_lines(tmp_path, monkeypatch):
     assert list(read_masked_texts("-")) == expected
 
 
-def test_a_line_without_a_mask(tmp_path, monkeypatch):
+def test_line_without_mask(tmp_path, monkeypatch):
     content = b"[MASK]\n\na [mask] b\n"
     (tmp_path / "in.txt").write_bytes(content)
     with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\].*'a \[mask\] b'"):

@@ -1,4 +1,4 @@
-"""Formats for people and for programs."""
+"""Output formats of fill_mask: JSON lines and tables."""
 
 import json
 
@@ -8,7 +8,7 @@ TEXT = "A [MASK] é [MASK]."
 MASKS = [[Candidate("good", 0.12345678), Candidate("ü", 0.1)], [Candidate("film", 1.0)]]
 
 
-def test_lines_of_json():
+def test_json_lines():
     line = FORMATS["jsonl"](7, TEXT, MASKS)
     assert line.endswith("}\n")
     assert "ü" in line
@@ -31,10 +31,10 @@ def test_table():
     ]
 
 
-def test_a_table_of_many_masks_has_several_parts():
+def test_tables_with_many_masks_are_split():
     lines = FORMATS["table"](1, "text", [[Candidate("a", 0.5)]] * 6).splitlines()
     assert [line.count("a  50.0%") for line in lines] == [0, 4, 0, 2, 0]
 
 
-def test_a_mask_that_nothing_fits():
+def test_mask_without_candidates():
     assert FORMATS["table"](1, "text", [[], []]) == "text\n\n"

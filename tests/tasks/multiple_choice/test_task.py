@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import random
+import shutil
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"
 
 
 def rows(count, seed):
-    """Questions whose right ending repeats the last word of the context."""
+    """Questions whose correct ending repeats the last word of the context."""
     rng = random.Random(seed)
     for _ in range(count):
         words = rng.sample(["good", "bad", "slow", "fast"], 4)
@@ -52,9 +53,13 @@ def data(tmp_path_factory):
 
 
 def options(tiny, folder, data, **flags):
-    given = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
-    given |= {"learning_rate": 1e-2, "num_train_epochs": 4.0, "output_dir": str(folder / "out")}
-    return MultipleChoiceOptions(**{**tiny.flags, **given, **flags})
+    flag_values = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
+    flag_values |= {
+        "learning_rate": 1e-2,
+        "num_train_epochs": 4.0,
+        "output_dir": str(folder / "out"),
+    }
+    return MultipleChoiceOptions(**{**tiny.flags, **flag_values, **flags})
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def trained(tiny, data, tmp_path_factory):
 def test_metrics_and_files(trained):
     _, results, out = trained
     assert set(results.metrics) == {"eval_accuracy", "loss", "global_step"}
-    # By chance it would be 0.25.
+    # Chance is 0.25.
     assert results.metrics["eval_accuracy"] > 0.6
     assert (out / "labels.txt").read_text() == "0\n1\n2\n3\n"
     predictions = [json.loads(line) for line in (out / "predictions.jsonl").open()]
@@ -79,18 +84,18 @@ def test_metrics_and_files(trained):
     assert json.loads((out / "run.json").read_text())["script"] == "run_multiple_choice"
 
 
-def test_predictor_equals_the_file(trained, data):
+def test_predictor_equals_the_predictions_file(trained, data):
     _, _, out = trained
     predictor = Predictor.from_output_dir(out)
     with (data / "test.csv").open() as file:
-        found = predictor(
+        predicted = predictor(
             [
                 (row["sent1"], *(f"{row['sent2']} {row[f'ending{n}']}" for n in range(4)))
                 for row in csv.DictReader(file)
             ]
         )
     lines = [json.loads(line) for line in (out / "predictions.jsonl").open()]
-    for prediction, line in zip(found, lines, strict=True):
+    for prediction, line in zip(predicted, lines, strict=True):
         assert prediction.choice == line["choice"]
         assert prediction.probabilities == pytest.approx(line["probabilities"], abs=1e-5)
     assert predictor([]) == []
@@ -99,28 +104,42 @@ def test_predictor_equals_the_file(trained, data):
             predictor([wrong])
 
 
+def test_predictor_does_not_read_the_training_data(trained, tmp_path):
+    """Not even after a run with --eval_every."""
+    shutil.copytree(trained[2], tmp_path / "out", ignore=shutil.ignore_patterns("export"))
+    path = tmp_path / "out" / "run.json"
+    run = json.loads(path.read_text())
+    run["flags"]["data_dir"] = str(tmp_path / "deleted")
+    path.write_text(json.dumps(run))
+    question = ("a film", "the plot", "it was good", "a b", "slow")
+    expected = Predictor.from_output_dir(trained[2])(question)
+    assert Predictor.from_output_dir(tmp_path / "out")(question) == expected
+
+
 def test_exported_model_equals_the_predictor(trained, tiny):
     _, _, out = trained
-    served = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
+    signature = tf.saved_model.load(str(out / "export" / "1")).signatures["serving_default"]
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": ids % 2}
-    probabilities = served(**{name: tf.constant(x) for name, x in inputs.items()})["probabilities"]
+    probabilities = signature(**{name: tf.constant(x) for name, x in inputs.items()})[
+        "probabilities"
+    ]
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     np.testing.assert_allclose(probabilities, model(inputs)["probabilities"], atol=1e-6)
 
 
-def test_evaluating_later_equals_evaluating_after_the_training(trained, tiny, data, tmp_path):
+def test_later_evaluation_equals_evaluation_after_training(trained, tiny, data, tmp_path):
     _, results, out = trained
-    again = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
-    metrics = multiple_choice.run(again).metrics
+    eval_options = options(tiny, tmp_path, data, do_eval=True, init_checkpoint=str(out / "best"))
+    metrics = multiple_choice.run(eval_options).metrics
     assert metrics["eval_accuracy"] == results.metrics["eval_accuracy"]
     assert metrics["loss"] == pytest.approx(results.metrics["loss"], abs=1e-6)
 
 
-def test_each_ending_is_scored_by_itself(tiny):
-    """A question is its endings read as rows of a classifier with one output."""
+def test_endings_are_scored_independently(tiny):
+    """The logits of a question are those of its endings in a classifier with one output."""
     model = BertMultipleChoice(tiny.config)
     ids = np.random.default_rng(1).integers(5, 15, (3, 2, 7), dtype=np.int32)
     logits = model({"input_ids": ids})["logits"]
@@ -128,7 +147,7 @@ def test_each_ending_is_scored_by_itself(tiny):
     np.testing.assert_allclose(logits, np.reshape(model.head(pooled), (3, 2)), atol=1e-6)
 
 
-def test_saved_as_keras_file(tiny, tmp_path):
+def test_keras_file_round_trip(tiny, tmp_path):
     model = BertMultipleChoice(tiny.config)
     ids = np.ones((1, 2, 5), "int32")
     model.save(tmp_path / "m.keras")
@@ -138,9 +157,9 @@ def test_saved_as_keras_file(tiny, tmp_path):
     )
 
 
-def test_other_layouts(tmp_path):
-    named = "q,wrong,right,answer\nwhat,a,b,right\n"
-    (tmp_path / "train.csv").write_text(named)
+def test_column_mapping(tmp_path):
+    csv_with_header = "q,wrong,right,answer\nwhat,a,b,right\n"
+    (tmp_path / "train.csv").write_text(csv_with_header)
     flags = {"context_column": "q", "question_column": "", "label_column": "answer"}
     flags |= {"data_dir": str(tmp_path), "ending_columns": "wrong,right"}
     questions = read_questions(MultipleChoiceOptions(**flags), "train", None)
@@ -181,7 +200,7 @@ def test_invalid_flags(tiny, tmp_path, data, changes, message):
         multiple_choice.run(options(tiny, tmp_path, data, do_train=True, **changes))
 
 
-def test_another_number_of_endings_is_refused(trained, tiny, tmp_path, data):
+def test_different_number_of_endings_is_rejected(trained, tiny, tmp_path, data):
     _, _, out = trained
     (tmp_path / "val.jsonl").write_text(
         '{"sent1": "a", "sent2": "", "e": ["b", "c"], "label": 0}\n'
@@ -191,11 +210,11 @@ def test_another_number_of_endings_is_refused(trained, tiny, tmp_path, data):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 
-def test_unknown_words_are_pointed_out(tiny, tmp_path, said):
+def test_unknown_words_warning(tiny, tmp_path, run_log):
     write(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
     multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
-    assert "The train questions" in said.text
-    assert "[UNK]" in said.text
+    assert "The train questions" in run_log.text
+    assert "[UNK]" in run_log.text
 
 
 PEER = """
@@ -208,8 +227,8 @@ with torch.no_grad():
 
 
 @pytest.mark.slow
-def test_logits_are_those_of_transformers(trained, tiny, tmp_path):
-    """In a process of its own: beside TensorFlow PyTorch may not start."""
+def test_logits_match_transformers(trained, tiny, tmp_path):
+    """Runs in a separate process, as PyTorch may fail to load next to TensorFlow."""
     if not importlib.util.find_spec("transformers"):
         pytest.skip("needs transformers and PyTorch: the extra benchmark")
     _, _, out = trained
@@ -227,3 +246,37 @@ def test_logits_are_those_of_transformers(trained, tiny, tmp_path):
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     logits = model({"input_ids": ids, "input_mask": mask, "segment_ids": ids % 2})["logits"]
     np.testing.assert_allclose(logits, np.load(paths[2]), atol=1e-4, rtol=0)
+
+
+def questions(label, count=20, endings=("a", "b", "c", "d")):
+    return [["the film", "was", "it was", *endings, label(number)] for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("found", "warned"),
+    [
+        (questions(lambda n: 1 + n % 3), True),
+        (questions(lambda n: n % 4), False),
+        (questions(lambda n: 1 + n % 2), False),
+        # A label may be missing by chance.
+        (questions(lambda n: 1 + n % 3, count=19), False),
+    ],
+)
+def test_labels_from_1_on(tmp_path, run_log, found, warned):
+    write(tmp_path / "train.csv", found)
+    write(tmp_path / "val.csv", found)
+    run = MultipleChoiceOptions(data_dir=str(tmp_path))
+    read_questions(run, "train", None)
+    read_questions(run, "eval", None)
+    message = (
+        f"{tmp_path}/train.csv: no label is 0, but some are 3, the last one. Check that labels "
+    )
+    assert run_log.messages == [f"{message}begin with 0"] * warned
+
+
+def test_endings_that_are_all_equal(tmp_path, run_log):
+    same = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
+    write(tmp_path / "train.csv", same + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
+    read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
+    message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
+    assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]

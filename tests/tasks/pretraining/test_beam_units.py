@@ -1,4 +1,4 @@
-"""What Beam is told; it stands in here for itself, as it is an extra."""
+"""Options and errors of Apache Beam, with a fake Beam, as it is an optional dependency."""
 
 import contextlib
 import sys
@@ -12,28 +12,28 @@ from bert_tf.tasks.pretraining.beam_units import for_each_on_beam
 
 @pytest.fixture
 def beam(monkeypatch):
-    """A Beam that keeps its options, and fails where it is told to."""
-    told = SimpleNamespace(arguments=[], error=None)
+    """A fake Beam that records its options and fails on request."""
+    recorded = SimpleNamespace(arguments=[], error=None)
 
     @contextlib.contextmanager
     def pipeline(options):
-        told.arguments = options
-        if told.error:
-            raise told.error
-        yield Anything()
+        recorded.arguments = options
+        if recorded.error:
+            raise recorded.error
+        yield FakeTransform()
 
     module, options = ModuleType("apache_beam"), ModuleType("apache_beam.options")
     for name in ("Create", "Map"):
-        setattr(module, name, lambda _: Anything())
-    module.Reshuffle, module.Pipeline = Anything, pipeline
+        setattr(module, name, lambda _: FakeTransform())
+    module.Reshuffle, module.Pipeline = FakeTransform, pipeline
     options.pipeline_options = SimpleNamespace(PipelineOptions=list)
     monkeypatch.setitem(sys.modules, "apache_beam", module)
     monkeypatch.setitem(sys.modules, "apache_beam.options", options)
-    return told
+    return recorded
 
 
-class Anything:
-    """May stand at either side of `|` and `>>`."""
+class FakeTransform:
+    """Supports `|` and `>>` on either side."""
 
     def __or__(self, _):
         return self
@@ -51,7 +51,7 @@ class Anything:
         ("--name='two words' --streaming", ["--name=two words", "--streaming"]),
     ],
 )
-def test_options_of_the_runner(beam, options, arguments):
+def test_runner_options(beam, options, arguments):
     assert list(for_each_on_beam(print, [1, 2], "DirectRunner", options)) == [1, 2]
     assert beam.arguments == ["--runner=DirectRunner", *arguments]
 
@@ -64,7 +64,7 @@ def test_options_of_the_runner(beam, options, arguments):
         (RuntimeError(), r"The Beam pipeline failed: RuntimeError\(\)"),
     ],
 )
-def test_a_beam_that_fails(beam, error, message):
+def test_beam_errors(beam, error, message):
     beam.error = error
     with pytest.raises(UserError, match=message):
         list(for_each_on_beam(print, [1], "DirectRunner", ""))

@@ -1,4 +1,4 @@
-"""create_pretraining_data as a library: files, shards, going on, bad input."""
+"""create_pretraining_data as a library: outputs, shards, resumption, invalid input."""
 
 import gzip
 import json
@@ -64,7 +64,7 @@ def records(path) -> list[bytes]:
     return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
 
 
-def test_the_records_and_their_description(tiny, corpus):
+def test_records_and_metadata(tiny, corpus):
     assert create_data.run(options(tiny, corpus)) == [f"{corpus}/out.tfrecord"]
     entries = tf.train.Example.FromString(records(corpus / "out.tfrecord")[0]).features.feature
     lengths = {
@@ -85,16 +85,16 @@ def test_the_records_and_their_description(tiny, corpus):
     ]  # fmt: skip
 
 
-def test_examples_go_to_the_outputs_in_turn(tiny, corpus):
+def test_examples_are_distributed_round_robin(tiny, corpus):
     create_data.run(options(tiny, corpus))
-    both = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
-    create_data.run(options(tiny, corpus, output_file=both))
-    whole = records(corpus / "out.tfrecord")
-    assert records(corpus / "x.tfrecord") == whole[::2]
-    assert records(corpus / "y.tfrecord") == whole[1::2]
+    outputs = f"{corpus}/x.tfrecord, {corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, output_file=outputs))
+    all_records = records(corpus / "out.tfrecord")
+    assert records(corpus / "x.tfrecord") == all_records[::2]
+    assert records(corpus / "y.tfrecord") == all_records[1::2]
 
 
-# ---- In shards -----------------------------------------------------------------------------
+# ---- Shards --------------------------------------------------------------------------------
 
 SHARDED = {"num_workers": 1, "shard_mb": 0.001}
 
@@ -106,18 +106,20 @@ def sharded(tiny, corpus, name, **changes) -> bytes:
     return (corpus / f"{name}.tfrecord").read_bytes()
 
 
-def test_the_number_of_workers_changes_nothing(tiny, corpus):
+def test_number_of_workers_does_not_change_the_records(tiny, corpus):
     one = sharded(tiny, corpus, "one")
     assert sharded(tiny, corpus, "two", num_workers=2) == one
     assert sharded(tiny, corpus, "other", random_seed=2) != one
-    # As many examples, about, as without shards.
+    # About as many examples as without shards.
     create_data.run(options(tiny, corpus))
-    whole, parts = (len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord"))
-    assert abs(whole - parts) < 0.1 * whole
+    num_unsharded, num_sharded = (
+        len(records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord")
+    )
+    assert abs(num_unsharded - num_sharded) < 0.1 * num_unsharded
 
 
-def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
-    whole = sharded(tiny, corpus, "whole")
+def test_killed_run_resumes_with_missing_parts(tiny, corpus, monkeypatch):
+    complete = sharded(tiny, corpus, "whole")
     write_unit = sharded_data.write_unit
     done = []
 
@@ -135,13 +137,13 @@ def test_a_run_that_was_killed_does_what_is_missing(tiny, corpus, monkeypatch):
     monkeypatch.setattr(
         sharded_data, "write_unit", lambda *args: again.append(args[2].number) or write_unit(*args)
     )
-    assert sharded(tiny, corpus, "parts") == whole
+    assert sharded(tiny, corpus, "parts") == complete
     assert done == [0, 1]
     assert again[0] == 2
 
 
 def leave_parts(tiny, corpus, monkeypatch, **changes):
-    """As a run that was killed before its parts were joined."""
+    """Simulates a run that was killed before its parts were merged."""
     monkeypatch.setattr(sharded_data, "join", _interrupt)
     with pytest.raises(KeyboardInterrupt):
         create_data.run(options(tiny, corpus, **{**SHARDED, **changes}))
@@ -153,14 +155,14 @@ def _interrupt(*args):
     raise KeyboardInterrupt
 
 
-def test_parts_of_a_text_that_was_changed_are_not_taken(tiny, corpus, monkeypatch):
+def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
     leave_parts(tiny, corpus, monkeypatch)
     text = (corpus / "one.txt").read_text()
     (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
     assert sharded(tiny, corpus, "out") == sharded(tiny, corpus, "other")
 
 
-def test_parts_without_a_plan_or_cut_off_are_not_taken(tiny, corpus, monkeypatch):
+def test_incomplete_parts_are_not_reused(tiny, corpus, monkeypatch):
     expected = sharded(tiny, corpus, "other")
     parts = leave_parts(tiny, corpus, monkeypatch)
     (parts / "000000-000.tfrecord").write_bytes(b"")
@@ -170,18 +172,18 @@ def test_parts_without_a_plan_or_cut_off_are_not_taken(tiny, corpus, monkeypatch
     assert sharded(tiny, corpus, "out") == expected
 
 
-def test_shards_of_one_document_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     sharded(tiny, corpus, "one", input_file=text)
     assert "1 shards contain only one document" in caplog.text
 
 
-def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkeypatch):
-    """The second runs as far as it can between the first one's records and their description."""
+def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
+    """The second run happens between the first run's records and their metadata."""
     write_records, threads = create_data.write_records, []
 
-    def write_and_start_another(*args):
+    def write_and_start_second_run(*args):
         count = write_records(*args)
         if not threads:
             other = options(tiny, corpus, max_seq_length=16, max_predictions_per_seq=3)
@@ -190,7 +192,7 @@ def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkey
             threads[0].join(1)
         return count
 
-    monkeypatch.setattr(create_data, "write_records", write_and_start_another)
+    monkeypatch.setattr(create_data, "write_records", write_and_start_second_run)
     create_data.run(options(tiny, corpus))
     threads[0].join()
     description = json.loads((corpus / "out.tfrecord.json").read_text())
@@ -200,23 +202,23 @@ def test_of_two_runs_the_last_one_wins_with_its_description(tiny, corpus, monkey
     assert not [name for name in os.listdir(corpus) if "lock" in name or "tmp" in name]
 
 
-def test_parts_are_of_one_run_at_a_time(tiny, corpus, monkeypatch):
+def test_parts_are_locked_by_one_run(tiny, corpus, monkeypatch):
     expected = sharded(tiny, corpus, "expected")
-    write_unit, refused = sharded_data.write_unit, []
+    write_unit, rejected = sharded_data.write_unit, []
 
-    def start_another(*args):
-        with pytest.raises(UserError, match=r"out.tfrecord is in use, process \d+ on .* writes"):
+    def start_second_run(*args):
+        with pytest.raises(UserError, match=r"out.tfrecord is in use by process \d+ on .*: wait"):
             create_data.run(options(tiny, corpus, random_seed=2, **SHARDED))
-        refused.append(args)
+        rejected.append(args)
         write_unit(*args)
 
-    monkeypatch.setattr(sharded_data, "write_unit", start_another)
+    monkeypatch.setattr(sharded_data, "write_unit", start_second_run)
     assert sharded(tiny, corpus, "out") == expected
-    assert refused
+    assert rejected
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names, not on Windows")
-def test_a_pipe_as_output(tiny, corpus):
+def test_pipe_as_output(tiny, corpus):
     create_data.run(options(tiny, corpus))
     pipe, before = corpus / "pipe", os.listdir(corpus)
     with reader_of(pipe, corpus / "copy"):
@@ -227,7 +229,7 @@ def test_a_pipe_as_output(tiny, corpus):
     assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
 
 
-def test_a_description_does_not_outlive_its_records(tiny, corpus, monkeypatch):
+def test_outdated_metadata_is_removed(tiny, corpus, monkeypatch):
     create_data.run(options(tiny, corpus))
     monkeypatch.setattr(create_data, "write_records", _fail)
     with pytest.raises(UserError, match="disk full"):
@@ -239,15 +241,15 @@ def _fail(*args):
     raise UserError("disk full")
 
 
-def test_beam_makes_the_records_of_the_workers(tiny, corpus):
+def test_beam_and_workers_give_the_same_records(tiny, corpus):
     pytest.importorskip("apache_beam")
     expected = sharded(tiny, corpus, "one")
     beam = {"num_workers": 0, "beam_runner": "DirectRunner"}
     assert sharded(tiny, corpus, "beam", **beam) == expected
-    two = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
-    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": two}))
+    output_files = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
+    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": output_files}))
     split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
-    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": two}))
+    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output_files}))
     assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
     (corpus / "one.txt").write_bytes(b"bad \xff\n")
     with pytest.raises(UserError, match=r"pipeline failed: .*one\.txt:1: the file is not UTF-8"):
@@ -255,7 +257,7 @@ def test_beam_makes_the_records_of_the_workers(tiny, corpus):
     assert not (corpus / "bad.tfrecord").exists()
 
 
-def test_what_is_not_right_with_beam(tiny, corpus, monkeypatch):
+def test_invalid_beam_options(tiny, corpus, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UserError, match=r"needs Apache Beam .*bert_tf\[beam\]"):
         create_data.run(options(tiny, corpus, beam_runner="DirectRunner"))
@@ -265,13 +267,13 @@ def test_what_is_not_right_with_beam(tiny, corpus, monkeypatch):
         create_data.run(options(tiny, corpus, beam_options="region=x"))
 
 
-def test_parts_of_another_command_are_not_taken(tiny, corpus, monkeypatch):
-    whole = sharded(tiny, corpus, "whole", random_seed=2)
+def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
+    complete = sharded(tiny, corpus, "whole", random_seed=2)
     assert len(os.listdir(leave_parts(tiny, corpus, monkeypatch))) > 4
-    assert sharded(tiny, corpus, "out", random_seed=2) == whole
+    assert sharded(tiny, corpus, "out", random_seed=2) == complete
 
 
-# ---- Bad input -----------------------------------------------------------------------------
+# ---- Invalid input -------------------------------------------------------------------------
 
 
 def _write(path, content: bytes):
@@ -288,7 +290,7 @@ def _write(path, content: bytes):
         (b"good\n\nbad \xff\n", r"in\.txt:3: the file is not UTF-8"),
     ],
 )
-def test_texts_that_are_not_right(tiny, corpus, num_workers, content, message):
+def test_invalid_texts(tiny, corpus, num_workers, content, message):
     text = _write(corpus / "in.txt", content)
     output = corpus / "out.tfrecord"
     with pytest.raises(UserError, match=message):
@@ -297,32 +299,32 @@ def test_texts_that_are_not_right(tiny, corpus, num_workers, content, message):
     assert not (corpus / "out.tfrecord.json").exists()
 
 
-def test_files_and_vocabularies_that_are_not_right(tiny, corpus):
-    def refused(message, **changes):
+def test_invalid_files_and_vocabularies(tiny, corpus):
+    def assert_rejected(message, **changes):
         with pytest.raises(UserError, match=message):
             create_data.run(options(tiny, corpus, **changes))
 
-    refused(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
-    refused(
+    assert_rejected(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
+    assert_rejected(
         "Cannot write .*out.tfrecord: there is no folder", output_file=f"{corpus}/no/out.tfrecord"
     )
-    refused("is a folder", output_file=str(corpus))
+    assert_rejected("is a folder", output_file=str(corpus))
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
-    refused(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
-    refused("--max_seq_length must be at least 5", max_seq_length=4)
-    refused("--masked_lm_prob must be from 0 to 1", masked_lm_prob=1.5)
-    refused("--dupe_factor must be from 1", dupe_factor=0)
-    refused("--output_file", output_file=None)
-    refused("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
+    assert_rejected(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
+    assert_rejected("--max_seq_length must be at least 5", max_seq_length=4)
+    assert_rejected("--masked_lm_prob must be between 0 and 1", masked_lm_prob=1.5)
+    assert_rejected("--dupe_factor must be between 1", dupe_factor=0)
+    assert_rejected("--output_file", output_file=None)
+    assert_rejected("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
-    refused("No such file: .*absent.txt", **segments)
-    refused("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
-    refused("must name files", output_file=",")
-    refused("must name files", input_file=" , ")
-    refused("named twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    refused("among the input files", output_file=f"{corpus}/one.txt")
-    refused("among the input files", output_file=tiny.flags["vocab_file"])
-    refused("no file in the folder", input_file=_folder(corpus / "empty"))
+    assert_rejected("No such file: .*absent.txt", **segments)
+    assert_rejected("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
+    assert_rejected("must name files", output_file=",")
+    assert_rejected("must name files", input_file=" , ")
+    assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
+    assert_rejected("also an input file", output_file=f"{corpus}/one.txt")
+    assert_rejected("also an input file", output_file=tiny.flags["vocab_file"])
+    assert_rejected("no file in the folder", input_file=_folder(corpus / "empty"))
 
 
 def _folder(path) -> str:
@@ -330,7 +332,7 @@ def _folder(path) -> str:
     return str(path)
 
 
-def test_fewer_predictions_than_the_length_asks_for(tiny, corpus, caplog, monkeypatch):
+def test_low_max_predictions_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     create_data.run(options(tiny, corpus, masked_lm_prob=0.25))
     assert "pass --max_predictions_per_seq=6" in caplog.text
@@ -338,7 +340,7 @@ def test_fewer_predictions_than_the_length_asks_for(tiny, corpus, caplog, monkey
     assert caplog.text.count("--max_predictions_per_seq") == 2
 
 
-def test_folders_and_compressed_files(tiny, corpus):
+def test_folders_and_compressed_inputs(tiny, corpus):
     create_data.run(options(tiny, corpus))
     expected = (corpus / "out.tfrecord").read_bytes()
     folder = corpus / "texts" / "deeper"
@@ -354,14 +356,14 @@ def test_folders_and_compressed_files(tiny, corpus):
     assert (corpus / "out.tfrecord").read_bytes() == expected
 
 
-def test_a_single_document_is_pointed_out(tiny, corpus, caplog, monkeypatch):
+def test_single_document_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_data.run(options(tiny, corpus, input_file=text))
     assert "all lines form one document" in caplog.text
 
 
-def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch):
+def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film. the plot was not bad\n\nthe story was slow\n")
     create_data.run(options(tiny, corpus, input_file=text))
@@ -376,7 +378,7 @@ def test_documents_of_one_line_are_pointed_out(tiny, corpus, caplog, monkeypatch
         ("the good film " * 6 + "\nthe plot\n", None),
     ],
 )
-def test_lines_that_are_no_sentences(tiny, corpus, caplog, text, message):
+def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     (corpus / "one.txt").write_text(text)
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))

@@ -1,4 +1,4 @@
-"""Examples for pre-training: the original's records, and the rules behind them."""
+"""Pre-training instances: parity with the original records, and random number generators."""
 
 import hashlib
 import json
@@ -60,12 +60,12 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_all_runs_are_named_here():
+def test_all_runs_are_covered():
     assert set(runs()) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_records_are_those_of_the_original(name):
+def test_records_match_the_original(name):
     run = runs()[name]
     instances, options = make(run)
     outputs = len(run["output_files"])
@@ -88,26 +88,26 @@ def test_records_are_those_of_the_original(name):
 
 
 @given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
-def test_fast_rng_chooses_any_items(seed, size, count):
+def test_fast_rng_samples_distinct_items(seed, size, count):
     items = list(range(size))
     chosen = FastRng(random.Random(seed)).choose(items, count)
     assert len(set(chosen)) == len(chosen) == min(count, size)
     assert sorted(items) == list(range(size))
 
 
-def test_fast_rng_chooses_all_items_alike():
+def test_fast_rng_samples_uniformly():
     rng = FastRng(random.Random(1))
     counts = Counter(item for _ in range(6000) for item in rng.choose(list(range(6)), 2))
     assert all(1800 < counts[item] < 2200 for item in range(6))
 
 
 @given(st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=20))
-def test_reference_rng_draws_what_random_does(seed, sizes):
-    plain, ours = random.Random(seed), ReferenceRng(random.Random(seed))
+def test_reference_rng_matches_random(seed, sizes):
+    expected_rng, actual_rng = random.Random(seed), ReferenceRng(random.Random(seed))
     for size in sizes:
-        one, other = list(range(size)), list(range(size))
-        plain.shuffle(one)
-        ours.shuffle(other)
-        assert one == other
-        assert plain.randint(0, size) == ours.below(size + 1)
-        assert plain.random() == ours.random()
+        expected_items, actual_items = list(range(size)), list(range(size))
+        expected_rng.shuffle(expected_items)
+        actual_rng.shuffle(actual_items)
+        assert expected_items == actual_items
+        assert expected_rng.randint(0, size) == actual_rng.below(size + 1)
+        assert expected_rng.random() == actual_rng.random()

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of data creation and of pre-training; the same command ends the same."""
+"""Data creation and pre-training give the same result after kill -9 and a rerun."""
 
 import os
 import random
@@ -27,15 +27,15 @@ def start(script, flags) -> subprocess.Popen:
 
 def finish(script, flags) -> str:
     process = start(script, flags)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    return said
+    _, run_log = process.communicate()
+    assert process.returncode == 0, run_log
+    return run_log
 
 
-def kill_when(script, flags, is_time) -> bool:
-    """Starts a command and kills it at a moment; says whether that came before its end."""
+def kill_when(script, flags, should_kill) -> bool:
+    """Starts a command, kills it when `is_time()`, and returns whether it was still running."""
     process = start(script, flags)
-    while process.poll() is None and not is_time():
+    while process.poll() is None and not should_kill():
         time.sleep(0.005)
     process.kill()
     process.communicate()

@@ -1,4 +1,4 @@
-"""A corpus in shards: every document once, wherever the borders fall."""
+"""Corpus shards: every document occurs once, wherever the boundaries fall."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.pretraining.shards import plan, read_shards
 
 
-def written(folder, *texts: str) -> list[str]:
+def write_texts(folder, *texts: str) -> list[str]:
     paths = []
     for number, text in enumerate(texts):
         path = folder / f"{number}.txt"
@@ -24,39 +24,39 @@ def shards(paths, shard_bytes) -> list[list[list[str]]]:
 
 
 def documents(text: str) -> list[list[str]]:
-    found: list[list[str]] = [[]]
+    grouped_lines: list[list[str]] = [[]]
     for line in text.split("\n"):
         line = line.replace("\r", "").strip()
         if line:
-            found[-1].append(line)
+            grouped_lines[-1].append(line)
         else:
-            found.append([])
-    return [document for document in found if document]
+            grouped_lines.append([])
+    return [document for document in grouped_lines if document]
 
 
 LINES = st.sampled_from(["", "", " ", "\r", "a", "Two words", "naïve 北京", "x" * 30, "a\rb"])
 
 
 @given(st.lists(LINES, max_size=40), st.integers(20, 200), st.sampled_from(["", "\n"]))
-def test_every_document_is_in_one_shard(tmp_path_factory, lines, shard_bytes, end):
+def test_every_document_is_in_exactly_one_shard(tmp_path_factory, lines, shard_bytes, end):
     text = "\n".join(lines) + end
-    paths = written(tmp_path_factory.mktemp("corpus"), text)
-    # A document may be longer than a shard, up to eight times.
-    found = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
-    assert [document for shard in found for document in shard] == documents(text)
+    paths = write_texts(tmp_path_factory.mktemp("corpus"), text)
+    # A document may be up to eight times as long as a shard.
+    all_shards = shards(paths, max(shard_bytes, len(text.encode()) // 8 + 1))
+    assert [document for shard in all_shards for document in shard] == documents(text)
 
 
-def test_borders_at_every_byte(tmp_path):
+def test_shard_boundaries_at_every_byte(tmp_path):
     text = "one\ntwo\n\nthree\n\n\nfour\nfive\n\n" * 3
-    paths = written(tmp_path, text)
+    paths = write_texts(tmp_path, text)
     for shard_bytes in range(4, len(text) + 2):
-        found = shards(paths, shard_bytes)
-        assert [document for shard in found for document in shard] == documents(text)
+        all_shards = shards(paths, shard_bytes)
+        assert [document for shard in all_shards for document in shard] == documents(text)
     assert len(shards(paths, 20)) > 3
 
 
-def test_small_files_share_a_unit_and_do_not_merge(tmp_path):
-    paths = written(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
+def test_small_files_share_a_unit_but_stay_separate(tmp_path):
+    paths = write_texts(tmp_path, "a\nb", "c", "\nd\n\ne", "", "f" * 50)
     units = plan(paths, 20)
     assert [[path.split("/")[-1] for path, *_ in unit.ranges] for unit in units] == [
         ["0.txt", "1.txt", "2.txt", "3.txt"],
@@ -70,9 +70,9 @@ def test_compressed_files(tmp_path):
     text = "one\ntwo\n\nthree\n\n" * 40
     path = tmp_path / "books.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    found = shards([str(path)], 100)
-    assert len(found) > 3
-    assert [document for shard in found for document in shard] == documents(text)
+    all_shards = shards([str(path)], 100)
+    assert len(all_shards) > 3
+    assert [document for shard in all_shards for document in shard] == documents(text)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"books.txt.gz is not a complete gzip file"):
         shards([str(path)], 100)
@@ -81,8 +81,8 @@ def test_compressed_files(tmp_path):
         shards([str(path)], 100)
 
 
-def test_a_file_without_blank_lines(tmp_path):
-    paths = written(tmp_path, "a line\n" * 1000)
+def test_file_without_blank_lines(tmp_path):
+    paths = write_texts(tmp_path, "a line\n" * 1000)
     with pytest.raises(
         UserError, match=r"0\.txt: no blank line in .* MB from byte 0: put a blank line"
     ):
@@ -90,10 +90,10 @@ def test_a_file_without_blank_lines(tmp_path):
     assert shards(paths, 10_000) == [[["a line"] * 1000]]
 
 
-def test_a_file_that_is_not_utf8(tmp_path):
+def test_invalid_utf8_file(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"good\n\nbad \xe9\n")
-    # Also from a part of the file, which begins in the middle.
+    # Also for a shard that starts in the middle of the file.
     for size in (1000, 5):
         with pytest.raises(UserError, match=r"latin\.txt:3: the file is not UTF-8 .*iconv"):
             shards([str(path)], size)

@@ -1,4 +1,4 @@
-"""run_pretraining as a library, on a tiny model: files, going on, records that do not fit."""
+"""run_pretraining as a library, with a tiny model: files, resumption, incompatible records."""
 
 import dataclasses
 import json
@@ -62,34 +62,34 @@ def test_training_and_evaluation(tiny, records):
     ]
     assert results.metrics["global_step"] == 6
     assert results.metrics["loss"] < 4.5
-    # It learns: much better than the 19 pieces of the vocabulary at random.
+    # Much better than chance over the 19 entries of the vocabulary.
     longer = options(tiny, records, do_train=True, do_eval=True, num_train_steps=60)
     assert pretraining.run(longer).metrics["masked_lm_loss"] < results.metrics["masked_lm_loss"]
 
 
-def test_a_training_that_was_stopped_ends_like_one_that_was_not(tiny, records, monkeypatch):
-    whole, parts = str(records / "whole"), str(records / "parts")
-    pretraining.run(options(tiny, records, do_train=True, output_dir=whole))
+def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypatch):
+    uninterrupted_dir, resumed_dir = str(records / "whole"), str(records / "parts")
+    pretraining.run(options(tiny, records, do_train=True, output_dir=uninterrupted_dir))
     train = training.train
 
     def stop_early(step, state, batches, loop, callbacks):
         train(step, state, batches, dataclasses.replace(loop, num_train_steps=3), callbacks)
 
     monkeypatch.setattr(training, "train", stop_early)
-    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
+    pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
     monkeypatch.undo()
-    pretraining.run(options(tiny, records, do_train=True, output_dir=parts))
-    expected, found = tensors(whole, 6), tensors(parts, 6)
-    assert expected.keys() == found.keys()
+    pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
+    expected, actual = tensors(uninterrupted_dir, 6), tensors(resumed_dir, 6)
+    assert expected.keys() == actual.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
-def test_pieces_of_a_batch_give_what_the_batch_gives(tiny, records):
-    """Rows have different numbers of masked words: a mean of means would be another loss."""
+def test_micro_batches_equal_the_full_batch(tiny, records):
+    """Rows have different numbers of masked words, so a mean of means would be wrong."""
     config = dict(tiny.config.to_dict(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     (records / "config.json").write_text(json.dumps(config))
-    found = []
+    weights_per_run = []
     for pieces in (1, 4):
         out = str(records / f"pieces{pieces}")
         run = options(
@@ -102,12 +102,12 @@ def test_pieces_of_a_batch_give_what_the_batch_gives(tiny, records):
             learning_rate=1e-3,
         )
         pretraining.run(run)
-        found.append(tensors(out, 6))
-    for name, value in found[0].items():
-        np.testing.assert_allclose(found[1][name], value, atol=2e-5, err_msg=name)
+        weights_per_run.append(tensors(out, 6))
+    for name, value in weights_per_run[0].items():
+        np.testing.assert_allclose(weights_per_run[1][name], value, atol=2e-5, err_msg=name)
 
 
-def test_lamb_learns_and_goes_on(tiny, records):
+def test_lamb_learns_and_resumes(tiny, records):
     flags = {"optimizer": "lamb", "learning_rate": 0.02, "num_warmup_steps": 2, "do_train": True}
     first = pretraining.run(options(tiny, records, do_eval=True, **flags))
     longer = options(tiny, records, do_eval=True, num_train_steps=30, **flags)
@@ -116,7 +116,7 @@ def test_lamb_learns_and_goes_on(tiny, records):
         pretraining.run(options(tiny, records, **{**flags, "optimizer": "sgd"}))
 
 
-def test_without_next_sentences_their_head_stays_as_it_was(tiny, records):
+def test_unused_next_sentence_head_does_not_change(tiny, records):
     pretraining.run(options(tiny, records, do_train=True, use_next_sentence=False))
     before, after = (tensors(records / "out", step) for step in (0, 6))
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
@@ -128,54 +128,54 @@ def test_without_next_sentences_their_head_stays_as_it_was(tiny, records):
     assert metrics["loss"] == pytest.approx(metrics["masked_lm_loss"], rel=0.05)
 
 
-def test_evaluation_takes_the_records_again_where_they_do_not_last(tiny, records):
-    once = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
-    again = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
-    assert pretraining.run(again).metrics["loss"] > 0
-    assert pretraining.run(once).metrics["global_step"] == 0
+def test_evaluation_repeats_too_few_records(tiny, records):
+    short_run = options(tiny, records, do_eval=True, eval_batch_size=1, max_eval_steps=1)
+    long_run = options(tiny, records, do_eval=True, eval_batch_size=64, max_eval_steps=40)
+    assert pretraining.run(long_run).metrics["loss"] > 0
+    assert pretraining.run(short_run).metrics["global_step"] == 0
 
 
-# ---- Records that do not fit ---------------------------------------------------------------
+# ---- Incompatible records ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("described", [True, False])
-def test_lengths_that_are_not_those_of_the_records(tiny, records, described):
-    if not described:  # As the original leaves them.
+def test_lengths_that_differ_from_the_records(tiny, records, described):
+    if not described:  # The original writes no metadata.
         for path in records.glob("*.tfr.json"):
             path.unlink()
 
-    def refused(message, **changes):
+    def assert_rejected(message, **changes):
         with pytest.raises(UserError, match=message):
             pretraining.run(options(tiny, records, do_train=True, **changes))
         assert not (records / "out").exists()
 
-    refused(
+    assert_rejected(
         r"a\.tfr were made with --max_seq_length=24, not --max_seq_length=16", max_seq_length=16
     )
-    refused("--max_predictions_per_seq=4, not --max_pred", max_predictions_per_seq=5)
+    assert_rejected("--max_predictions_per_seq=4, not --max_pred", max_predictions_per_seq=5)
     pretraining.run(options(tiny, records, do_eval=True))
 
 
-def test_files_that_are_no_records(tiny, records):
-    def refused(message, name, content=None):
+def test_invalid_record_files(tiny, records):
+    def assert_rejected(message, name, content=None):
         if content is not None:
             (records / name).write_bytes(content)
         with pytest.raises(UserError, match=message):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
-    refused("No file matches", "absent*")
-    refused("empty is empty: pass records from create_pre", "empty", b"")
-    refused("is not a TFRecord file", "text", b"no record at all, but text\n")
+    assert_rejected("No file matches", "absent*")
+    assert_rejected("empty is empty: pass records from create_pre", "empty", b"")
+    assert_rejected("is not a TFRecord file", "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    refused("empty is empty: pass records from create_pre", "empty", b"")
-    lie = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
-    (records / "a.tfr.json").write_text(json.dumps(lie))
-    refused(r"a\.tfr\.json does not match the records", "a.tfr")
+    assert_rejected("empty is empty: pass records from create_pre", "empty", b"")
+    wrong_metadata = json.loads((records / "a.tfr.json").read_text()) | {"max_seq_length": 16}
+    (records / "a.tfr.json").write_text(json.dumps(wrong_metadata))
+    assert_rejected(r"a\.tfr\.json does not match the records", "a.tfr")
     (records / "a.tfr.json").write_text("{}")
-    refused(r"a\.tfr\.json does not match the records", "a.tfr")
+    assert_rejected(r"a\.tfr\.json does not match the records", "a.tfr")
 
 
-def test_vocabularies_that_do_not_fit(tiny, records):
+def test_incompatible_vocabularies(tiny, records):
     path = records / "b.tfr.json"
     described = json.loads(path.read_text())
     path.write_text(json.dumps({**described, "vocab_sha256": "other"}))
@@ -188,7 +188,7 @@ def test_vocabularies_that_do_not_fit(tiny, records):
         pretraining.run(options(tiny, records, do_train=True))
 
 
-def test_the_vocabulary_beside_a_checkpoint(tiny, records, tmp_path):
+def test_vocabulary_next_to_a_checkpoint(tiny, records, tmp_path):
     for path in tiny.folder.glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path)
     start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
@@ -200,7 +200,7 @@ def test_the_vocabulary_beside_a_checkpoint(tiny, records, tmp_path):
         pretraining.run(options(tiny, records, **start))
 
 
-def test_ids_beyond_the_model(tiny, records):
+def test_out_of_range_ids(tiny, records):
     (records / "a.tfr.json").unlink()
     config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
     (records / "small.json").write_text(json.dumps(config))
@@ -209,25 +209,25 @@ def test_ids_beyond_the_model(tiny, records):
         pretraining.run(options(tiny, records, do_eval=True, **small))
 
 
-def test_records_that_are_cut_off(tiny, records):
-    whole = (records / "a.tfr").read_bytes()
-    (records / "a.tfr").write_bytes(whole[: len(whole) // 2 + 60])
+def test_truncated_records(tiny, records):
+    content = (records / "a.tfr").read_bytes()
+    (records / "a.tfr").write_bytes(content[: len(content) // 2 + 60])
     with pytest.raises(UserError, match=r"a\.tfr has \d+ bytes instead of \d+: it is incomplete"):
         pretraining.run(options(tiny, records, do_train=True))
     assert not (records / "out").exists()
-    (records / "a.tfr.json").unlink()  # As the original leaves it.
+    (records / "a.tfr.json").unlink()  # The original writes no metadata.
     with pytest.raises(UserError, match=r"a\.tfr is not a complete TFRecord file"):
         pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
 
 
-def test_another_training_uses_the_folder(tiny, records):
+def test_output_dir_locked_by_concurrent_training_run(tiny, records):
     process = hold(f"{records}/out/.lock")
-    with pytest.raises(UserError, match=f"out is in use, process {process.pid} on"):
+    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on"):
         pretraining.run(options(tiny, records, do_train=True))
     process.communicate("")
     assert process.returncode == 0
 
 
-def test_nothing_to_do(tiny, records):
+def test_no_step_requested(tiny, records):
     with pytest.raises(UserError, match="Nothing to do"):
         pretraining.run(options(tiny, records))

@@ -1,4 +1,4 @@
-"""Words of languages that do not write them apart, masked as a whole."""
+"""Whole word masking for languages without spaces between words."""
 
 import random
 
@@ -17,17 +17,17 @@ TEXT = "北京 欢迎你, unaffable!"
 
 
 def pairs(text):
-    """A segmenter: two characters at a time."""
+    """A segmenter that splits a text into pairs of characters."""
     return [text[n : n + 2] for n in range(0, len(text), 2)]
 
 
 def foreign(text):
-    """One that gives what is not there."""
+    """A segmenter that returns words that are not in the text."""
     return [*text[:2], "x"]
 
 
 def broken(text):
-    """One that fails."""
+    """A segmenter that raises."""
     raise RuntimeError("no dictionary")
 
 
@@ -37,7 +37,7 @@ def chinese():
 
 
 def words_of(tokenizer, segmenter, text=TEXT):
-    """Tokens, those of a word joined by `_`."""
+    """Returns tokens, with those of a word joined by `_`."""
     encode = LineEncoder(tokenizer, segmenter)
     (ids,) = encode([text])
     words = []
@@ -50,18 +50,18 @@ def words_of(tokenizer, segmenter, text=TEXT):
     return words
 
 
-def test_a_list_of_words(tmp_path, chinese):
+def test_word_list_segmenter(tmp_path, chinese):
     path = tmp_path / "words.txt"
     path.write_text("北京\n欢迎\n欢迎你\n\n", encoding="utf-8")
     known = load_segmenter(str(path))
     assert known("北京欢迎你好") == ["北京", "欢迎你", "好"]
     plain = words_of(chinese, None)
     assert plain[:5] == ["北", "京", "欢", "迎", "你"]
-    # What is no word of the list stays as it was.
+    # Words that are not in the list are not merged.
     assert words_of(chinese, known) == ["北_京", "欢_迎_你", *plain[5:]]
 
 
-def test_a_function(chinese):
+def test_function_as_segmenter(chinese):
     segmenter = load_segmenter("tests.tasks.pretraining.test_word_segments:pairs")
     assert words_of(chinese, segmenter, "北京欢迎你") == ["北_京", "欢_迎", "你"]
 
@@ -75,7 +75,7 @@ def test_a_function(chinese):
         ("absent/words.txt", "No such file"),
     ],
 )
-def test_segmenters_that_are_not_there(name, message):
+def test_invalid_segmenter_names(name, message):
     with pytest.raises(UserError, match=message):
         load_segmenter(name)
 
@@ -88,12 +88,12 @@ def test_segmenters_that_are_not_there(name, message):
         (enumerate, r"returned \(0, '北'\), which is not"),
     ],
 )
-def test_segmenters_that_fail(chinese, function, message):
+def test_failing_segmenters(chinese, function, message):
     with pytest.raises(UserError, match=message):
         words_of(chinese, function, "北京欢迎你")
 
 
-def test_words_are_masked_as_a_whole(tmp_path, chinese):
+def test_whole_words_are_masked(tmp_path, chinese):
     path = tmp_path / "words.txt"
     path.write_text("北京\n欢迎\n", encoding="utf-8")
     encode = LineEncoder(chinese, load_segmenter(str(path)))
@@ -113,6 +113,6 @@ def test_words_are_masked_as_a_whole(tmp_path, chinese):
         assert len(instance.positions) > 1
         together = dict(zip(instance.positions, instance.labels, strict=True))
         for position, label in together.items():
-            # A word that is cut by [SEP] has its second part in the other segment.
+            # A word split by [SEP] continues in the second segment.
             if label in first and instance.input_ids[position + 1] != encode.vocab.sep_id:
                 assert position + 1 in together

@@ -1,4 +1,4 @@
-"""N-best lists, answer texts and null scores: the files that the original wrote."""
+"""N-best lists, answer texts and null scores: parity with the original's files."""
 
 import functools
 import gzip
@@ -34,11 +34,11 @@ def stored():
 
 
 def top_spans(start_logits, end_logits, count):
-    found = {}
+    spans = {}
     for name, logits in (("start", start_logits), ("end", end_logits)):
         tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
-        found |= {key: np.array(value) for key, value in tensors.items()}
-    return found
+        spans |= {key: np.array(value) for key, value in tensors.items()}
+    return spans
 
 
 def options_of(n_best_size, max_answer_length, version_2_with_negative=False):
@@ -64,26 +64,26 @@ def text_of(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_files_are_those_of_the_original(name):
+def test_files_match_the_original(name):
     assert stored().keys() == set(RUNS)
     run = stored()[name]
-    found = decoded(run)
+    outputs = decoded(run)
     if run["error"]:
-        # The original has no answer where no part of a text is possible.
-        without = [name for name, texts in found.lists.items() if not texts.best_text()]
-        assert without
-        assert {found.texts[name] for name in without} == {""}
+        # The original has no answer if no span is valid.
+        unanswered = [name for name, texts in outputs.lists.items() if not texts.best_text()]
+        assert unanswered
+        assert {outputs.texts[name] for name in unanswered} == {""}
         return
-    assert json.dumps(found.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
-    lists = {key: value.answers for key, value in found.lists.items()}
+    assert json.dumps(outputs.texts, indent=4) + "\n" == text_of(f"{name}/predictions.json")
+    lists = {key: value.answers for key, value in outputs.lists.items()}
     assert n_best_json(lists) == text_of(f"{name}/nbest_predictions.json.gz")
     if run["version_2_with_negative"]:
-        assert json.dumps(found.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
+        assert json.dumps(outputs.null_odds, indent=4) + "\n" == text_of(f"{name}/null_odds.json")
     else:
-        assert not found.null_odds
+        assert not outputs.null_odds
 
 
-def test_parts_of_texts_are_those_of_the_original():
+def test_answer_texts_match_the_original():
     units = json.loads(golden("squad/units.json").read_text())
     assert len(units["get_final_text"]) > 20
     for unit in units["get_final_text"]:
@@ -99,8 +99,8 @@ def test_parts_of_texts_are_those_of_the_original():
             assert decoding.probabilities(entries) == unit["result"]
 
 
-class Vocabulary(FullTokenizer):
-    """Letters, and some words, are known."""
+class FakeVocabulary(FullTokenizer):
+    """A vocabulary of letters and a few words."""
 
     def __init__(self, lower):
         letters = "abcdefghijklmnopqrstuvwxyzABC0123456789.,-#'\u5317"
@@ -120,9 +120,9 @@ TEXTS = st.text(
 
 
 @given(TEXTS, st.booleans(), st.data())
-def test_texts_are_those_of_the_slow_way(text, lower, draw):
-    """Whole words need no alignment, parts of words do."""
-    tokenizer = Vocabulary(lower)
+def test_answer_texts_match_the_reference_alignment(text, lower, draw):
+    """Whole words need no alignment; parts of words do."""
+    tokenizer = FakeVocabulary(lower)
     example = SquadExample("1", "a", Paragraph.of(text).words)
     windows = Windows([example], BatchTokenizer(tokenizer), 200, 100, 10)
     count = len(windows.token_ids)
@@ -136,13 +136,13 @@ def test_texts_are_those_of_the_slow_way(text, lower, draw):
     expected = get_final_text(join_pieces(pieces), words, lower)
     logits = np.zeros((2, 1, 200), np.float32)
     logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
-    (found,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
-    assert found.answers[0].text == expected
+    (decoded_answers,) = decode(windows, top_spans(*logits, 1), tokenizer, options_of(1, 200))
+    assert decoded_answers.answers[0].text == expected
 
 
-def test_answers_in_other_writings():
+def test_answers_in_other_scripts():
     text = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74 Cafe\u0301, re\u0301sume\u0301."
-    # Full-width digits have characters of their own; accents go, with the character they are.
+    # Full-width digits are kept; accents are stripped, with their combining characters.
     assert get_final_text("\u4eac", text, True) == text
     cased = "\u5317\u4eac\u5e02 \uff11\uff19\uff15\uff10\u5e74"
     assert get_final_text("\u4eac \u5e02", cased, False) == "\u4eac\u5e02"
@@ -152,8 +152,8 @@ def test_answers_in_other_writings():
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_no_window_and_no_possible_answer(negative):
-    tokenizer = Vocabulary(True)
+def test_no_windows_or_no_valid_span(negative):
+    tokenizer = FakeVocabulary(True)
     examples = [
         SquadExample("1", "a", Paragraph.of("").words),
         SquadExample("2", "a", Paragraph.of("b c").words),
@@ -161,21 +161,21 @@ def test_no_window_and_no_possible_answer(negative):
     options = options_of(2, 30, negative)
     empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
     no_logits = np.zeros((0, 10), np.float32)
-    (found,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
+    (decoded_answers,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
-    assert found.answers == [expected]
-    assert found.null_odds == (0.0 if negative else None)
-    assert found.text(0.5) == expected.text
+    assert decoded_answers.answers == [expected]
+    assert decoded_answers.null_odds == (0.0 if negative else None)
+    assert decoded_answers.text(0.5) == expected.text
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
-    # [CLS] and padding have the highest logits.
+    # [CLS] and padding get the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
-    found = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
-    assert found.answers == [Answer("", 3.0, 3.0) if negative else expected]
-    assert found.null_odds == (6.0 if negative else None)
-    assert found.text(100.0) == expected.text
+    decoded_answers = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
+    assert decoded_answers.answers == [Answer("", 3.0, 3.0) if negative else expected]
+    assert decoded_answers.null_odds == (6.0 if negative else None)
+    assert decoded_answers.text(100.0) == expected.text
 
 
-def test_n_best_lists_are_written_as_json_writes_them():
+def test_n_best_lists_match_json_dump():
     lists = {
         '"\u5317': [Answer("caf\u00e9\n", 1.5, -2e-7), Answer("", float("inf"), 1e30)],
         "2": [Answer("x", float("nan"), 0.1)],
@@ -197,8 +197,8 @@ def test_n_best_lists_are_written_as_json_writes_them():
 
 
 @given(st.data())
-def test_lists_are_those_of_plain_loops(draw):
-    tokenizer = Vocabulary(True)
+def test_n_best_lists_match_plain_loops(draw):
+    tokenizer = FakeVocabulary(True)
     texts = draw.draw(st.lists(TEXTS, min_size=1, max_size=4))
     examples = [SquadExample(str(n), "a", Paragraph.of(text).words) for n, text in enumerate(texts)]
     lengths = (draw.draw(st.integers(6, 20)), draw.draw(st.integers(1, 20)), 2)
@@ -206,13 +206,13 @@ def test_lists_are_those_of_plain_loops(draw):
     features = list(plain_squad.convert(examples, tokenizer, *lengths))
     assert len(features) == len(windows)
     seed, count, longest = (draw.draw(st.integers(1, 9)) for _ in range(3))
-    # Few different values, for many ties.
+    # Few distinct values, for many ties.
     shape = (2, len(features), lengths[0])
     logits = np.random.default_rng(seed).integers(0, 4, shape).astype(np.float32)
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
     lists = decode(windows, top_spans(*logits, count), tokenizer, options_of(count, longest))
-    found = Predictions(examples, lists, 0.0)
-    assert tuple(found.contents().values()) == expected
-    assert [prediction.text for prediction in found] == list(json.loads(expected[0]).values())
+    predictions = Predictions(examples, lists, 0.0)
+    assert tuple(predictions.contents().values()) == expected
+    assert [prediction.text for prediction in predictions] == list(json.loads(expected[0]).values())

@@ -1,4 +1,4 @@
-"""Exact match and F1, by hand and as the formulas of the official scripts say."""
+"""Exact match and F1, checked by hand and against the formulas of the official scripts."""
 
 import string
 
@@ -20,23 +20,26 @@ def test_normalization():
     assert scoring.exact_match("the cat.", "Cat") == 1.0
     assert scoring.f1("a big black cat", "cat") == pytest.approx(0.5)
     assert scoring.f1("the", "a") == scoring.f1("dog", "cat") == 0.0
-    # A word that is there twice counts twice.
+    # A repeated word counts twice.
     assert scoring.f1("cat cat", "cat cat dog") == pytest.approx(0.8)
 
 
-def test_metrics_of_version_1():
+def test_squad_v1_metrics():
     examples = [example("1", "cat", "black cat"), example("2", "dog"), example("3", "cow")]
-    found = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
-    assert found == {"exact_match": pytest.approx(100 / 3), "f1": pytest.approx(100 * (5 / 3) / 3)}
+    metrics = scoring.score(examples, {"1": "the black cat", "2": "big dog", "3": ""})
+    assert metrics == {
+        "exact_match": pytest.approx(100 / 3),
+        "f1": pytest.approx(100 * (5 / 3) / 3),
+    }
 
 
-def test_metrics_of_version_2():
+def test_squad_v2_metrics():
     examples = [example("1", "cat"), example("2"), example("3"), example("4", "big cow")]
     predictions = {"1": "cat", "2": "", "3": "dog", "4": "cow"}
     odds = {"1": -3.0, "2": 2.0, "3": -1.0, "4": -2.0}
-    found = scoring.score_with_negative(examples, predictions, odds)
+    metrics = scoring.score_with_negative(examples, predictions, odds)
     third = 200 / 3
-    assert found == {
+    assert metrics == {
         "exact": 50.0,
         "f1": pytest.approx((100 + 100 + 0 + third) / 4),
         "total": 4,
@@ -46,23 +49,23 @@ def test_metrics_of_version_2():
         "NoAns_exact": 50.0,
         "NoAns_f1": 50.0,
         "NoAns_total": 2,
-        # Up to -3 one question has an answer, up to -2 two; then a wrong one would follow.
+        # Threshold -3 answers one question, -2 answers two; any higher adds a wrong answer.
         "best_exact": 75.0,
         "best_exact_thresh": -3.0,
         "best_f1": pytest.approx((100 + third + 200) / 4),
         "best_f1_thresh": -2.0,
     }
     assert scoring.best_f1_threshold(examples, predictions, odds) == -2.0
-    # Questions with the same odds go together.
-    same = dict.fromkeys(odds, 0.0)
-    assert scoring.best_f1_threshold(examples[1:], predictions, same) < 0.0
+    # Questions with equal odds share a threshold.
+    equal_odds = dict.fromkeys(odds, 0.0)
+    assert scoring.best_f1_threshold(examples[1:], predictions, equal_odds) < 0.0
     none = scoring.score_with_negative([example("1")], {"1": ""}, {"1": 1.0})
     assert "HasAns_exact" not in none
     assert none["exact"] == none["NoAns_f1"] == none["best_f1"] == 100.0
 
 
-def test_metrics_by_characters():
-    # Punctuation is ignored. The longest common run has four tokens of five, and of four.
+def test_character_metrics():
+    # Punctuation is ignored. The longest common substring has 4 of 5 and of 4 tokens.
     assert scoring.exact_characters(" 《北京大学》", "北京大学。") == 1.0
     assert scoring.exact_characters("北京大学", "北京") == 0.0
     assert scoring.f1_characters("在北京大学", "北京大学。") == pytest.approx(2 * 4 / (5 + 4))
@@ -76,10 +79,10 @@ def test_metrics_by_characters():
     assert scoring.f1_characters("", "") == scoring.exact_characters("", "") == 1.0
 
 
-def test_the_best_answer_counts_by_characters():
+def test_character_metrics_use_the_best_answer():
     examples = [example("1", "北京", "北京市"), example("2", "上海"), example("3")]
-    found = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
-    assert found == {
+    metrics = scoring.score(examples, {"1": "北京市", "2": "", "3": ""}, scoring.BY_CHARACTERS)
+    assert metrics == {
         "exact_characters": pytest.approx(200 / 3),
         "f1_characters": pytest.approx(200 / 3),
     }
@@ -104,30 +107,30 @@ HAN = st.text(alphabet="北京大学ab 。：-", max_size=9)
 
 
 def tokens(text):
-    """As in the script of CMRC 2018, by a plain loop: Han one by one, other text in runs."""
-    found, word = [], ""
+    """Plain tokenization of the CMRC 2018 script: single Han characters, runs of other text."""
+    result, word = [], ""
     for char in text.lower():
         if char in "。：-":
             continue
         if char in "北京大学 ":
-            found += [word, char.strip()]
+            result += [word, char.strip()]
             word = ""
         else:
             word += char
-    return [token for token in [*found, word] if token]
+    return [token for token in [*result, word] if token]
 
 
 @given(HAN, HAN.filter(tokens))
-def test_f1_by_characters_is_that_of_plain_loops(prediction, answer):
-    ours, theirs = tokens(prediction), tokens(answer)
+def test_character_f1_matches_plain_loops(prediction, answer):
+    predicted_tokens, answer_tokens = tokens(prediction), tokens(answer)
     runs = (
         size
-        for first in range(len(ours))
-        for size in range(1, len(ours) - first + 1)
-        for at in range(len(theirs))
-        if ours[first : first + size] == theirs[at : at + size]
+        for first in range(len(predicted_tokens))
+        for size in range(1, len(predicted_tokens) - first + 1)
+        for at in range(len(answer_tokens))
+        if predicted_tokens[first : first + size] == answer_tokens[at : at + size]
     )
-    expected = 2 * max(runs, default=0) / (len(ours) + len(theirs))
+    expected = 2 * max(runs, default=0) / (len(predicted_tokens) + len(answer_tokens))
     assert scoring.f1_characters(prediction, answer) == pytest.approx(expected)
 
 
@@ -140,7 +143,7 @@ ANY = st.text(alphabet="ab -.AT\u5317", max_size=6) | TEXTS
         st.tuples(st.lists(TEXTS, max_size=2), TEXTS, st.integers(-2, 2)), min_size=1, max_size=8
     )
 )
-def test_no_threshold_is_better_than_the_best(rows):
+def test_best_threshold_is_optimal(rows):
     examples = [example(str(n), *answers) for n, (answers, _, _) in enumerate(rows)]
     texts = {str(n): text for n, (_, text, _) in enumerate(rows)}
     odds = {str(n): float(value) for n, (_, _, value) in enumerate(rows)}
@@ -159,23 +162,25 @@ def words(text):
 
 
 def f1_of(prediction, answer):
-    """As in the script of SQuAD 2.0, by a plain loop."""
-    ours, theirs = words(prediction), words(answer)
-    if not ours or not theirs:
-        return float(ours == theirs)
-    same = sum(min(ours.count(word), theirs.count(word)) for word in set(ours))
-    return 2 * same / (len(ours) + len(theirs))
+    """Plain loop version of F1 in the SQuAD 2.0 script."""
+    predicted_words, answer_words = words(prediction), words(answer)
+    if not predicted_words or not answer_words:
+        return float(predicted_words == answer_words)
+    num_common = sum(
+        min(predicted_words.count(word), answer_words.count(word)) for word in set(predicted_words)
+    )
+    return 2 * num_common / (len(predicted_words) + len(answer_words))
 
 
 @given(st.lists(st.tuples(st.lists(TEXTS, max_size=3), ANY), min_size=1, max_size=6))
-def test_metrics_are_those_of_plain_loops(rows):
+def test_metrics_match_plain_loops(rows):
     examples = [example(str(n), *answers) for n, (answers, _) in enumerate(rows)]
     predictions = {str(n): text for n, (_, text) in enumerate(rows)}
-    found = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
+    metrics = scoring.score_with_negative(examples, predictions, dict.fromkeys(predictions, 0.0))
     exact = f1 = 0.0
     for answers, text in rows:
-        right = [answer for answer in answers if words(answer)] or [""]
-        exact += max(words(text) == words(answer) for answer in right)
-        f1 += max(f1_of(text, answer) for answer in right)
-    assert found["exact"] == pytest.approx(100 * exact / len(rows))
-    assert found["f1"] == pytest.approx(100 * f1 / len(rows))
+        non_empty = [answer for answer in answers if words(answer)] or [""]
+        exact += max(words(text) == words(answer) for answer in non_empty)
+        f1 += max(f1_of(text, answer) for answer in non_empty)
+    assert metrics["exact"] == pytest.approx(100 * exact / len(rows))
+    assert metrics["f1"] == pytest.approx(100 * f1 / len(rows))

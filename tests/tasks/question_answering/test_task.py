@@ -1,4 +1,4 @@
-"""run_squad as a user runs it: training, answers, scores, and errors."""
+"""run_squad end to end: training, predictions, metrics and errors."""
 
 import json
 import random
@@ -60,7 +60,7 @@ def read(folder, name):
     return json.loads((folder / "out" / name).read_text())
 
 
-def test_train_answer_and_score(tiny, folder):
+def test_train_predict_and_evaluate(tiny, folder):
     run = options(
         tiny,
         folder,
@@ -71,7 +71,7 @@ def test_train_answer_and_score(tiny, folder):
         learning_rate=3e-3,
     )
     results = squad.run(run)
-    # 12 questions, and not their windows, decide about the steps.
+    # The number of steps depends on the 12 questions, not on their windows.
     assert results.metrics["global_step"] == 90
     names = ["eval_results.txt", "eval_results.json", "predictions.json", "nbest_predictions.json"]
     assert sorted(results.files) == sorted(str(folder / "out" / name) for name in names)
@@ -98,7 +98,7 @@ def test_train_answer_and_score(tiny, folder):
         ("fast story", {"answer_scoring": "characters"}, True),
     ],
 )
-def test_answers_are_scored_by_characters_if_these_are_words(
+def test_character_metrics_for_languages_without_spaces(
     tiny, folder, caplog, text, flags, by_characters
 ):
     row = question("good", "fast story") | {"answers": [{"text": text, "answer_start": 0}]}
@@ -113,7 +113,7 @@ def test_answers_are_scored_by_characters_if_these_are_words(
     assert caplog.text.count("most answer characters are Han, kana or Thai") == is_guessed
 
 
-def test_the_best_weights_by_characters(tiny, folder):
+def test_best_weights_by_character_metrics(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
     squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
     assert read(folder, "evaluations.json")["figure"] == "f1_characters"
@@ -121,13 +121,13 @@ def test_the_best_weights_by_characters(tiny, folder):
         squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
 
 
-def test_the_best_of_several_evaluations_is_written(tiny, folder):
+def test_best_of_several_evaluations_is_written(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
     metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
-    found = read(folder, "evaluations.json")
-    assert found["figure"] == "f1"
-    assert len(found["evaluations"]) > 2
-    best = max(found["evaluations"], key=lambda evaluation: evaluation["f1"])
+    history = read(folder, "evaluations.json")
+    assert history["figure"] == "f1"
+    assert len(history["evaluations"]) > 2
+    best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
     assert metrics["f1"] == best["f1"]
     assert metrics["global_step"] == best["step"]
     again = options(
@@ -140,7 +140,7 @@ def test_the_best_of_several_evaluations_is_written(tiny, folder):
     assert squad.run(again).metrics["f1"] == best["f1"]
 
 
-def test_questions_without_answers(tiny, folder):
+def test_unanswerable_questions(tiny, folder):
     changes = {"version_2_with_negative": True, "predict_file": str(folder / "negative.json")}
     best = squad.run(
         options(tiny, folder, do_eval=True, null_score_diff_threshold="auto", **changes)
@@ -153,7 +153,7 @@ def test_questions_without_answers(tiny, folder):
         flags = {"null_score_diff_threshold": threshold, "resume": "never", **changes}
         other = squad.run(options(tiny, folder, do_eval=True, **flags)).metrics
         assert other["f1"] <= best["f1"]
-    # The last threshold lets all have an answer.
+    # The highest threshold answers every question.
     texts = read(folder, "predictions.json")
     assert all(texts.values())
     expected = {
@@ -163,8 +163,8 @@ def test_questions_without_answers(tiny, folder):
     assert at_best == expected
 
 
-def test_padding_is_cut_without_fixed_shapes(tiny, folder):
-    """The likeliest parts of a text are the same; lists that reach into the padding are not."""
+def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
+    """The best spans are equal, but n-best lists that reach into the padding differ."""
     squad.run(options(tiny, folder, do_predict=True, max_answer_length=3))
     plain = read(folder, "nbest_predictions.json")
     flags = {"fixed_shapes": False, "resume": "never", "max_answer_length": 3}
@@ -173,24 +173,24 @@ def test_padding_is_cut_without_fixed_shapes(tiny, folder):
     assert cut.keys() == plain.keys()
     for name, entries in cut.items():
         both = {entry["text"]: entry["start_logit"] for entry in plain[name]}
-        found = {entry["text"]: entry["start_logit"] for entry in entries}
-        assert len(both.keys() & found.keys()) > 5
-        for text in both.keys() & found.keys():
-            assert found[text] == pytest.approx(both[text], abs=1e-5)
+        trimmed = {entry["text"]: entry["start_logit"] for entry in entries}
+        assert len(both.keys() & trimmed.keys()) > 5
+        for text in both.keys() & trimmed.keys():
+            assert trimmed[text] == pytest.approx(both[text], abs=1e-5)
 
 
 @pytest.mark.parametrize("fixed_shapes", [True, False])
 def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
-    seen, make = [], training.make_train_step
+    losses_include_padding, make = [], training.make_train_step
 
     def make_train_step(state, loss, strategy, options, *args):
-        seen.append(options.skip_padding)
+        losses_include_padding.append(options.skip_padding)
         return make(state, loss, strategy, options, *args)
 
     monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
     squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
-    assert seen == [False]
+    assert losses_include_padding == [False]
 
 
 def test_only_empty_texts(tiny, folder):
@@ -212,9 +212,9 @@ def test_only_empty_texts(tiny, folder):
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
         ({"do_predict": True, "predict_file": None}, "--do_predict needs --predict_file"),
         ({"do_eval": True, "predict_file": None}, "--do_eval needs --predict_file"),
-        ({"do_predict": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
+        ({"do_predict": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_predict": True, "max_query_length": 21}, "must be greater than --max_query_length"),
-        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be from 1 to"),
+        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be between 1 and"),
         ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
         (
             {"do_eval": True, "null_score_diff_threshold": "auto"},
@@ -238,13 +238,13 @@ def test_only_empty_texts(tiny, folder):
         ),
     ],
 )
-def test_errors_come_before_anything_is_written(tiny, folder, changes, message):
+def test_invalid_options_fail_before_anything_is_written(tiny, folder, changes, message):
     with pytest.raises(UserError, match=message):
         squad.run(options(tiny, folder, **changes))
     assert not (folder / "out").exists()
 
 
-def test_records_are_reused_for_the_same_questions(tiny, folder):
+def test_records_are_reused_for_unchanged_questions(tiny, folder):
     path = folder / "out" / "eval.tf_record"
     run = options(tiny, folder, do_predict=True)
     squad.run(run)
@@ -257,13 +257,13 @@ def test_records_are_reused_for_the_same_questions(tiny, folder):
     assert path.stat().st_mtime_ns != written
 
 
-def test_a_predictor_needs_a_number_as_threshold(tiny, folder):
+def test_predictor_threshold_must_be_a_number(tiny, folder):
     run = options(tiny, folder, null_score_diff_threshold="auto")
     with pytest.raises(UserError, match="auto needs the right answers: pass a number"):
         run.check_model()
 
 
-def test_scores_need_answers(tiny, folder):
+def test_metrics_need_answers(tiny, folder):
     content = json.loads((folder / "dev.json").read_text())
     del content["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     (folder / "dev.json").write_text(json.dumps(content))
@@ -275,14 +275,14 @@ def test_scores_need_answers(tiny, folder):
         squad.run(options(tiny, folder, **negative))
 
 
-def test_a_file_that_cannot_be_written_is_an_error_before_the_work(tiny, folder):
+def test_blocked_output_files_are_rejected_before_work_starts(tiny, folder):
     (folder / "out" / "nbest_predictions.json").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, in place of a file"):
+    with pytest.raises(UserError, match=r"nbest_predictions\.json is a folder, but the run writes"):
         squad.run(options(tiny, folder, do_predict=True))
     assert not (folder / "out" / "eval.tf_record").exists()
 
 
-def test_warning_that_epochs_count_questions(tiny, folder, caplog):
+def test_epochs_count_questions_warning(tiny, folder, caplog):
     path = folder / "train.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
     task = task_of(tiny, options(tiny, folder, verbose_logging=True))
@@ -294,7 +294,7 @@ def test_warning_that_epochs_count_questions(tiny, folder, caplog):
     assert "answer: ('fast story',)\n  tokens: [CLS] [UNK] was" in caplog.text
 
 
-def test_a_stride_beyond_the_window_leaves_no_gap(tiny, folder):
+def test_stride_beyond_the_window_leaves_no_gap(tiny, folder):
     path = folder / "dev.json"
     path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
     windows = task_of(tiny, options(tiny, folder, doc_stride=1000)).read("eval")
@@ -311,7 +311,7 @@ def task_of(tiny, run):
 
 
 @pytest.mark.parametrize(("name", "file"), [("train1_a", "train-v1.1"), ("dev1_a", "dev-v1.1")])
-def test_records_are_those_of_the_original(tmp_path, monkeypatch, name, file):
+def test_records_match_the_original(tmp_path, monkeypatch, name, file):
     split = "train" if name.startswith("train") else "eval"
     source = str(golden(f"squad/{file}.json"))
     run = SquadOptions(
@@ -323,7 +323,7 @@ def test_records_are_those_of_the_original(tmp_path, monkeypatch, name, file):
     )
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
     task = QuestionAnswering(run, BertConfig(30522), vocab)
-    # The stored records are in the order of the file.
+    # The stored records are in file order.
     monkeypatch.setattr(random.Random, "shuffle", lambda self, examples: None)
     windows = task.read(split)
     path = tmp_path / "records"
@@ -334,19 +334,19 @@ def test_records_are_those_of_the_original(tmp_path, monkeypatch, name, file):
 
 
 def parsed(path):
-    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    return [tf.train.Example.FromString(record) for record in found]
+    dataset = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    return [tf.train.Example.FromString(record) for record in dataset]
 
 
-def test_metrics_are_of_the_written_predictions(tiny, folder):
+def test_metrics_match_the_written_predictions(tiny, folder):
     run = options(tiny, folder, do_eval=True)
     metrics = squad.run(run).metrics
     examples = task_of(tiny, run).read("eval").questions
-    found = scores.score(examples, read(folder, "predictions.json"))
-    assert {key: metrics[key] for key in found} == found
+    recomputed = scores.score(examples, read(folder, "predictions.json"))
+    assert {key: metrics[key] for key in recomputed} == recomputed
 
 
-def test_two_devices_give_the_answers_of_one(tiny, folder):
+def test_two_devices_give_the_same_answers_as_one(tiny, folder):
     flags = {"do_eval": True, "predict_batch_size": 2}
     expected = squad.run(options(tiny, folder, **flags)).metrics
     one = read(folder, "nbest_predictions.json")
@@ -357,3 +357,12 @@ def test_two_devices_give_the_answers_of_one(tiny, folder):
         for ours, theirs in zip(two[name], entries, strict=True):
             assert ours["text"] == theirs["text"]
             assert ours["start_logit"] == pytest.approx(theirs["start_logit"], abs=1e-5)
+
+
+@pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
+def test_a_threshold_without_effect(tiny, run_log, threshold, negative):
+    flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    QuestionAnswering(SquadOptions(**flags), tiny.config, tokenizer)
+    message = "--null_score_diff_threshold has no effect: check --version_2_with_negative"
+    assert run_log.messages == [message] * bool(threshold and not negative)

@@ -1,4 +1,4 @@
-"""Windows of texts: the original's rows and maps, and context by plain loops."""
+"""Context windows: parity with the original's rows and maps, and maximum context."""
 
 import functools
 import gzip
@@ -28,7 +28,7 @@ NAMES += ["train2_c", "dev1_c", "dev2_c", "dev1_d"]
 
 @functools.cache
 def converted(name):
-    """Windows, parameters and tokenizer of a stored conversion."""
+    """Returns windows, parameters and tokenizer of a stored conversion."""
     rows = {row["name"]: row for row in json.loads(golden("squad/conversions.json").read_text())}
     assert rows.keys() == set(NAMES)
     row = rows[name]
@@ -42,36 +42,36 @@ def converted(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_are_those_of_the_original(name):
+def test_rows_match_the_original(name):
     windows, row, _ = converted(name)
     expected = np.load(golden(f"squad/features/{name}.npz"))
     assert len(windows) == row["num_features"] == len(expected["unique_ids"])
     half = len(windows) // 2
     for part in (slice(None), slice(0, half), slice(half, None)):
         view = windows[part]
-        found = view.inputs(0, len(view))
+        inputs = view.inputs(0, len(view))
         if row["is_training"]:
-            found |= view.targets(0, len(view))
-        for key, values in found.items():
+            inputs |= view.targets(0, len(view))
+        for key, values in inputs.items():
             np.testing.assert_array_equal(values, expected[key][part], key)
     np.testing.assert_array_equal(
         windows[half:].inputs(0, 1)["input_ids"][0], expected["input_ids"][half]
     )
 
 
-def most_context(windows):
-    """For all tokens of all windows [N, M]."""
+def max_context_flags(windows):
+    """Returns the maximum-context flags of all tokens [N, M]."""
     rows = np.arange(len(windows))
-    places = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
-    return windows.is_max_context(rows, places)
+    positions = np.broadcast_to(np.arange(windows.length.max()), (len(rows), windows.length.max()))
+    return windows.is_max_context(rows, positions)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_maps_are_those_of_the_original(name):
+def test_token_maps_match_the_original(name):
     windows, _, tokenizer = converted(name)
     with gzip.open(golden(f"squad/features/{name}.json.gz"), "rt") as file:
         features = json.load(file)
-    context = most_context(windows)
+    context = max_context_flags(windows)
     ids = windows.inputs(0, len(windows))["input_ids"]
     for n, feature in enumerate(features):
         assert feature["example_index"] == windows.question_index[n]
@@ -81,15 +81,15 @@ def test_maps_are_those_of_the_original(name):
         assert tokens == feature["tokens"]
         begin = int(windows.first_token(np.array([n]))[0])
         words = windows.token_words[begin : begin + length]
-        # Counted from the first word of the text.
+        # Relative to the first word of the text.
         first = words[0] - feature["token_to_orig_map"][0][1]
-        found = [[offset + place, int(word - first)] for place, word in enumerate(words)]
-        assert found == feature["token_to_orig_map"]
+        token_map = [[offset + position, int(word - first)] for position, word in enumerate(words)]
+        assert token_map == feature["token_to_orig_map"]
         assert (np.flatnonzero(context[n]) + offset).tolist() == feature["max_context_positions"]
 
 
-class Letters:
-    """A tokenizer whose tokens are letters."""
+class LetterTokenizer:
+    """Tokenizes words to letters."""
 
     reference = SimpleNamespace(vocab={"[CLS]": 1, "[SEP]": 2})
 
@@ -98,36 +98,36 @@ class Letters:
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))
-def test_each_token_has_most_context_in_one_window(lengths, max_seq_length, doc_stride):
+def test_each_token_has_max_context_in_one_window(lengths, max_seq_length, doc_stride):
     examples = [
         SquadExample(str(n), "q", Paragraph.of("x" * size).words) for n, size in enumerate(lengths)
     ]
-    windows = Windows(examples, Letters(), max_seq_length, doc_stride, 4)
-    context = most_context(windows)
+    windows = Windows(examples, LetterTokenizer(), max_seq_length, doc_stride, 4)
+    context = max_context_flags(windows)
     best: dict[tuple[int, int], tuple[float, int]] = {}
     for n in range(len(windows)):
         start, length = int(windows.start[n]), int(windows.length[n])
-        for place in range(length):
-            score = min(place, length - 1 - place) + 0.01 * length
-            token = (int(windows.question_index[n]), start + place)
+        for position in range(length):
+            score = min(position, length - 1 - position) + 0.01 * length
+            token = (int(windows.question_index[n]), start + position)
             if token not in best or score > best[token][0]:
                 best[token] = (score, n)
     assert set(best) == {(e, t) for e, size in enumerate(lengths) for t in range(size)}
     for n in range(len(windows)):
         expected = [
-            best[int(windows.question_index[n]), int(windows.start[n]) + place][1] == n
-            for place in range(int(windows.length[n]))
+            best[int(windows.question_index[n]), int(windows.start[n]) + position][1] == n
+            for position in range(int(windows.length[n]))
         ]
         assert context[n].tolist()[: len(expected)] == expected
         assert not context[n, len(expected) :].any()
 
 
-def test_texts_without_tokens_have_no_window():
+def test_texts_without_tokens_have_no_windows():
     examples = [
         SquadExample(str(n), "q", Paragraph.of(text).words)
         for n, text in enumerate(["", "ab", " "])
     ]
-    windows = Windows(examples, Letters(), 10, 4, 4)
+    windows = Windows(examples, LetterTokenizer(), 10, 4, 4)
     assert windows.question_index.tolist() == [1]
     assert windows.inputs(0, 1)["input_ids"].tolist() == [[1, 113, 2, 97, 98, 2, 0, 0, 0, 0]]
-    assert len(Windows(examples[:1], Letters(), 10, 4, 4)) == 0
+    assert len(Windows(examples[:1], LetterTokenizer(), 10, 4, 4)) == 0

@@ -1,4 +1,4 @@
-"""Files of words and labels: reading, writing, and invalid files."""
+"""CoNLL files: reading, writing and errors."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def path(tmp_path):
     return tmp_path / "train.txt"
 
 
-def test_layout_of_2003(path):
+def test_conll_2003_layout(path):
     file = conll.read_conll(str(path))
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
     assert file.labels == ["B-ORG", "O", "B-PER", "I-PER", "B-LOC"]
@@ -52,16 +52,16 @@ def test_layout_of_2003(path):
     ],
     ids=["bom", "crlf", "tabs", "more spaces", "blank", "no final line end", "no blank after mark"],
 )
-def test_harmless_changes(path, change):
+def test_harmless_file_variants(path, change):
     expected = conll.read_conll(str(path))
     path.write_bytes(change(TEXT).encode())
-    found = conll.read_conll(str(path))
+    parsed = conll.read_conll(str(path))
     for name in ("words", "labels"):
-        assert getattr(found, name) == getattr(expected, name)
-    assert found.documents == expected.documents
+        assert getattr(parsed, name) == getattr(expected, name)
+    assert parsed.documents == expected.documents
 
 
-def test_lines_are_written_with_predictions(path):
+def test_write_predictions(path):
     file = conll.read_conll(str(path))
     predicted = ["O", "O", "B-PER", "I-PER", "B-ORG"]
     lines = file.with_predictions(predicted).splitlines()
@@ -69,12 +69,12 @@ def test_lines_are_written_with_predictions(path):
     assert lines[8:] == ["-DOCSTART- O O", "", "Bonn B-LOC B-ORG"]
     assert len(lines) == file.num_lines == 11
     (path.parent / "test.txt").write_text("a\nb\n\n\nc\n\n")
-    bare = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
-    assert bare.labels is None
-    assert bare.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
+    unlabeled = conll.read_conll(str(path.parent / "test.txt"), need_labels=False)
+    assert unlabeled.labels is None
+    assert unlabeled.with_predictions(["O", "B-X", "I-X"]) == "a O\nb B-X\n\n\nc I-X\n\n"
 
 
-def test_a_test_file_without_the_column_of_labels(path):
+def test_test_file_without_label_column(path):
     path.write_text("EU NNP\nrejects VBZ\n")
     assert conll.read_conll(str(path), label_column=4, need_labels=False).labels is None
 
@@ -91,6 +91,15 @@ def test_a_test_file_without_the_column_of_labels(path):
         (b"EU B-ORG\n\nthe red O\n", r"train\.txt:3: 3 columns, but 2 columns in .*train\.txt:1"),
         (b"\nEU\n", r"train\.txt:2: the row has 1 column and no label \(--label_column=-1\)"),
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label such as O and B-PER"),
+        (
+            b"EU O\nrejects U-ORG\n",
+            r"BIO, IOB1 or BIOES \(in BILOU, write E- for L- and S- for U-\)$",
+        ),
+        (
+            b"# sent_id = 1\n1\tEU\t_\t_\tB-ORG\n",
+            r"train\.txt:2: 5 columns, but 4 columns .*Comments \(#\) are not supported: remove",
+        ),
+        (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns.*'# text = EU'. Comments \(#\) are"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
     ],
@@ -112,7 +121,7 @@ def test_missing_columns(path):
 SPANS = "中共中央/nt 致/o 江泽民/nr 的贺词/o \n\n在/o 北京/ns 台/ns w/o\n"
 
 
-def test_spans_of_msra(path):
+def test_msra_spans(path):
     path.write_text(SPANS, "utf-8")
     file = conll.read_conll(str(path))
     assert "".join(file.words) == "中共中央致江泽民的贺词在北京台w"
@@ -131,21 +140,21 @@ def test_spans_of_msra(path):
         conll.read_conll(str(path))
 
 
-def test_a_word_with_a_slash_is_no_span(path):
+def test_word_with_slash_is_not_a_span(path):
     path.write_text("w/o\na\n")
     assert conll.read_conll(str(path), need_labels=False).words == ["w/o", "a"]
     path.write_text("w/o O\na/ns O\n")
     assert conll.read_conll(str(path)).words == ["w/o", "a/ns"]
 
 
-def test_tabs_as_in_the_files_of_conlleval(path):
+def test_conlleval_tabs(path):
     path.write_text("-DOCSTART-\nEU\tB-ORG\tO\nrejects\tO\tO\n\n北\tB-LOC\tB-LOC\n", "utf-8")
     file = conll.read_conll(str(path), label_column=2)
     assert (file.words, file.labels) == (["EU", "rejects", "北"], ["B-ORG", "O", "B-LOC"])
     assert (file.sentences, file.marks) == ([0, 2, 3], [1])
 
 
-def test_a_file_without_blank_lines_is_one_sentence(path, caplog):
+def test_file_without_blank_lines_is_one_sentence(path, caplog):
     path.write_text("a O\n\n" + "b B-X\n" * 501)
     conll.read_conll(str(path))
     message = f"{path}: one sentence of 501 words, from line 3 on. Are blank lines missing?"
@@ -159,7 +168,7 @@ def test_a_file_without_blank_lines_is_one_sentence(path, caplog):
 
 
 @pytest.mark.parametrize("prefix", ["B-", "word"])
-def test_words_in_place_of_labels(path, prefix):
+def test_words_in_the_label_column(path, prefix):
     path.write_text("".join(f"O {prefix}{number} O\n" for number in range(1001)))
     expected = r"train\.txt: column 2 has 1,001 different values: .* Check --label_column"
     with pytest.raises(UserError, match=expected):
@@ -179,7 +188,7 @@ def test_iob1_becomes_bio():
     assert conll.to_bio(bioes, [0, 6]) == bioes
 
 
-def test_list_of_labels():
+def test_label_list():
     labels = ["I-B", "O", "B-A", "O", "B-B"]
     assert conll.label_list(labels) == ["O", "B-A", "B-B", "I-B"]
 
@@ -191,7 +200,7 @@ ROW = st.tuples(WORD, st.sampled_from(["O", "B-A", "I-A"]))
 
 
 @given(st.lists(st.one_of(ROW, st.sampled_from(["", "-DOCSTART- -X- O"])), min_size=1))
-def test_every_word_comes_out_once_and_in_order(tmp_path_factory, rows):
+def test_words_are_returned_once_and_in_order(tmp_path_factory, rows):
     lines = [row if isinstance(row, str) else " ".join(row) for row in rows]
     words = [row for row in rows if not isinstance(row, str)]
     path = tmp_path_factory.mktemp("conll") / "test.txt"
@@ -200,9 +209,9 @@ def test_every_word_comes_out_once_and_in_order(tmp_path_factory, rows):
     assert list(zip(file.words, file.labels, strict=True)) == [*words, ("end", "O")]
     assert all(file.by_sentence(file.words))
     written = file.with_predictions([f"B-{number}" for number in range(len(file.words))])
-    found = [line.split(" ") for line in written.split("\n")[:-1]]
-    assert len(found) == len(rows) + 1
-    for line, row in zip(found, rows, strict=False):
+    parsed = [line.split(" ") for line in written.split("\n")[:-1]]
+    assert len(parsed) == len(rows) + 1
+    for line, row in zip(parsed, rows, strict=False):
         assert tuple(line[:2]) == row if not isinstance(row, str) else line[0] in row
 
 

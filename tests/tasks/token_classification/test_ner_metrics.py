@@ -1,4 +1,4 @@
-"""Metrics of entities against a count of our own."""
+"""Entity metrics, compared with a plain count."""
 
 import builtins
 import itertools
@@ -14,17 +14,17 @@ LABELS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1
 
 
 def spans(sentences):
-    """Sentence, first word, last word and type of each entity."""
-    found = set()
+    """Returns sentence, first word, last word and type of each entity."""
+    entities = set()
     for row, labels in enumerate(sentences):
         first = None
-        for place, label in enumerate([*labels, "O"]):
+        for index, label in enumerate([*labels, "O"]):
             if first is not None and label != f"I-{labels[first][2:]}":
-                found.add((row, first, place - 1, labels[first][2:]))
+                entities.add((row, first, index - 1, labels[first][2:]))
                 first = None
             if first is None and label != "O":
-                first = place
-    return found
+                first = index
+    return entities
 
 
 def f1(gold, predicted):
@@ -35,23 +35,23 @@ def f1(gold, predicted):
 @given(st.lists(st.tuples(LABELS, st.randoms(use_true_random=False)), min_size=1, max_size=5))
 def test_metrics_equal_a_plain_count(rows):
     gold = [labels for labels, _ in rows]
-    # Some labels are changed.
+    # Change some labels.
     predicted = [
         [rng.choice([label, label, "O", "I-A", "B-B"]) for label in labels] for labels, rng in rows
     ]
     scores = ner_metrics.entity_scores(gold, predicted)
-    right, all_gold, found = spans(gold) & spans(predicted), spans(gold), spans(predicted)
-    assert scores[""]["precision"] == pytest.approx(len(right) / max(len(found), 1))
-    assert scores[""]["recall"] == pytest.approx(len(right) / max(len(all_gold), 1))
+    correct, all_gold, all_predicted = spans(gold) & spans(predicted), spans(gold), spans(predicted)
+    assert scores[""]["precision"] == pytest.approx(len(correct) / max(len(all_predicted), 1))
+    assert scores[""]["recall"] == pytest.approx(len(correct) / max(len(all_gold), 1))
     assert scores[""]["f1"] == pytest.approx(f1(gold, predicted))
     assert scores[""]["support"] == len(all_gold)
-    names = {span[-1] for span in all_gold | found}
+    names = {span[-1] for span in all_gold | all_predicted}
     assert list(scores) == ["", *sorted(names)]
     for name in names:
         assert scores[name]["support"] == sum(span[-1] == name for span in all_gold)
 
 
-def test_schemes_count_the_same():
+def test_label_schemes_give_the_same_metrics():
     bio = [["B-A", "I-A", "B-A", "O", "B-B"]]
     bioes = [["B-A", "E-A", "S-A", "O", "S-B"]]
     iob1 = [["I-A", "I-A", "B-A", "O", "I-B"]]
@@ -68,13 +68,13 @@ IOB1 = st.lists(
 
 
 @given(IOB1, st.randoms(use_true_random=False))
-def test_labels_of_a_file_score_as_those_that_are_learned(gold, rng):
+def test_converted_labels_score_as_in_the_file(gold, rng):
     starts = [0, *itertools.accumulate(map(len, gold))]
     bio = conll.to_bio([label for row in gold for label in row], starts)
-    learned = [bio[start:end] for start, end in itertools.pairwise(starts)]
-    predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in learned]
+    converted = [bio[start:end] for start, end in itertools.pairwise(starts)]
+    predicted = [[rng.choice([label, "O", "B-A", "I-B"]) for label in row] for row in converted]
     scores = ner_metrics.entity_scores(gold, predicted)
-    assert scores == ner_metrics.entity_scores(learned, predicted)
+    assert scores == ner_metrics.entity_scores(converted, predicted)
 
 
 def test_single_type_without_a_name():

@@ -1,4 +1,4 @@
-"""run_ner as a user runs it: training, metrics, a label for every word, and invalid input."""
+"""run_ner end to end: training, metrics, predictions for every word, and errors."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.conftest import WORDS
 from tests.oracle import ROOT, data, golden
 from tests.tasks.token_classification.test_ner_metrics import f1
 
-# Labels of words; an `I-` only where it continues an entity.
+# Label of each word; `I-` is used only inside an entity.
 LABELS = {"good": "B-A", "film": "I-A", "plot": "B-B", "slow": "B-A"}
 
 
@@ -75,7 +75,7 @@ TRAINING = {"do_train": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
 
 
 def rows_of(path):
-    """Sentences of the rows of a file, without `-DOCSTART-` lines."""
+    """Returns the sentences of a file as rows, without `-DOCSTART-` lines."""
     sentences = [[]]
     for line in path.read_text().split("\n"):
         columns = line.split()
@@ -114,33 +114,38 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     assert all(list(each) == ["precision", "recall", "f1", "support"] for each in by_type.values())
     assert f"f1 = {results.metrics['f1']}\n" in (out / "eval_results.txt").read_text()
     assert (out / "labels.txt").read_text() == "O\nB-A\nB-B\nI-A\n"
-    # Every word of the test set, and its label.
-    given, found = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
-    assert column(found, 0) == column(given, 0)
-    assert column(found, 1) == column(given, 2)
-    assert {len(row) for rows in found for row in rows} == {3}
-    assert f"test.txt: all {f1(column(found, 1), column(found, 2)):.4f} (" in caplog.text
+    # Every word of the test set has a label.
+    expected, predicted_sentences = rows_of(folder / "test.txt"), rows_of(out / "label_test.txt")
+    assert column(predicted_sentences, 0) == column(expected, 0)
+    assert column(predicted_sentences, 1) == column(expected, 2)
+    assert {len(row) for rows in predicted_sentences for row in rows} == {3}
+    assert (
+        f"test.txt: all {f1(column(predicted_sentences, 1), column(predicted_sentences, 2)):.4f} ("
+        in caplog.text
+    )
 
-    # The metrics of the dev set are those of a count over its words.
+    # The metrics on the dev set match a plain count over its words.
     (folder / "test.txt").write_text((folder / "dev.txt").read_text())
     again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
     assert again.metrics == results.metrics
-    found = rows_of(out / "label_test.txt")
-    assert again.metrics["f1"] == pytest.approx(f1(column(found, 1), column(found, 2)))
+    predicted_sentences = rows_of(out / "label_test.txt")
+    assert again.metrics["f1"] == pytest.approx(
+        f1(column(predicted_sentences, 1), column(predicted_sentences, 2))
+    )
 
 
-def test_the_best_of_several_evaluations_is_kept(tiny, folder):
+def test_best_of_several_evaluations_is_used(tiny, folder):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
     metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
-    found = json.loads((folder / "out" / "evaluations.json").read_text())
-    assert found["figure"] == "f1"
-    assert [evaluation["step"] for evaluation in found["evaluations"]] == [10, 20, 30, 40]
-    assert metrics["f1"] == max(evaluation["f1"] for evaluation in found["evaluations"])
+    history = json.loads((folder / "out" / "evaluations.json").read_text())
+    assert history["figure"] == "f1"
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [10, 20, 30, 40]
+    assert metrics["f1"] == max(evaluation["f1"] for evaluation in history["evaluations"])
     assert (folder / "out" / "best" / "labels.txt").exists()
 
 
-def test_prediction_elsewhere_and_without_labels(tiny, folder):
-    """The labels come from the checkpoint's folder."""
+def test_prediction_in_a_different_folder_without_labels(tiny, folder):
+    """The label map comes from the checkpoint folder."""
     ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     expected = rows_of(folder / "out" / "label_test.txt")
     lines = (folder / "test.txt").read_text().splitlines()
@@ -150,13 +155,13 @@ def test_prediction_elsewhere_and_without_labels(tiny, folder):
     flags = {"init_checkpoint": start, "output_dir": str(other), "do_predict": True}
     results = ner.run(options(tiny, folder, **flags))
     assert results.metrics == {}
-    found = rows_of(other / "label_test.txt")
-    assert {len(row) for rows in found for row in rows} == {2}
-    assert column(found, 1) == column(expected, 2)
+    predicted_sentences = rows_of(other / "label_test.txt")
+    assert {len(row) for rows in predicted_sentences for row in rows} == {2}
+    assert column(predicted_sentences, 1) == column(expected, 2)
 
 
 def task(tiny, folder, **changes):
-    """A task that takes its labels from the checkpoint's folder."""
+    """A task with the label map of the checkpoint folder."""
     (folder / "start").mkdir(exist_ok=True)
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
@@ -164,7 +169,7 @@ def task(tiny, folder, **changes):
     return TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
 
 
-def test_a_folder_without_conll_files(tiny, tmp_path):
+def test_folder_without_conll_files(tiny, tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*test\.txt or eng\.testb \(the folder"):
         task(tiny, tmp_path).read("predict")
 
@@ -180,62 +185,68 @@ TOKEN = TOKEN.filter(lambda word: word != conll.DOCUMENT and not word.startswith
     st.integers(3, 24),
     st.booleans(),
 )
-def test_every_word_comes_out_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
-    """The label of each piece is computed from the piece itself."""
+def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
+    """Uses fake logits that depend only on the piece."""
     (tmp_path / "test.txt").write_bytes(
         "\n\n".join("\n".join(words) for words in sentences).encode()
     )
-    made = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
-    examples = made.read("predict")
+    ner_task = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
+    examples = ner_task.read("predict")
     assert [words for words, _ in examples] == sentences
-    ids = made.featurize(examples, "predict")["input_ids"]
-    # Slices have the same rows.
-    slices = [made.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
+    ids = ner_task.featurize(examples, "predict")["input_ids"]
+    # Slices contain the same rows.
+    slices = [ner_task.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
     np.testing.assert_array_equal(np.concatenate(slices), ids)
-    assert all(len(made.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1))
-    assert made.epoch_size(examples) == len(ids)
-    found = made.decode(examples, {"label_ids": ids % len(made.labels)})
-    assert [sentence.words for sentence in found] == sentences
-    (path,) = made.write_predictions(examples, found, str(tmp_path))
+    assert all(
+        len(ner_task.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1)
+    )
+    assert ner_task.epoch_size(examples) == len(ids)
+    predicted_sentences = ner_task.decode(examples, {"label_ids": ids % len(ner_task.labels)})
+    assert [sentence.words for sentence in predicted_sentences] == sentences
+    (path,) = ner_task.write_predictions(examples, predicted_sentences, str(tmp_path))
     with open(path, encoding="utf-8", newline="\n") as file:
         written = [block.split("\n") for block in file.read().strip("\n").split("\n\n")]
     assert [[row.split(" ")[0] for row in rows] for rows in written] == sentences
-    reference = made.tokenizer.reference
+    reference = ner_task.tokenizer.reference
     rows = [row.split(" ") for block in written for row in block]
     for word, label in rows:
         pieces = reference.tokenize(word) or ["[UNK]"]
         number = reference.convert_tokens_to_ids(pieces[:1])[0]
-        assert label == made.labels[number % len(made.labels)]
+        assert label == ner_task.labels[number % len(ner_task.labels)]
 
 
-def test_only_first_pieces_have_labels(tiny, folder):
+def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    rows = made.featurize(made.read("train"), "train")
-    assert list(rows) == [feature.name for feature in made.features("train")]
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    rows = ner_task.featurize(ner_task.read("train"), "train")
+    assert list(rows) == [feature.name for feature in ner_task.features("train")]
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
     assert rows["input_mask"].sum(axis=1).tolist() == [8, 8, 8]
     assert [np.flatnonzero(mask).tolist() for mask in rows["label_mask"]] == [[1], [2, 5], [6]]
-    assert made.labels == ["O", "B-A", "B-B"]
+    assert ner_task.labels == ["O", "B-A", "B-B"]
     assert rows["label_ids"][0, 1] == 1
     assert rows["label_ids"][1, [2, 5]].tolist() == [2, 0]
 
 
-def test_loss_is_the_mean_over_the_labels_of_a_row(tiny, folder):
-    made = task(tiny, folder)
+def test_loss_is_the_mean_over_labeled_pieces_of_a_row(tiny, folder):
+    ner_task = task(tiny, folder)
     logits = np.random.default_rng(1).normal(size=(3, 4, 4)).astype(np.float32)
     batch = {
         "label_ids": np.array([[0, 1, 2, 3], [3, 0, 0, 0], [0, 0, 0, 0]], np.int32),
         "label_mask": np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32),
     }
-    chances = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    expected = [-(chances[0, 1, 1] + chances[0, 2, 2]) / 2, -chances[1, 0, 3], 0.0]
-    loss = np.asarray(made.loss({"logits": logits}, batch, training=False))
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = [
+        -(log_probabilities[0, 1, 1] + log_probabilities[0, 2, 2]) / 2,
+        -log_probabilities[1, 0, 3],
+        0.0,
+    ]
+    loss = np.asarray(ner_task.loss({"logits": logits}, batch, training=False))
     np.testing.assert_allclose(loss, expected, atol=1e-6)
 
 
-def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
+def test_msra_spans_end_to_end(tiny, tmp_path):
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.txt").write_text("good/nr film/o \nslow/ns was/o plot/nt \n")
     flags = {**TRAINING, "train_batch_size": 2, "do_eval": True, "do_predict": True}
@@ -250,7 +261,7 @@ def test_spans_of_msra_from_training_to_prediction(tiny, tmp_path):
     assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
 
 
-def test_labels_that_were_not_trained(tiny, folder, caplog):
+def test_labels_missing_from_training(tiny, folder, caplog):
     ner.run(options(tiny, folder, **TRAINING))
     text = (folder / "dev.txt").read_text()
     line = 1 + text.splitlines().index("good X B-A")
@@ -262,7 +273,7 @@ def test_labels_that_were_not_trained(tiny, folder, caplog):
 
 
 def test_iob1_is_scored_as_bio(tiny, folder):
-    """The schemes of 2003 and of today give the same model."""
+    """IOB1 (CoNLL-2003) and BIO labels give the same model."""
     results = []
     for scheme in ("bio", "iob1"):
         if scheme == "iob1":
@@ -279,18 +290,18 @@ def test_iob1_is_scored_as_bio(tiny, folder):
 
 
 def _iob1(text):
-    """`B-` only where an entity follows another one of its kind."""
-    lines, before = [], ""
+    """Converts BIO to IOB1: `B-` only after an adjacent entity of the same type."""
+    lines, previous = [], ""
     for line in text.split("\n"):
         label = line.split(" ")[-1]
-        if label.startswith("B-") and before[2:] != label[2:]:
+        if label.startswith("B-") and previous[2:] != label[2:]:
             line = line.removesuffix(label) + "I" + label[1:]
         lines.append(line)
-        before = label
+        previous = label
     return "\n".join(lines)
 
 
-def test_context_changes_the_outputs_of_a_sentence(tiny, folder):
+def test_document_context_changes_outputs(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     losses = [
         ner.run(options(tiny, folder, do_eval=True, doc_context=value)).metrics["loss"]
@@ -299,61 +310,65 @@ def test_context_changes_the_outputs_of_a_sentence(tiny, folder):
     assert losses[0] != losses[1]
 
 
-def test_the_training_data_of_an_older_run_is_recognized(tiny, tmp_path):
+def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
     run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    # As earlier versions wrote it to run.json.
-    assert describe_data(made.identity(made.read("train"))) == "24 rows (eb79d1e4)"
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    # The format in run.json of earlier versions.
+    assert describe_data(ner_task.identity(ner_task.read("train"))) == "24 rows (eb79d1e4)"
 
 
-def test_inputs_of_a_program(tiny, tmp_path):
-    made = task(tiny, tmp_path)
+def test_predictor_inputs(tiny, tmp_path):
+    ner_task = task(tiny, tmp_path)
     inputs = ["", "The film, it was good.", (), ("good", "plot"), "\n"]
-    examples = made.from_inputs(inputs)
-    rows = made.featurize(examples, "predict")
+    examples = ner_task.from_inputs(inputs)
+    rows = ner_task.featurize(examples, "predict")
     assert list(rows) == ["input_ids", "input_mask", "segment_ids"]
     assert len(rows["input_ids"]) == 2
-    found = made.decode(examples, {"label_ids": np.full((2, 24), 1)})
+    predicted_sentences = ner_task.decode(examples, {"label_ids": np.full((2, 24), 1)})
     words = [[], ["The", "film", ",", "it", "was", "good", "."], [], ["good", "plot"], []]
-    assert [sentence.words for sentence in found] == words
-    assert [sentence.labels for sentence in found] == [["B-A"] * len(each) for each in words]
-    none = made.from_inputs(["", ()])
-    assert not len(made.featurize(none, "predict")["input_ids"])
+    assert [sentence.words for sentence in predicted_sentences] == words
+    assert [sentence.labels for sentence in predicted_sentences] == [
+        ["B-A"] * len(each) for each in words
+    ]
+    empty_examples = ner_task.from_inputs(["", ()])
+    assert not len(ner_task.featurize(empty_examples, "predict")["input_ids"])
     empty = {"label_ids": np.zeros((0, 24), np.int32)}
-    assert made.decode(none, empty) == [([], []), ([], [])]
-    assert made.decode(made.from_inputs([]), empty) == []
+    assert ner_task.decode(empty_examples, empty) == [([], []), ([], [])]
+    assert ner_task.decode(ner_task.from_inputs([]), empty) == []
     with pytest.raises(UserError, match=r"Input 1: expected a text, or a tuple of words\. Rec"):
-        made.from_inputs(["a", ("b", 3)])
+        ner_task.from_inputs(["a", ("b", 3)])
 
 
-def test_one_word_is_said_in_the_singular(tiny, tmp_path, said):
+def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
     run = options(tiny, tmp_path, do_train=True)
-    made = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    examples = made.read("eval")
-    made.metrics(examples, made.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)}))
-    assert "dev.txt: 1 sentence, 1 word, 1 window\n" in said.text
-    assert "counted as wrong (1 word: B-NEW)" in said.text
-    assert "recall 0.0000, 1 entity)" in said.text
+    ner_task = TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+    examples = ner_task.read("eval")
+    ner_task.metrics(
+        examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
+    )
+    assert "dev.txt: 1 sentence, 1 word, 1 window\n" in run_log.text
+    assert "counted as wrong (1 word: B-NEW)" in run_log.text
+    assert "recall 0.0000, 1 entity)" in run_log.text
 
 
-def test_without_marks_all_is_one_document(tiny, folder, caplog):
+def test_file_without_docstart_is_one_document(tiny, folder, caplog):
     text = (folder / "test.txt").read_text()
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
-    made = task(tiny, folder, doc_context=True, verbose_logging=True)
+    ner_task = task(tiny, folder, doc_context=True, verbose_logging=True)
     with caplog.at_level("DEBUG", logger="bert_tf"):
-        examples = made.read("predict")
+        examples = ner_task.read("predict")
     assert "test.txt has no -DOCSTART- line; reading it as one document" in caplog.text
     assert "Window 0\n  tokens: [CLS] " in caplog.text
     assert (examples.windows.length == 22).all()
 
 
-def fails(run, message):
-    with pytest.raises(UserError, match=message) as caught:
+def assert_user_error(run, message):
+    with pytest.raises(UserError, match=message) as error:
         ner.run(run)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
     out = run.output_dir
     assert not os.path.isdir(out) or not [n for n in os.listdir(out) if "tf_record" in n]
 
@@ -362,20 +377,20 @@ def fails(run, message):
     ("changes", "message"),
     [
         ({}, "Nothing to do"),
-        ({"do_train": True, "data_dir": None}, "Required, but not given: --data_dir"),
+        ({"do_train": True, "data_dir": None}, "Required, but missing: --data_dir"),
         ({"do_train": True, "data_dir": "no"}, r"No such file: no/train\.txt"),
-        ({"do_train": True, "token_column": 0}, "--token_column must be from 1 to"),
+        ({"do_train": True, "token_column": 0}, "--token_column must be between 1 and"),
         ({"do_train": True, "label_column": 0}, "--label_column counts from 1,"),
         ({"do_train": True, "label_column": 1}, "--token_column and --label_column are both 1"),
         ({"do_train": True, "label_column": 9}, r"train\.txt:3: .* no label \(--label_column=9\)"),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
-        ({"do_train": True, "max_seq_length": 25}, "is more than the model's 24 positions"),
-        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, or its folder"),
+        ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
+        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
     ],
 )
 def test_invalid_options_fail_before_anything_is_written(tiny, folder, changes, message):
-    fails(options(tiny, folder, **changes), message)
+    assert_user_error(options(tiny, folder, **changes), message)
     assert not (folder / "out").exists()
 
 
@@ -384,15 +399,17 @@ def test_invalid_files(tiny, folder):
     dev = (folder / "dev.txt").read_text()
     (folder / "dev.txt").write_text(dev.replace(" B-A", "", 1))
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
-    fails(train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3")
+    assert_user_error(
+        train, rf"dev\.txt:{line}: 2 columns and no label, but 3 columns in .*dev\.txt:3"
+    )
     (folder / "dev.txt").write_text("")
-    fails(train, r"dev\.txt contains no words")
+    assert_user_error(train, r"dev\.txt contains no words")
     (folder / "train.txt").write_text("a O\n\nb O\n")
-    fails(train, r"train\.txt: all labels are O; nothing to learn")
+    assert_user_error(train, r"train\.txt: all labels are O; nothing to learn")
     (folder / "dev.txt").unlink()
     (folder / "valid.txt").write_text("\n")
     (folder / "train.txt").write_text("a O\n\nb B-A\n")
-    fails(train, r"valid\.txt contains no words")
+    assert_user_error(train, r"valid\.txt contains no words")
     assert not (folder / "out").exists()
 
 
@@ -400,35 +417,39 @@ def test_invalid_label_maps(tiny, folder):
     ner.run(options(tiny, folder, **TRAINING))
     path = folder / "out" / "labels.txt"
     path.write_text("O\nB-A\nI-A\nB-B\n")
-    message = r"train\.txt has the labels O, B-A, B-B, I-A, but the training in .* had O, B-A, I-A"
+    message = (
+        r"train\.txt has the labels O, B-A, B-B, I-A, but the model in .* trained with O, B-A, I-A"
+    )
     with pytest.raises(UserError, match=message):
         ner.run(options(tiny, folder, do_train=True, num_train_epochs=2.0))
     path.write_text("O\n\n")
-    with pytest.raises(UserError, match=r"labels\.txt:2: '' is not a label"):
+    with pytest.raises(UserError, match=r"labels\.txt:2: invalid label ''"):
         ner.run(options(tiny, folder, do_eval=True))
     path.write_text("O\nB-A\n")
     with pytest.raises(UserError, match=r"output_weights \(checkpoint \[4, 16\], model \[2, 16\]"):
         ner.run(options(tiny, folder, do_eval=True))
 
 
-def test_scores_need_seqeval_before_any_work(tiny, folder, monkeypatch):
+def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
-    fails(options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"')
+    assert_user_error(
+        options(tiny, folder, do_train=True, do_eval=True), r'pip install "\.\[ner\]"'
+    )
     assert not (folder / "out").exists()
-    # Without an evaluation it is not needed.
+    # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
     assert results.files == [str(folder / "out" / "label_test.txt")]
 
 
-def test_obstacles_are_found_before_the_training(tiny, folder):
+def test_blocked_output_paths_are_rejected_before_training(tiny, folder):
     for name in ("labels.txt", "label_test.txt"):
         (folder / "out" / name).mkdir(parents=True)
-        fails(options(tiny, folder, do_train=True), f"{name} is a folder, in place of a file")
+        assert_user_error(options(tiny, folder, do_train=True), f"{name} is a folder, but the run")
         (folder / "out" / name).rmdir()
 
 
 def test_script(tiny, folder):
-    """A flag file, and the command; one line for a mistake."""
+    """Runs with a flag file; errors are one line."""
     run = options(tiny, folder, do_predict=True, do_train=True, num_train_epochs=1.0)
     names = [*tiny.flags, "data_dir", "output_dir", "do_predict", "do_train", "num_train_epochs"]
     flags = "".join(f"--{name}={getattr(run, name)}\n" for name in names)
@@ -449,44 +470,44 @@ def test_script(tiny, folder):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("doc_context", [False, True])
-def test_real_words_come_out_once_and_in_order(tiny, tmp_path, doc_context):
-    """In windows that are too short for most sentences."""
+def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context):
+    """Uses windows that are too short for most sentences."""
     folder = data("conll2003")
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
     run = options(
         tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
         doc_context=doc_context,
     )  # fmt: skip
-    made = TokenClassification(run, tiny.config, vocab)
+    ner_task = TokenClassification(run, tiny.config, vocab)
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
-        examples = made.read(split)
-        rows = made.featurize(examples, split)
+        examples = ner_task.read(split)
+        rows = ner_task.featurize(examples, split)
         if split != "predict":
-            # Each label is learned once.
+            # Each label occurs once in training.
             assert rows["label_mask"].sum() == len(examples.file.labels)
         label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
-        predicted = made.decode(examples, {"label_ids": label_ids})
+        predicted = ner_task.decode(examples, {"label_ids": label_ids})
         if split != "predict":
-            assert [(found.words, found.labels) for found in predicted] == list(examples)
-        (path,) = made.write_predictions(examples, predicted, str(tmp_path))
-        with open(path) as written, open(folder / f"{name}.txt") as given:
-            for ours, theirs in zip(written, given, strict=True):
-                # Word and label; all of them but marks of documents.
-                if not theirs.startswith("-DOCSTART-"):
-                    assert ours.split()[:2] == theirs.split()[::3]
+            assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
+        (path,) = ner_task.write_predictions(examples, predicted, str(tmp_path))
+        with open(path) as written, open(folder / f"{name}.txt") as source:
+            for output_line, source_line in zip(written, source, strict=True):
+                # Word and label of every line except document marks.
+                if not source_line.startswith("-DOCSTART-"):
+                    assert output_line.split()[:2] == source_line.split()[::3]
 
 
-def test_a_file_without_blank_lines(tiny, folder, said):
+def test_file_without_blank_lines_warning(tiny, folder, run_log):
     lines = (folder / "test.txt").read_text().splitlines()
     words = "\n".join(line for line in lines if line and not line.startswith("-DOC"))
     (folder / "test.txt").write_text(words + "\n")
     task(tiny, folder).read("predict")
-    assert "test.txt: no blank lines; reading all words as one sentence" in said.text
+    assert "test.txt: no blank lines; reading all words as one sentence" in run_log.text
 
 
-def test_an_evaluation_on_the_training_data(tiny, folder, caplog):
+def test_evaluation_on_training_data_warns(tiny, folder, caplog):
     (folder / "dev.txt").write_text((folder / "train.txt").read_text())
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "num_train_epochs": 0.1}
     out = {"data_dir": str(folder), "output_dir": str(folder / "out")}
     ner.run(NerOptions(**flags, **out, do_train=True, do_eval=True))
-    assert "The data to evaluate on are the training data" in caplog.text
+    assert "The evaluation data equal the training data" in caplog.text

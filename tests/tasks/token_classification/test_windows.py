@@ -1,4 +1,4 @@
-"""Windows of words: a plain count of context, and every word in one window."""
+"""Word windows: each word is labeled in one window, where it has the most context."""
 
 from types import SimpleNamespace
 
@@ -15,8 +15,8 @@ from bert_tf.tokenization.ragged_ids import RaggedIds
 CLS, SEP, UNK = 1, 2, 3
 
 
-class Letters:
-    """Letters are pieces; spaces are none."""
+class LetterTokenizer:
+    """Tokenizes words to letters; drops spaces."""
 
     reference = SimpleNamespace(vocab={"[CLS]": CLS, "[SEP]": SEP, "[UNK]": UNK})
 
@@ -26,12 +26,12 @@ class Letters:
 
 def windows_of(sentences, max_seq_length, documents=None):
     words = [word for sentence in sentences for word in sentence]
-    borders = np.cumsum([0, *map(len, sentences)]).tolist()
-    return WordWindows(words, borders, Letters(), max_seq_length, documents)
+    document_starts = np.cumsum([0, *map(len, sentences)]).tolist()
+    return WordWindows(words, document_starts, LetterTokenizer(), max_seq_length, documents)
 
 
-def shown(windows):
-    """Rows as text: the labelled words begin with a capital letter."""
+def rows_to_text(windows):
+    """Returns rows as text, in which labeled words start with a capital letter."""
     rows = windows.inputs(0, len(windows))
     row, position = windows.word_positions(0, len(windows))
     labelled = set(zip(row.tolist(), position.tolist(), strict=True))
@@ -49,23 +49,23 @@ def shown(windows):
     return text
 
 
-def test_a_sentence_is_a_row():
-    assert shown(windows_of([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
+def test_short_sentences_are_rows():
+    assert rows_to_text(windows_of([["ab", "c"], ["d"]], 8)) == ["AbC", "D"]
 
 
-def test_long_sentences_are_cut_into_windows_that_overlap():
-    # Room for 4; a word is labelled where its begin is nearest to the middle.
-    assert shown(windows_of([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
-    assert shown(windows_of([list("abcde")], 6)) == ["ABCd", "bcDE"]
-    assert shown(windows_of([list("abc")], 3)) == ["A", "B", "C"]
+def test_long_sentences_are_split_into_overlapping_windows():
+    # Four pieces fit; a word is labeled in the window whose middle is nearest to its start.
+    assert rows_to_text(windows_of([list("abcdefgh"), ["x"]], 6)) == ["ABCd", "cDEf", "eFGH", "X"]
+    assert rows_to_text(windows_of([list("abcde")], 6)) == ["ABCd", "bcDE"]
+    assert rows_to_text(windows_of([list("abc")], 3)) == ["A", "B", "C"]
 
 
-def test_a_word_that_does_not_fit_keeps_its_beginning():
-    assert shown(windows_of([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
-    assert shown(windows_of([["bcdefghijkl"]], 5)) == ["Bcd"]
+def test_too_long_word_is_truncated():
+    assert rows_to_text(windows_of([["a", "bcdefghijkl", "m"]], 6)) == ["ABcd", "jklM"]
+    assert rows_to_text(windows_of([["bcdefghijkl"]], 5)) == ["Bcd"]
 
 
-def test_a_word_without_pieces_is_unknown():
+def test_word_without_pieces_is_unknown():
     windows = windows_of([["a", " ", "b"], [" "]], 8)
     assert windows.inputs(0, 2)["input_ids"][:, :6].tolist() == [
         [CLS, ord("a"), UNK, ord("b"), SEP, 0],
@@ -77,17 +77,17 @@ def test_a_word_without_pieces_is_unknown():
 
 def test_empty_sentences_have_no_windows():
     windows = windows_of([[], ["ab"], [], list("cdefg"), [], []], 6)
-    assert shown(windows) == ["Ab", "CDEf", "deFG"]
+    assert rows_to_text(windows) == ["Ab", "CDEf", "deFG"]
     assert windows.first_window.tolist() == [0, 0, 1, 1, 3, 3, 3]
     assert len(windows_of([[], []], 6)) == len(windows_of([], 6)) == 0
 
 
-def test_context_of_the_document():
+def test_document_context():
     sentences = [["ab"], ["cd", "e"], ["fgh"], ["ij"], ["klmnopq"]]
-    # The second document begins at `ij`, the fifth word.
+    # The second document starts at `ij`, the fifth word.
     windows = windows_of(sentences, 9, documents=[0, 4, 6])
-    assert shown(windows) == ["Abcdefg", "abCdEfg", "bcdeFgh", "Ijklmno", "Klmnopq"]
-    assert shown(windows_of(sentences, 100, [0, 4, 6])) == [
+    assert rows_to_text(windows) == ["Abcdefg", "abCdEfg", "bcdeFgh", "Ijklmno", "Klmnopq"]
+    assert rows_to_text(windows_of(sentences, 100, [0, 4, 6])) == [
         "Abcdefgh",
         "abCdEfgh",
         "abcdeFgh",
@@ -104,44 +104,50 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES, st.integers(3, 24), st.sets(st.integers(1, 4)), st.booleans())
-def test_every_word_has_one_place(sentences, max_seq_length, borders, doc_context):
-    """Each word once, in order, at its own first piece, and where it has most context."""
+def test_every_word_is_labeled_once(sentences, max_seq_length, document_starts, doc_context):
+    """Each word is labeled once, in order, at its first piece, where it has the most context."""
     words = [word for sentence in sentences for word in sentence]
-    # Every piece of all words is another one.
+    # All pieces of all words are distinct.
     sizes = [max(len(word.strip()), 1) for word in words]
     first = np.cumsum([0, *sizes])
     splits = np.cumsum([0, *map(len, sentences)])
-    documents = sorted({0, len(words), *(int(splits[b]) for b in borders if b < len(splits))})
+    documents = sorted(
+        {0, len(words), *(int(splits[b]) for b in document_starts if b < len(splits))}
+    )
 
-    class Numbered(Letters):
+    class NumberTokenizer(LetterTokenizer):
         def encode(self, texts):
             return RaggedIds.from_lists([range(10, 10 + len(text.strip())) for text in texts])
 
     windows = WordWindows(
-        words, splits.tolist(), Numbered(), max_seq_length, documents if doc_context else None
+        words,
+        splits.tolist(),
+        NumberTokenizer(),
+        max_seq_length,
+        documents if doc_context else None,
     )
     rows = windows.inputs(0, len(windows))["input_ids"]
-    row, place = windows.word_positions(0, len(windows))
+    row, position_in_row = windows.word_positions(0, len(windows))
     assert len(row) == len(words)
     assert (np.diff(row) >= 0).all()
     assert set(row.tolist()) == set(range(len(windows)))
     room = max_seq_length - 2
     assert (windows.length <= room).all()
     for number, word in enumerate(words):
-        begin = int(windows.start[row[number]])
-        assert begin + place[number] - 1 == first[number]
-        assert rows[row[number], place[number]] == (10 if word.strip() else UNK)
+        start_piece = int(windows.start[row[number]])
+        assert start_piece + position_in_row[number] - 1 == first[number]
+        assert rows[row[number], position_in_row[number]] == (10 if word.strip() else UNK)
         sentence = int(np.searchsorted(splits, number, "right")) - 1
         size = first[splits[sentence + 1]] - first[splits[sentence]]
         if size <= room:
             continue
-        # Of all windows of the sentence that have it.
-        same = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
-        offset = first[number] - windows.start[same]
-        context = np.minimum(offset, windows.length[same] - 1 - offset)
-        assert min(place[number] - 1, room - place[number]) == context.max()
+        # Among all windows of the sentence that contain the word.
+        in_sentence = np.searchsorted(splits, windows.first_word[:-1], "right") - 1 == sentence
+        offset = first[number] - windows.start[in_sentence]
+        context = np.minimum(offset, windows.length[in_sentence] - 1 - offset)
+        assert min(position_in_row[number] - 1, room - position_in_row[number]) == context.max()
     if doc_context:
-        # Windows are full where the document has as much, and stay inside of it.
+        # Windows are full if the document is long enough, and do not leave it.
         for n in range(len(windows)):
             document = np.searchsorted(documents, windows.first_word[n], "right")
             start, end = (first[documents[document + shift]] for shift in (-1, 0))
@@ -150,7 +156,7 @@ def test_every_word_has_one_place(sentences, max_seq_length, borders, doc_contex
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_pieces_are_those_of_the_tokenizer(tmp_path, lower):
+def test_pieces_match_the_tokenizer(tmp_path, lower):
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##able", "U", ".", "n", "u"]
     (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n")
     tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), lower)

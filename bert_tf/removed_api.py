@@ -8,7 +8,7 @@ from bert_tf.errors import UserError
 _DATASET = "bert_tf.data.input_pipeline.read_dataset, or tf.data.Dataset.from_tensor_slices"
 _REPLACEMENTS = {
     "run_classifier.create_model": "bert_tf.modeling.BertClassifier",
-    "run_classifier.model_fn_builder": "compile and fit of bert_tf.modeling.BertClassifier",
+    "run_classifier.model_fn_builder": "bert_tf.modeling.BertClassifier with compile and fit",
     "run_classifier.input_fn_builder": _DATASET,
     "run_classifier.file_based_input_fn_builder": _DATASET,
     "run_squad.create_model": "bert_tf.modeling.BertSpanLabeler",
@@ -31,14 +31,14 @@ _REPLACEMENTS = {
 }
 
 
-def replaced(owner: str) -> dict[str, Callable[..., NoReturn]]:
-    """Returns, by name, functions of an original module or class that raise a `UserError`."""
+def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
+    """Returns stubs, by name, for what a module or class lacks; each raises a `UserError`."""
     names = [name for name in _REPLACEMENTS if name.startswith(f"{owner}.")]
-    return {name.partition(".")[2]: _stand_in(name) for name in names}
+    return {name.partition(".")[2]: _error_stub(name) for name in names}
 
 
-def _stand_in(name: str) -> Callable[..., NoReturn]:
+def _error_stub(name: str) -> Callable[..., NoReturn]:
     def call(*args: Any, **kwargs: Any) -> NoReturn:
-        raise UserError(f"{name} exists in TensorFlow 1 only: use {_REPLACEMENTS[name]}")
+        raise UserError(f"{name} only exists in the TensorFlow 1 code: use {_REPLACEMENTS[name]}")
 
     return call

@@ -1,0 +1,1 @@
+"""Models over rows: batches of similar length, by TensorFlow or ONNX Runtime."""

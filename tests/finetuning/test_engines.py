@@ -1,0 +1,224 @@
+"""engine="onnx": tasks and encoders compute as with TensorFlow, from one export."""
+
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_tf import Predictor, checkpoint
+from bert_tf.errors import UserError
+from bert_tf.options import ExportOptions, ExtractionOptions
+from bert_tf.tasks import classification, extraction
+from bert_tf.tasks.classification.options import ClassifierOptions
+from bert_tf.tasks.export_model import export_model
+from tests.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
+
+PAIRS = [("a good film", "it was bad"), ("the plot", ""), ("zzz \u4e2d é", "a b c " * 20)]
+INPUTS = {
+    "mrpc": PAIRS,
+    "squad": [("what was fast", CONTEXT), ("what was the film", "the film")],
+    "ner": ["a good film was not slow", ("the", "film"), "film " * 40],
+}
+
+
+def plain(prediction):
+    """Rounds the numbers in a prediction."""
+    if isinstance(prediction, float):
+        return round(prediction, 4)
+    if isinstance(prediction, dict):
+        return {name: plain(value) for name, value in prediction.items()}
+    if hasattr(prediction, "_asdict"):
+        return plain(prediction._asdict())
+    is_sequence = isinstance(prediction, list | tuple)
+    return [plain(value) for value in prediction] if is_sequence else prediction
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_predictions_are_those_of_tensorflow(trained, task):  # noqa: F811
+    folder, inputs = trained.folder / task, INPUTS[task]
+    expected = Predictor.from_output_dir(folder)(inputs)
+    found = Predictor.from_output_dir(folder, engine="onnx")(inputs)
+    assert [*map(plain, found)] == [*map(plain, expected)]
+    assert Predictor.from_output_dir(folder, engine="onnx")([]) == []
+
+
+def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811
+    folder = tmp_path / "mrpc"
+    shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
+    file = folder / "onnx" / "model.onnx"
+
+    def exported(**flags):
+        Predictor.from_output_dir(folder, engine="onnx", **flags)
+        return file.stat().st_mtime_ns
+
+    first = exported()
+    assert exported() == first
+    small = exported(precision="int8")
+    assert small > first
+    again = exported()
+    assert again > small
+    (index,) = folder.glob("model.ckpt-[1-9]*.index")
+    os.utime(index)
+    assert exported() > again
+
+
+def test_each_checkpoint_of_a_folder_has_its_own_export(tiny, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a good film\n")
+    model = tmp_path / "model"
+    shutil.copytree(SMALL_BERT, model)
+    rng = np.random.default_rng(0)
+    prefix = str(model / "bert_model.ckpt")
+    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
+    checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
+
+    def features(name, engine, **flags):
+        options = ExtractionOptions(
+            input_file=str(texts),
+            output_file=str(tmp_path / "out.npz"),
+            init_checkpoint=str(model / name),
+            layers="-1",
+            pooling="mean",
+            engine=engine,
+            **flags,
+        )
+        extraction.run(options)
+        return np.load(tmp_path / "out.npz")["features"]
+
+    settings = json.loads((model / "bert_config.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_act": "relu"}))
+    results = []
+    for name in ("bert_model.ckpt", "noisy.ckpt"):
+        for flags in ({}, {"bert_config_file": str(tmp_path / "other.json")}):
+            results.append(features(name, "onnx", **flags))
+            expected = features(name, "tensorflow", **flags)
+            np.testing.assert_allclose(results[-1], expected, atol=1e-5)
+    assert not any(np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(results, 2))
+
+
+def test_casing_of_an_exported_folder_is_checked(trained, tmp_path):  # noqa: F811
+    out = str(tmp_path / "onnx")
+    folder = str(trained.folder / "mrpc")
+    export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
+    for path in (folder, out):
+        with pytest.raises(UserError, match="do_lower_case"):
+            Predictor.from_output_dir(path, engine="onnx", do_lower_case=False)
+    flags = {"model_dir": folder, "export_dir": out, "format": "onnx", "pooling": "mean"}
+    with pytest.raises(UserError, match="--pooling is for encoders: pass --form=encoder"):
+        export_model.run(ExportOptions(**flags))
+
+
+def test_a_script_needs_a_checkpoint(tiny, tmp_path):
+    options = ClassifierOptions(
+        **tiny.flags,
+        task_name="MRPC",
+        data_dir=str(tiny.folder / "mrpc"),
+        output_dir=str(tmp_path),
+        do_predict=True,
+        engine="onnx",
+    )
+    with pytest.raises(UserError, match="has no checkpoint to export"):
+        classification.run(options)
+
+
+def test_an_exported_folder_is_enough(trained, tmp_path):  # noqa: F811
+    folder, out = trained.folder / "mrpc", tmp_path / "onnx"
+    options = ExportOptions(model_dir=str(folder), export_dir=str(out), format="onnx")
+    export_model.run(options)
+    expected = Predictor.from_output_dir(folder)(PAIRS)
+    found = Predictor.from_output_dir(out, engine="onnx")(PAIRS)
+    assert [*map(plain, found)] == [*map(plain, expected)]
+    with pytest.raises(UserError, match=r"model\.onnx is float32, not int8: pass precision=float"):
+        Predictor.from_output_dir(out, engine="onnx", precision="int8")
+    with pytest.raises(UserError, match="checkpoint"):
+        Predictor.from_output_dir(out)
+
+
+def test_a_script_predicts_and_evaluates(trained, tiny, tmp_path):  # noqa: F811
+    results = {}
+    for engine in ("tensorflow", "onnx"):
+        folder = tmp_path / engine
+        shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns("onnx"))
+        options = ClassifierOptions(
+            task_name="MRPC",
+            data_dir=str(tiny.folder / "mrpc"),
+            vocab_file=str(folder / "vocab.txt"),
+            bert_config_file=str(folder / "bert_config.json"),
+            max_seq_length=24,
+            output_dir=str(folder),
+            do_eval=True,
+            do_predict=True,
+            engine=engine,
+        )
+        metrics = classification.run(options).metrics
+        lines = (folder / "test_results.tsv").read_text().splitlines()
+        results[engine] = metrics, np.array([line.split("\t") for line in lines], float)
+    (metrics, rows), (others, other_rows) = results.values()
+    np.testing.assert_allclose(rows, other_rows, atol=2e-6)
+    assert metrics.keys() == others.keys()
+    np.testing.assert_allclose([*metrics.values()], [*others.values()], atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["none", "cls", "mean", "max", "mean_max"])
+def test_features_are_those_of_tensorflow(tmp_path, pooling):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A film to remember\nthe plot was slow ||| and long\n")
+    model = tmp_path / "model"
+    shutil.copytree(SMALL_BERT, model)
+    found = {}
+    for engine in ("tensorflow", "onnx"):
+        output = tmp_path / f"{engine}.npz"
+        extraction.run(
+            ExtractionOptions(
+                input_file=str(texts),
+                output_file=str(output),
+                init_checkpoint=str(model),
+                layers="-1,0",
+                pooling=pooling,
+                engine=engine,
+            )
+        )
+        found[engine] = np.load(output)["features"]
+    np.testing.assert_allclose(found["onnx"], found["tensorflow"], atol=1e-5)
+
+
+def test_features_of_an_exported_encoder(tmp_path):
+    out = str(tmp_path / "onnx")
+    export_model.run(ExportOptions(model_dir=SMALL_BERT, export_dir=out, format="onnx"))
+    flags = {"script": "extract_features", "pooling": "mean", "engine": "onnx"}
+    predictor = Predictor.from_output_dir(out, layers="-1", **flags)
+    expected = Predictor.from_output_dir(
+        SMALL_BERT, "extract_features", pooling="mean", layers="-1"
+    )("a film")
+    np.testing.assert_allclose(predictor("a film").values, expected.values, atol=1e-5)
+    with pytest.raises(UserError, match="has the last layer only: pass --layers=-1"):
+        Predictor.from_output_dir(out, layers="0", **flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"precision": "int8"}, "--precision=int8 is not for --engine=tensorflow"),
+        ({"engine": "onnx", "precision": "bfloat16"}, "--precision=bfloat16 is not for --engine=o"),
+        ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
+    ],
+)
+def test_flags_that_do_not_fit_together(tiny, tmp_path, flags, message):
+    options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
+    options |= {**tiny.flags, "output_dir": str(tmp_path)}
+    with pytest.raises(UserError, match=message):
+        ClassifierOptions(**{**options, **flags}).check()
+
+
+def test_a_damaged_model_is_one_sentence(trained, tmp_path):  # noqa: F811
+    out = tmp_path / "onnx"
+    flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": "onnx"}
+    export_model.run(ExportOptions(**flags))
+    Path(out / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(UserError, match=r"Cannot load .*model\.onnx: "):
+        Predictor.from_output_dir(out, engine="onnx")
