@@ -341,7 +341,7 @@ def test_teacher_of_other_labels_or_script(tiny, teacher, tmp_path):
     _fails(student(tiny, copy, tmp_path), r"labels=\['1', '0'\], but this run has labels=\['0',")
     run = json.loads((copy / "run.json").read_text())
     (copy / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
-    message = r"is not an output_dir of run_classifier.py \(it was trained by run_squad.py\)"
+    message = r"is not an output_dir of run_classifier.py \(run_squad.py trained it\)"
     _fails(student(tiny, copy, tmp_path), message)
 
 
