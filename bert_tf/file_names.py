@@ -1,10 +1,14 @@
 """Expands and checks the file names that users pass: input patterns and output paths."""
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 
 def split(names: str) -> list[str]:
@@ -18,7 +22,7 @@ def expand(patterns: str) -> list[str]:
     Folders are searched recursively; the files of a folder or pattern are sorted. Names that begin
     with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of this
     package are skipped, unless they are named exactly or a pattern matches nothing else. A file
-    that is listed twice is returned twice, as in the original.
+    that is listed twice is returned twice, as in the original, with a warning.
 
     Raises:
         UserError: an entry matches nothing, or the file system cannot be read.
@@ -33,6 +37,9 @@ def expand(patterns: str) -> list[str]:
             if not expanded:
                 raise UserError(f"There is no file in the folder {path} or below it")
             paths += expanded
+    repeated = [path for path, count in Counter(paths).items() if count > 1]
+    if repeated:
+        _logger.warning("--input_file lists %s more than once", repeated[0])
     return paths
 
 

@@ -22,8 +22,13 @@ _MAX_SHARED = 0.01
 # numbers to evaluate on from those of the training, as a multiple of their range.
 _MAX_CONTRADICTORY, _MAX_DISTANCE = 0.1, 10
 
-# Suspicious texts, which suggest a wrong column or a faulty export; and their tolerated share.
-_ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
+# Suspicious texts, the share of rows above which to warn, and what to check.
+_ODD_TEXTS = (
+    ("numbers", r"[+-]?[\d.,]*\d", 0.5, "text column"),
+    ("missing values", "nan|null|none", 0.05, "text column"),
+    # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
+    ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
+)
 
 # Split -> its name in ids and in GLUE, as in the original.
 SPLIT_NAMES = {"train": "train", "eval": "dev", "predict": "test"}
@@ -96,11 +101,11 @@ def check_split(
     `training` is empty if the training set has not been read.
     """
     path, count = data.describe(split), len(examples)
-    for what, pattern, share in () if data.is_published else _ODD_TEXTS:
+    for what, pattern, share, suspect in () if data.is_published else _ODD_TEXTS:
         odd = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(odd) > share * count:
-            message = "%s: %d of %d texts are %s, such as %r. Check the text column"
-            _logger.warning(message, path, len(odd), count, what, odd[0])
+            message = "%s: %d of %d texts are %s, such as %r. Check the %s"
+            _logger.warning(message, path, len(odd), count, what, odd[0], suspect)
     if split == "predict":
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
