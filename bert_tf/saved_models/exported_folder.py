@@ -1,8 +1,10 @@
-"""Writes ONNX models into folders that Optimum, transformers.js and this package read."""
+"""Writes models in ONNX or for LiteRT, into folders with configuration and tokenizer.
+
+Optimum, transformers.js and this package read the folders of ONNX models.
+"""
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,15 +15,17 @@ from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
-from bert_tf.extras import import_extra
 from bert_tf.progress import log
-from bert_tf.saved_models.onnx_graph import build_onnx_model
+from bert_tf.saved_models.litert_file import write_litert
+from bert_tf.saved_models.onnx_file import write_onnx
 from bert_tf.tokenization import FullTokenizer
 
-MODEL = "model.onnx"
+# Model files by format.
+MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
+_ASSOCIATED_FILES = ("vocab.txt", LABELS_FILE)
 
 
-def export_onnx(
+def export_folder(
     model: keras.Model,
     export_dir: str,
     contents: Mapping[str, str],
@@ -30,11 +34,12 @@ def export_onnx(
     do_lower_case: bool,
     max_seq_length: int,
     labels: Sequence[str] = (),
+    format: str = "onnx",
     precision: str = "float32",
     pooling: str | None = None,
     hidden_states: bool = False,
 ) -> str:
-    """Writes `model.onnx` and the files next to it; returns the folder.
+    """Writes a model file and the files next to it; returns the folder.
 
     Args:
         model: a model that `build_onnx_model` takes.
@@ -44,68 +49,46 @@ def export_onnx(
         do_lower_case: whether the tokenizer lower-cases.
         max_seq_length: length to which `tokenizer.json` truncates.
         labels: names of the outputs.
-        precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
-            one scale per column, and activations are quantized where they are used.
-        pooling, hidden_states: see `build_onnx_model`.
+        format: a key of `MODEL_FILES`.
+        precision, pooling, hidden_states: see `write_onnx` and `write_litert`; the latter has no
+            `hidden_states`.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
             files that are not of an earlier export.
     """
-    proto = build_onnx_model(model, pooling, hidden_states)
-    quantization: Any = None
-    if precision == "int8":
-        quantization = import_extra("onnxruntime.quantization", "onnx")
-    config = _config(model, labels, tokenizer)
-    compiled = tokenizer_json(tokenizer, do_lower_case, max_seq_length)
-    settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
     texts = {
         **contents,
-        "config.json": _to_json(config),
-        "tokenizer.json": _to_json(compiled),
-        "tokenizer_config.json": _to_json(settings),
+        "config.json": _to_json(_config(model, labels, tokenizer)),
+        "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
+        "tokenizer_config.json": _to_json(
+            hugging_face_config.tokenizer(do_lower_case, max_seq_length)
+        ),
     }
-    export_dir = export_dir.rstrip("/")
+    file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
         # Everything in the folder is replaced.
-        others = set(files.list_dir(export_dir)) - {MODEL, LABELS_FILE, *texts}
+        others = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
         if others:
             raise UserError(
                 f"{export_dir} contains other files, such as {min(others)}: pass an empty folder, "
                 "or that of an earlier export"
             )
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
-            path = os.path.join(folder, MODEL)
-            with files.explained("write", path):
-                if quantization is None:
-                    files.write_bytes(path, proto.SerializeToString())
-                else:
-                    _quantize(quantization, proto, path)
+            path = os.path.join(folder, file_name)
+            if format == "onnx":
+                write_onnx(path, model, precision, pooling, hidden_states)
+            else:
+                associated = {
+                    name: contents[name] for name in _ASSOCIATED_FILES if name in contents
+                }
+                write_litert(path, model, precision, pooling, associated)
             for name, text in texts.items():
                 files.write_text(os.path.join(folder, name), text)
             files.remove_tree(export_dir)
             files.rename(folder, export_dir)
-    log.info("ONNX model: %s", os.path.join(export_dir, MODEL))
+    log.info("Exported model: %s", os.path.join(export_dir, file_name))
     return export_dir
-
-
-def _quantize(quantization: Any, proto: Any, path: str) -> None:
-    """Writes a model with integer weights.
-
-    The second product of each feed-forward block stays in float32, because its inputs have
-    outliers: this halves the error of sentence vectors at no measurable cost in time. Without the
-    reduced range, sums saturate on processors without VNNI.
-    """
-    # The graph needs no pre-processing; without the mark, the quantizer warns.
-    proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
-    products = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
-    quantization.quantize_dynamic(
-        proto,
-        path,
-        per_channel=True,
-        reduce_range=True,
-        nodes_to_exclude=[name for name in products if re.search(r"layer_\d+/output/", name)],
-    )
 
 
 def _to_json(value: Any) -> str:
@@ -114,9 +97,10 @@ def _to_json(value: Any) -> str:
 
 def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
     """Returns the content of `config.json`."""
-    head = next(
-        head for head in reversed(HEADS.values()) if head.model and isinstance(model, head.model)
-    )
+    heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
+    if not heads:
+        raise UserError(f"{type(model).__name__} has a head that cannot be exported")
+    head = heads[-1]
     outputs = getattr(model, "num_labels", 0)
     pad = tokenizer.vocab.get("[PAD]")
     names = labels if len(labels) == outputs else None
