@@ -119,6 +119,8 @@ def test_vocabulary_and_labels_are_in_the_file(trained, tmp_path):  # noqa: F811
         assert archive.namelist() == ["vocab.txt", "labels.txt"]
         for name in archive.namelist():
             assert archive.read(name) == (folders[0] / name).read_bytes()
+    contents = [(folder / "model.tflite").read_bytes() for folder in folders]
+    assert contents[0] == contents[1]
 
 
 def test_an_encoder_with_pooling(tiny, tmp_path):

@@ -22,8 +22,8 @@ class ExportOptions:
     )
     export_dir: str | None = option(
         None,
-        "Folder to write to: a SavedModel becomes the next version in it; the other formats "
-        "replace its contents.",
+        "Folder to write to: a SavedModel becomes the next version in it; other formats replace "
+        "an earlier export.",
         required=True,
     )
     format: str = option(
