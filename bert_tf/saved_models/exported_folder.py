@@ -5,6 +5,7 @@ Optimum, transformers.js and this package read the folders of ONNX models.
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,14 +16,14 @@ from bert_tf.checkpoints.formats import hugging_face_config
 from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
+from bert_tf.extras import import_extra
 from bert_tf.progress import log
-from bert_tf.saved_models.litert_file import write_litert
-from bert_tf.saved_models.onnx_file import write_onnx
+from bert_tf.saved_models.litert_model import build_litert_model
+from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
 
 # Model files by format.
 MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
-_ASSOCIATED_FILES = ("vocab.txt", LABELS_FILE)
 
 
 def export_folder(
@@ -50,20 +51,21 @@ def export_folder(
         max_seq_length: length to which `tokenizer.json` truncates.
         labels: names of the outputs.
         format: a key of `MODEL_FILES`.
-        precision, pooling, hidden_states: see `write_onnx` and `write_litert`; the latter has no
-            `hidden_states`.
+        precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
+            one scale per column, and activations are quantized where they are used.
+        pooling: see `build_onnx_model`.
+        hidden_states: see `build_onnx_model`; for ONNX only.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
             files that are not of an earlier export.
     """
+    settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
     texts = {
         **contents,
         "config.json": _to_json(_config(model, labels, tokenizer)),
         "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
-        "tokenizer_config.json": _to_json(
-            hugging_face_config.tokenizer(do_lower_case, max_seq_length)
-        ),
+        "tokenizer_config.json": _to_json(settings),
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
@@ -77,18 +79,43 @@ def export_folder(
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
             if format == "onnx":
-                write_onnx(path, model, precision, pooling, hidden_states)
+                _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
             else:
-                associated = {
-                    name: contents[name] for name in _ASSOCIATED_FILES if name in contents
-                }
-                write_litert(path, model, precision, pooling, associated)
+                lists = {name: contents[name] for name in contents if name.endswith(".txt")}
+                files.write_bytes(path, build_litert_model(model, precision, pooling, lists))
             for name, text in texts.items():
                 files.write_text(os.path.join(folder, name), text)
             files.remove_tree(export_dir)
             files.rename(folder, export_dir)
     log.info("Exported model: %s", os.path.join(export_dir, file_name))
     return export_dir
+
+
+def _write_onnx(path: str, proto: Any, precision: str) -> None:
+    with files.explained("write", path):
+        if precision == "float32":
+            files.write_bytes(path, proto.SerializeToString())
+        else:
+            _quantize(import_extra("onnxruntime.quantization", "onnx"), proto, path)
+
+
+def _quantize(quantization: Any, proto: Any, path: str) -> None:
+    """Writes a model with integer weights.
+
+    The second product of each feed-forward block stays in float32, because its inputs have
+    outliers: this halves the error of sentence vectors at no measurable cost in time. Without the
+    reduced range, sums saturate on processors without VNNI.
+    """
+    # The graph needs no pre-processing; without the mark, the quantizer warns.
+    proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
+    products = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
+    quantization.quantize_dynamic(
+        proto,
+        path,
+        per_channel=True,
+        reduce_range=True,
+        nodes_to_exclude=[name for name in products if re.search(r"layer_\d+/output/", name)],
+    )
 
 
 def _to_json(value: Any) -> str:

@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier, BertModel
 from bert_tf.options import ExportOptions
-from bert_tf.saved_models.litert_file import build_litert_model
+from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
 from bert_tf.tasks.export_model import export_model
 from tests.saved_models.models import (
@@ -116,7 +116,7 @@ def test_the_folder_needs_nothing_else(trained, tmp_path, task):  # noqa: F811
 def test_vocabulary_and_labels_are_in_the_file(trained, tmp_path):  # noqa: F811
     folder = export(trained.folder / "mrpc", tmp_path / "out")
     with zipfile.ZipFile(folder / "model.tflite") as archive:
-        assert archive.namelist() == ["vocab.txt", "labels.txt"]
+        assert {*archive.namelist()} == {"vocab.txt", "labels.txt"}
         for name in archive.namelist():
             assert archive.read(name) == (folder / name).read_bytes()
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_converted_leaves_no_folder(tiny, tmp_path, monkeypatch, 
     def fail(*args):
         raise UserError(message)
 
-    monkeypatch.setattr("bert_tf.saved_models.litert_file.build_litert_model", fail)
+    monkeypatch.setattr("bert_tf.saved_models.exported_folder.build_litert_model", fail)
     with pytest.raises(UserError, match=message):
         export(tiny.folder, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Writes models for LiteRT, formerly TensorFlow Lite.
+"""Converts models for LiteRT, formerly TensorFlow Lite.
 
 B batch, C texts of a row, S tokens, H hidden size.
 """
@@ -12,7 +12,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.errors import UserError, reason
 from bert_tf.quiet import stderr_hidden
 from bert_tf.saved_models.onnx_graph import INPUTS
@@ -29,33 +28,11 @@ _OUTPUTS = {
 }
 
 
-def write_litert(
-    path: str,
+def build_litert_model(
     model: keras.Model,
     precision: str = "float32",
     pooling: str | None = None,
     associated_files: Mapping[str, str] | None = None,
-) -> None:
-    """Writes a model as a `.tflite` file.
-
-    Args:
-        path: the file to write.
-        model, precision, pooling: see `build_litert_model`.
-        associated_files: texts by name, to append to the file as a ZIP archive.
-
-    Raises:
-        UserError: the model cannot be converted.
-    """
-    buffer = io.BytesIO(build_litert_model(model, precision, pooling))
-    with zipfile.ZipFile(buffer, "a") as archive:
-        for name, text in (associated_files or {}).items():
-            # A `ZipInfo` has a fixed date, so that equal models are equal files.
-            archive.writestr(zipfile.ZipInfo(name), text)
-    files.write_bytes(path, buffer.getvalue())
-
-
-def build_litert_model(
-    model: keras.Model, precision: str = "float32", pooling: str | None = None
 ) -> bytes:
     """Converts a model to the content of a `.tflite` file.
 
@@ -63,11 +40,11 @@ def build_litert_model(
     [B, C, S] of any size, and the outputs of `build_onnx_model`.
 
     Args:
-        model: a model with logits, or a `BertModel`.
-        precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
-            and activations are quantized where they are used.
-        pooling: how an encoder's `sentence_embedding` summarizes the last layer: "mean", "max" or
-            "cls".
+        model: a `BertModel`, or a model with logits.
+        precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
+            integers, and activations are quantized where they are used.
+        pooling: see `build_onnx_model`.
+        associated_files: texts by name, appended to the file as a ZIP archive.
 
     Raises:
         UserError: LiteRT lacks an operation of the model.
@@ -103,12 +80,17 @@ def build_litert_model(
     try:
         # The converter prints harmless errors about constants.
         with stderr_hidden():
-            return converter.convert()
+            buffer = io.BytesIO(converter.convert())
     except Exception as error:
         operations = re.findall(r"'tf\.(\w+)' op is neither", str(error))
-        missing = f"no operator for {', '.join(operations)}" if operations else reason(error)
+        problem = f"no operator for {', '.join(operations)}" if operations else reason(error)
         name = type(model).__name__
-        raise UserError(f"{name} cannot be converted to LiteRT: {missing}") from error
+        raise UserError(f"{name} cannot be converted to LiteRT: {problem}") from error
+    with zipfile.ZipFile(buffer, "a") as archive:
+        for file_name, text in (associated_files or {}).items():
+            # A `ZipInfo` has a fixed date, so that equal models are equal files.
+            archive.writestr(zipfile.ZipInfo(file_name), text)
+    return buffer.getvalue()
 
 
 def _pool(hidden: Any, mask: Any, pooling: str) -> Any:
