@@ -14,7 +14,7 @@ _STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
 # Temporary files that TensorFlow leaves behind when it is killed while writing.
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 _MODEL_ID = re.compile(
-    r"(?!.*\.(ckpt|index|h5|json|onnx|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
+    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 

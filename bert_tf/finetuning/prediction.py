@@ -10,7 +10,7 @@ from bert_tf import training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
+from bert_tf.finetuning.export import export_to_folder
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -67,7 +67,7 @@ def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> On
     def export(export_dir: str, entries: Mapping[str, str]) -> None:
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_to_onnx(model, options, export_dir, entries, task.labels)
+        export_to_folder(model, options, export_dir, entries, task.labels)
 
     path = find_onnx_model(folder, options, checkpoint, export)
     return OnnxInference(path, task.fetch, features, options.predict_batch_size)

@@ -16,7 +16,7 @@ from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_onnx_model
-from bert_tf.finetuning.export import export_task, export_to_onnx, require_text_input
+from bert_tf.finetuning.export import export_task, export_to_folder, require_text_input
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -322,7 +322,7 @@ class FineTuningRun:
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
     def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
-        export_to_onnx(self.model, self.options, export_dir, entries, self.task.labels)
+        export_to_folder(self.model, self.options, export_dir, entries, self.task.labels)
 
     def _evaluate_and_predict(self, step: int) -> Results:
         """Evaluates and predicts as the options say, and writes the results."""

@@ -133,7 +133,8 @@ def create_attention_mask(input_mask: Any, dtype: str) -> Any:
 
     `input_mask` [B, S] is 1 for tokens. As in the original, only keys are masked, not queries.
     """
-    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASK_BIAS
+    # LiteRT has no operator for a slice with new axes.
+    return (1.0 - ops.expand_dims(ops.cast(input_mask, dtype), (1, 2))) * MASK_BIAS
 
 
 class SelfAttention(keras.layers.Layer):

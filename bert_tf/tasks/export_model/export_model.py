@@ -1,4 +1,4 @@
-"""Exports the model of a folder as a SavedModel or to ONNX, for `export_model.py`."""
+"""Exports the model of a folder as a SavedModel, to ONNX or LiteRT, for `export_model.py`."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from bert_tf.checkpoints.formats import find_source, lowers_by_vocabulary
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.export import export_task, export_to_onnx, log_version, new_version
+from bert_tf.finetuning.export import export_task, export_to_folder, log_version, new_version
 from bert_tf.finetuning.initialization import load_config_and_tokenizer
 from bert_tf.finetuning.prediction import restore_trained
 from bert_tf.modeling import BertModel
@@ -51,8 +51,8 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None) 
     task = registry.load(make_task)(of_task, *load_config_and_tokenizer(of_task))
     model = task.build_model()
     restore_trained(model, folder)
-    if options.format == "onnx":
-        return _export_onnx(options, model, task.options, task.labels)
+    if options.format != "saved_model":
+        return _export_folder(options, model, task.options, task.labels)
     export_dir = options.export_dir or ""
     pairs = {"auto": None, "true": True, "false": False}[options.text_pairs]
     same = {name: getattr(options, name) for name in ("text_input", "ids_model", "jit_compile")}
@@ -69,8 +69,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     config, tokenizer = load_config_and_tokenizer(of_encoder)
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _encoder(options, folder, config)
-    if options.format == "onnx":
-        return _export_onnx(options, model, of_encoder)
+    if options.format != "saved_model":
+        return _export_folder(options, model, of_encoder)
     with new_version(export_dir, run_metadata.model_files(of_encoder)) as (path, assets):
         if model is None:
             length = of_encoder.max_seq_length
@@ -96,15 +96,16 @@ def _encoder(options: ExportOptions, folder: str, config: BertConfig) -> BertMod
     return model
 
 
-def _export_onnx(
+def _export_folder(
     options: ExportOptions, model: Any, of_model: Any, labels: Sequence[str] = ()
 ) -> str:
-    return export_to_onnx(
+    return export_to_folder(
         model,
         of_model,
         options.export_dir or "",
         {"precision": options.precision},
         labels,
+        format=options.format,
         pooling=None if options.pooling == "none" else options.pooling,
     )
 

@@ -22,25 +22,26 @@ class ExportOptions:
     )
     export_dir: str | None = option(
         None,
-        "Folder to write to: a SavedModel becomes the next version in it, an ONNX export its "
-        "contents.",
+        "Folder to write to: a SavedModel becomes the next version in it; other formats replace "
+        "an earlier export.",
         required=True,
     )
     format: str = option(
         "saved_model",
         "saved_model: for TensorFlow Serving, with the tokenizer; onnx: model.onnx, config.json "
-        "and tokenizer.json, as Optimum and ONNX Runtime use them.",
-        choices=("saved_model", "onnx"),
+        "and tokenizer.json, as Optimum and ONNX Runtime use them; litert: model.tflite, for "
+        "LiteRT (TensorFlow Lite) on phones and small boards.",
+        choices=("saved_model", "onnx", "litert"),
     )
     precision: str = option(
         "float32",
-        "Precision of an ONNX model. int8: quantized weights, for a smaller and faster, but less "
-        "exact model.",
+        "Precision of an ONNX or LiteRT model. int8: quantized weights, for a smaller and faster, "
+        "but less exact model.",
         choices=("float32", "int8"),
     )
     pooling: str = option(
         "none",
-        "For an encoder in ONNX format: adds sentence_embedding, the mean or maximum over all "
+        "For an encoder in ONNX or LiteRT: adds sentence_embedding, the mean or maximum over all "
         "tokens, or the vector of [CLS].",
         choices=("none", "mean", "max", "cls"),
     )
@@ -87,12 +88,13 @@ class ExportOptions:
         # 0 stands for another length.
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
         defaults = ExportOptions()
-        unused = _OF_SAVED_MODELS if self.format == "onnx" else ("precision", "pooling")
+        is_saved_model = self.format == "saved_model"
+        unused = ("precision", "pooling") if is_saved_model else _OF_SAVED_MODELS
         for name in unused:
             if getattr(self, name) != getattr(defaults, name):
                 raise UserError(f"--{name} does not apply to --format={self.format}")
-        if self.form == "preprocessor" and self.format == "onnx":
-            raise UserError("--form=preprocessor needs --format=saved_model: ONNX has no texts")
+        if self.form == "preprocessor" and not is_saved_model:
+            raise UserError("--form=preprocessor needs --format=saved_model: others take no texts")
         scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
         if self.script and self.script not in scripts:
             known = ", ".join(scripts)

@@ -22,7 +22,7 @@ from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
+from bert_tf.finetuning.export import export_to_folder
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -191,7 +191,7 @@ class Extractor:
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_to_onnx(model, options, export_dir, entries, hidden_states=True)
+            export_to_folder(model, options, export_dir, entries, hidden_states=True)
 
         path = find_onnx_model(
             self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
