@@ -29,11 +29,11 @@ def expand(patterns: str) -> list[str]:
     """
     paths: list[str] = []
     for pattern in split(patterns):
-        matches = _matching(pattern)
+        matches = _match(pattern)
         if not matches:
             raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
         for path in matches:
-            expanded = _files_below(path) if files.is_dir(path) else [path]
+            expanded = _list_files(path) if files.is_dir(path) else [path]
             if not expanded:
                 raise UserError(f"There is no file in the folder {path} or below it")
             paths += expanded
@@ -43,7 +43,7 @@ def expand(patterns: str) -> list[str]:
     return paths
 
 
-def _matching(pattern: str) -> list[str]:
+def _match(pattern: str) -> list[str]:
     # An existing file is not a pattern: its name may contain brackets.
     matches = [pattern] if files.exists(pattern) else files.glob(pattern)
     return [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
@@ -53,13 +53,13 @@ def _is_skipped(name: str) -> bool:
     return name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp"))
 
 
-def _files_below(folder: str) -> list[str]:
+def _list_files(folder: str) -> list[str]:
     paths = []
     for name in files.list_dir(folder):
         path = os.path.join(folder, name)
         if _is_skipped(name):
             continue
-        paths += _files_below(path) if files.is_dir(path) else [path]
+        paths += _list_files(path) if files.is_dir(path) else [path]
     return paths
 
 
@@ -74,7 +74,7 @@ def require_writable(path: str) -> None:
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
         # Replacing the file would lose its content and the shell's later output.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
-    folder = os.path.dirname(files.resolved(path))
+    folder = os.path.dirname(files.resolve(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")
     probe = files.temporary_name(path)

@@ -37,13 +37,13 @@ def import_tensorflow(for_script: bool = True) -> None:
     hidden = _UNUSED_PACKAGES if for_script else ()
     wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
     # TensorFlow writes some lines before it reads its log level.
-    stderr = contextlib.nullcontext() if wants_log else stderr_hidden(show_on_error=True)
-    with _garbage_collection_off(), _hide(hidden), stderr:
+    stderr = contextlib.nullcontext() if wants_log else hide_stderr(show_on_error=True)
+    with _pause_garbage_collection(), _hide(hidden), stderr:
         import tensorflow  # noqa: F401
 
 
 @contextlib.contextmanager
-def _garbage_collection_off() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Excludes imported objects from garbage collection, which saves a second, also at exit."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -69,7 +69,7 @@ def _hide(packages: Iterable[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stderr_hidden(show_on_error: bool = False) -> Iterator[None]:
+def hide_stderr(show_on_error: bool = False) -> Iterator[None]:
     """Hides stderr, including C++ output; shows it after an exception if `show_on_error`."""
     sys.stderr.flush()
     original = os.dup(2)

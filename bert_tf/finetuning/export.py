@@ -99,7 +99,7 @@ def new_version(
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
-        number = max(_versions(export_dir), default=0) + 1
+        number = max(_list_versions(export_dir), default=0) + 1
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
@@ -117,10 +117,10 @@ def new_version(
 
 def log_version(export_dir: str) -> str:
     """Logs and returns the folder of the newest version."""
-    folder = os.path.join(export_dir, str(max(_versions(export_dir))))
+    folder = os.path.join(export_dir, str(max(_list_versions(export_dir))))
     log.info("Exported a SavedModel to %s", folder)
     return folder
 
 
-def _versions(export_dir: str) -> list[int]:
+def _list_versions(export_dir: str) -> list[int]:
     return [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]

@@ -26,7 +26,7 @@ from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """Predicts with the model of a task in `output_dir`; several threads may share it."""
+    """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         folder = options.output_dir or ""
@@ -81,10 +81,10 @@ def restore_trained(model: keras.Model, folder: str) -> None:
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
-    """Raises a UserError unless each input is a text or a tuple of texts, in an allowed number.
+    """Raises a UserError unless each input is a text, or a tuple with an allowed number of texts.
 
-    `counts` has the allowed numbers, 1 for a text without a tuple; `expected` describes a valid
-    input.
+    `counts` lists the allowed numbers, with 1 for a text that is not in a tuple; `expected`
+    describes a valid input.
     """
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)

@@ -121,7 +121,7 @@ class EncoderWithHead(ConfiguredModel):
 
 
 class _LabelModel(EncoderWithHead):
-    """A model with one linear head of `num_labels`, at the root."""
+    """A model with a linear head of `num_labels` outputs, in the root scope."""
 
     # The encoder output that the head takes.
     encoder_output = "pooled_output"

@@ -52,29 +52,29 @@ def export_folder(
         labels: names of the outputs.
         format: a key of `MODEL_FILES`.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
-            one scale per column, and activations are quantized where they are used.
+            with a scale per column, and activations are quantized at run time.
         pooling: see `build_onnx_model`.
         hidden_states: see `build_onnx_model`; for ONNX only.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
-            files that are not of an earlier export.
+            files that are not from an earlier export.
     """
-    settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
+    settings = hugging_face_config.make_tokenizer_config(do_lower_case, max_seq_length)
     texts = {
         **contents,
-        "config.json": _to_json(_config(model, labels, tokenizer)),
+        "config.json": _to_json(_make_config(model, labels, tokenizer)),
         "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
         "tokenizer_config.json": _to_json(settings),
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
-        # Everything in the folder is replaced.
+        # The folder will be replaced.
         others = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
         if others:
             raise UserError(
                 f"{export_dir} contains other files, such as {min(others)}: pass an empty folder, "
-                "or that of an earlier export"
+                "or one with an earlier export"
             )
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
@@ -92,7 +92,7 @@ def export_folder(
 
 
 def _write_onnx(path: str, proto: Any, precision: str) -> None:
-    with files.explained("write", path):
+    with files.wrap_errors("write", path):
         if precision == "float32":
             files.write_bytes(path, proto.SerializeToString())
         else:
@@ -106,7 +106,7 @@ def _quantize(quantization: Any, proto: Any, path: str) -> None:
     outliers: this halves the error of sentence vectors at no measurable cost in time. Without the
     reduced range, sums saturate on processors without VNNI.
     """
-    # The graph needs no pre-processing; without the mark, the quantizer warns.
+    # The graph needs no pre-processing; without this property, the quantizer warns.
     proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     products = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
     quantization.quantize_dynamic(
@@ -122,7 +122,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
+def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
     """Returns the content of `config.json`."""
     heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
     if not heads:
@@ -131,7 +131,7 @@ def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict
     outputs = getattr(model, "num_labels", 0)
     pad = tokenizer.vocab.get("[PAD]")
     names = labels if len(labels) == outputs else None
-    config = hugging_face_config.make(model.config, head, outputs, names, pad)
+    config = hugging_face_config.make_config(model.config, head, outputs, names, pad)
     architecture = getattr(model, "hugging_face_class", head.architecture)
     return {**config, "architectures": [architecture]}
 
@@ -139,7 +139,7 @@ def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict
 def tokenizer_json(
     tokenizer: FullTokenizer, do_lower_case: bool, max_seq_length: int
 ) -> dict[str, Any]:
-    """Returns the content of `tokenizer.json`, which the package tokenizers reads."""
+    """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     tokens = [{"id": vocab[token], "content": token} for token in special if token in vocab]

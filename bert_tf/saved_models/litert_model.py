@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError, reason
-from bert_tf.quiet import stderr_hidden
+from bert_tf.quiet import hide_stderr
 from bert_tf.saved_models.onnx_graph import INPUTS
 
 # Output names of the models, and those of the files: the same as in ONNX.
@@ -79,7 +79,7 @@ def build_litert_model(
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     try:
         # The converter prints harmless errors about constants.
-        with stderr_hidden():
+        with hide_stderr():
             buffer = io.BytesIO(converter.convert())
     except Exception as error:
         operations = re.findall(r"'tf\.(\w+)' op is neither", str(error))
