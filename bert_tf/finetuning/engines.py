@@ -9,8 +9,8 @@ from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.record_cache import fingerprint
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
-from bert_tf.saved_models.onnx_folder import MODEL
 
 # Folder of the cached export, next to the checkpoint.
 ONNX_FOLDER = "onnx"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.parallel import map_in_order
-from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.progress import bar
 
@@ -78,6 +78,8 @@ class RowBatches(abc.ABC):
         self, paths: str | Sequence[str], num_rows: int, description: str
     ) -> dict[str, np.ndarray]:
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
+        from bert_tf.data.records import read_chunks
+
         results, first = self._empty(num_rows), 0
         with bar(num_rows, description) as shown:
             while first < num_rows:

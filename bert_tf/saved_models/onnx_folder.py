@@ -14,11 +14,10 @@ from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
-
-MODEL = "model.onnx"
 
 
 def export_onnx(

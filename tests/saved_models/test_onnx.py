@@ -24,7 +24,7 @@ from bert_tf.options import ExportOptions
 from bert_tf.saved_models.onnx_folder import tokenizer_json
 from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
 from bert_tf.tasks.export_model import export_model
-from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
+from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle
 from tests.tokenization.test_reference import golden, texts
