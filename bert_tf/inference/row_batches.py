@@ -4,6 +4,7 @@ n rows, B batch size, C texts of a row, S max_seq_length.
 """
 
 import abc
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -68,6 +69,10 @@ class RowBatches(abc.ABC):
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
         """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
+        if len(rows["input_mask"]) == 1:
+            # Nothing to sort or to compare.
+            (plan,) = self._plan(rows["input_mask"])
+            return self._run(rows, *plan)
         results = self._empty(len(rows["input_mask"]))
         for numbers, outputs in self.batches(rows):
             for name, values in outputs.items():
@@ -121,7 +126,7 @@ class RowBatches(abc.ABC):
 
     def _plan(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Yields the row numbers of each batch, and the length to cut its rows to."""
-        max_length, texts = input_mask.shape[-1], int(np.prod(input_mask.shape[1:-1]))
+        max_length, texts = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
         lengths = _last_token(input_mask)
         order = np.argsort(-lengths, kind="stable")
         first = 0

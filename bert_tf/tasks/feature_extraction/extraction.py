@@ -242,7 +242,7 @@ class Extractor:
             total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
             self.texts += len(texts)
-            self.cut += int((total > size - num_special).sum())
+            self.cut += int(np.count_nonzero(total > size - num_special))
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 
