@@ -33,7 +33,6 @@ def __getattr__(name: str) -> Any:
     if name != "tf":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import_tensorflow(for_script=False)
-    import_module("keras")
     _require_backend()
     globals()["tf"] = sys.modules["tensorflow"]
     return sys.modules["tensorflow"]
