@@ -19,8 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.records import write_records
 
 
 def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.data.Dataset:

@@ -1,4 +1,4 @@
-"""Logging, progress bars and TensorBoard scalars."""
+"""Logging and progress bars."""
 
 import contextlib
 import io
@@ -7,10 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
 log = logging.getLogger("bert_tf")
@@ -26,11 +23,6 @@ _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
 _BAR = "{desc}: {n_fmt}@/{total_fmt}@ |{bar}| {elapsed}<{remaining}{postfix}"
-
-# Tells TensorBoard to show a value as a scalar.
-_SCALAR = tf.compat.v1.SummaryMetadata(
-    plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
-)
 
 # The escape sequence that tqdm writes after a nested bar.
 _CURSOR_UP = "\x1b[A"
@@ -144,26 +136,3 @@ class TrainingProgress:
     def seconds(self) -> float:
         """Seconds since training started."""
         return time.monotonic() - self._created
-
-
-class Scalars:
-    """Writes scalars for TensorBoard to a folder; the first `write` creates the file."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._writer: Any = None
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to the curve of each value; skips non-finite values."""
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(self._folder)
-        with self._writer.as_default(step=step):
-            for name, value in values.items():
-                if math.isfinite(value):
-                    # Like tf.summary.scalar, but without requiring TensorBoard.
-                    tf.summary.write(name, np.float32(value), metadata=_SCALAR)
-
-    def close(self) -> None:
-        """Flushes and closes the file."""
-        if self._writer is not None:
-            self._writer.close()

@@ -12,6 +12,15 @@ from collections.abc import Iterable, Iterator
 _UNUSED_PACKAGES = ("jax", "matplotlib", "scipy", "sklearn")
 
 
+def select_backend() -> None:
+    """Makes TensorFlow the backend of Keras, unless Keras has been imported already."""
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        # Remove modules of a failed import, which used the old setting.
+        for name in [name for name in sys.modules if name.startswith("keras.")]:
+            del sys.modules[name]
+
+
 def import_tensorflow(for_script: bool = True) -> None:
     """Imports TensorFlow as the backend of Keras, unless they have been imported already.
 
@@ -22,11 +31,7 @@ def import_tensorflow(for_script: bool = True) -> None:
     Args:
         for_script: whether to also hide packages that no script needs, and to ignore `keras.json`.
     """
-    if "keras" not in sys.modules:
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        # Remove modules of a failed import, which used the old setting.
-        for name in [name for name in sys.modules if name.startswith("keras.")]:
-            del sys.modules[name]
+    select_backend()
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

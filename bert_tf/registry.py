@@ -130,7 +130,7 @@ def script_of(options_class: type) -> str:
 def get_runner(name: str) -> Callable[[Any], Any]:
     """Returns the function that does the work of a script, given its options."""
     # Imports TensorFlow quietly, and before Keras.
-    import_module("bert_tf.backend")
+    load("bert_tf.backend:tf")
     script = SCRIPTS[name]
     if script.make_task:
         return partial(load("bert_tf.finetuning.run:run"), load(script.make_task))

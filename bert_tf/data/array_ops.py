@@ -32,7 +32,7 @@ def sigmoid(x: Any) -> Any:
 
 def cast(x: Any, dtype: str) -> Any:
     """Converts to a different type."""
-    return x.astype(dtype) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
+    return x.astype(dtype, copy=False) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
 
 
 def argmax(x: Any) -> Any:

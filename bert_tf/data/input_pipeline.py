@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.backend import tf
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import Feature, count_records, parse, require_files
+from bert_tf.data.records import count_records, parse, require_files
 from bert_tf.errors import UserError
 
 # Batch lengths are multiples of this: faster on GPUs, and fewer distinct shapes.

@@ -9,10 +9,9 @@ from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.record_cache import fingerprint
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
-from bert_tf.saved_models.exported_folder import MODEL_FILES
 
-_MODEL = MODEL_FILES["onnx"]
 # Folder of the cached export, next to the checkpoint.
 ONNX_FOLDER = "onnx"
 # Entries of `run.json` in an exported folder.
@@ -23,7 +22,7 @@ _WEIGHTS = (".index", ".safetensors", ".keras", ".h5")
 
 def is_exported(folder: str) -> bool:
     """Returns whether a folder contains an exported ONNX model."""
-    return files.exists(os.path.join(folder, _MODEL))
+    return files.exists(os.path.join(folder, MODEL))
 
 
 def use_exported_files(options: Any, folder: str) -> Any:
@@ -61,7 +60,7 @@ def find_onnx_model(
     Raises:
         UserError: an exported folder has a different precision, or the export fails.
     """
-    precision, exported = options.precision, os.path.join(folder, _MODEL)
+    precision, exported = options.precision, os.path.join(folder, MODEL)
     if is_exported(folder):
         available = run_metadata.read_run_string(folder, PRECISION) or precision
         if available != precision:
@@ -73,7 +72,7 @@ def find_onnx_model(
     cache = os.path.join(folder, cache_name)
     entries = {PRECISION: precision, CHECKPOINT: _checkpoint_id(folder, checkpoint, options)}
     cached = {name: run_metadata.read_run_string(cache, name) for name in entries}
-    path = os.path.join(cache, _MODEL)
+    path = os.path.join(cache, MODEL)
     if cached != entries or not files.exists(path):
         log.info("Exporting the model to %s", path)
         export(cache, entries)

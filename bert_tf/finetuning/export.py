@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import keras
-
 from bert_tf import files, locks
 from bert_tf.finetuning.run_metadata import model_files, write
 from bert_tf.finetuning.task import Task
@@ -23,7 +21,7 @@ _EXTRA_FOLDER = "assets.extra"
 
 def export_task(
     task: Task,
-    model: keras.Model,
+    model: Any,
     options: FineTuningOptions,
     export_dir: str,
     *,
@@ -57,7 +55,7 @@ def export_task(
 
 
 def export_to_folder(
-    model: keras.Model,
+    model: Any,
     options: ModelOptions,
     export_dir: str,
     entries: Mapping[str, str],

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.checkpoints.label_map import read as read_labels
 from bert_tf.errors import UserError
@@ -77,7 +77,7 @@ def _read_source_labels(options: FineTuningOptions) -> list[str] | None:
     path = options.init_checkpoint
     if not path or _will_resume(options):
         return None
-    labels = find_source(path).labels
+    labels = formats.find_source(path).labels
     # Hugging Face Transformers writes these if no labels were set.
     has_default_names = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
     return None if has_default_names else labels

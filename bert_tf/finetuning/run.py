@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,18 +11,14 @@ import numpy as np
 
 from bert_tf import checkpoints, registry, training
 from bert_tf.checkpoints.formats.source import BEST_FOLDER
-from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_onnx_model
 from bert_tf.finetuning.export import export_task, export_to_folder, require_text_input
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_weights,
-)
-from bert_tf.finetuning.multi_seed import RUNS, run_names, write_summary
+from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.multi_seed import RUNS, write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
@@ -35,19 +31,16 @@ from bert_tf.finetuning.output_dir import (
 from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
 from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
 
 # Subfolder of `output_dir` for exported models.
 EXPORT_FOLDER = "export"
-
-MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]
 
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
@@ -84,7 +77,7 @@ def _run_with_several_seeds(
     """Trains once per seed, each time in its own folder, from the same examples and records."""
     options = task.options
     folder = options.output_dir or ""
-    names = run_names(options.num_runs)
+    names = run_metadata.run_names(options.num_runs)
     if devices.is_chief:
         # Problems in the folder of any run should surface before the first run starts.
         files, folders = _output_names(task)

@@ -19,11 +19,12 @@ from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
-from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
 from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
+
+EVAL_RESULTS_JSON = "eval_results.json"
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags of a training run that do not apply to a loaded model.
@@ -93,6 +94,11 @@ def write(folder: str, contents: Mapping[str, str]) -> None:
     """Writes files to a folder; `contents` is file name -> text."""
     for name, text in contents.items():
         files.write_text(os.path.join(folder, name), text)
+
+
+def run_names(count: int) -> list[str]:
+    """Returns the folder names of runs with several seeds."""
+    return [f"run_{number}" for number in range(1, count + 1)]
 
 
 def read_run_string(folder: str, *names: str) -> str | None:

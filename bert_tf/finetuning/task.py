@@ -6,16 +6,17 @@ B batch size, C texts per row, S max_seq_length.
 import abc
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.tokenization import FullTokenizer
 
 PREDICTIONS = "predictions.jsonl"
 
@@ -75,7 +76,7 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the model, whose attribute `bert` must be the encoder.
 
         Args:
@@ -159,3 +160,6 @@ class Task(abc.ABC):
         if flags, vocabulary and labels are also the same.
         """
         return examples
+
+
+MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 
 from bert_tf import files
-from bert_tf.checkpoints.formats import Source
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 

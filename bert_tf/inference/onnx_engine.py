@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.records import Feature
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 
+# File of a model in its folder.
+MODEL = "model.onnx"
 # Input name in the exported model -> feature name.
 _INPUTS = {
     "input_ids": "input_ids",

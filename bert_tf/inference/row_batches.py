@@ -4,12 +4,13 @@ Shapes: n rows, B batch size, C texts per row, S max_seq_length.
 """
 
 import abc
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.parallel import map_in_order
-from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.progress import bar
 
@@ -68,6 +69,10 @@ class RowBatches(abc.ABC):
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
         """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
+        if len(rows["input_mask"]) == 1:
+            # A single row needs no sorting.
+            (batch,) = self._plan_batches(rows["input_mask"])
+            return self._run(rows, *batch)
         results = self._allocate(len(rows["input_mask"]))
         for numbers, outputs in self.batches(rows):
             for name, values in outputs.items():
@@ -78,6 +83,8 @@ class RowBatches(abc.ABC):
         self, paths: str | Sequence[str], num_rows: int, description: str
     ) -> dict[str, np.ndarray]:
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
+        from bert_tf.data.records import read_chunks
+
         results, first = self._allocate(num_rows), 0
         with bar(num_rows, description) as progress:
             while first < num_rows:
@@ -119,7 +126,7 @@ class RowBatches(abc.ABC):
 
     def _plan_batches(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Yields the row numbers of each batch, and the length of the batch."""
-        max_length, texts = input_mask.shape[-1], int(np.prod(input_mask.shape[1:-1]))
+        max_length, texts = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
         lengths = _unpadded_lengths(input_mask)
         order = np.argsort(-lengths, kind="stable")
         first = 0

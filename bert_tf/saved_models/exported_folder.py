@@ -17,13 +17,14 @@ from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
 from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
 
 # Model files by format.
-MODEL_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
+MODEL_FILES = {"onnx": MODEL, "litert": "model.tflite"}
 
 
 def export_folder(

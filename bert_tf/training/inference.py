@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
-from bert_tf.data.records import Feature
 from bert_tf.inference.row_batches import RowBatches, Rows
 from bert_tf.training.devices import Devices
+from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.precision import cast_once
 from bert_tf.training.step import Batch, compile_for_replicas
 
@@ -57,8 +58,9 @@ class Inference(RowBatches):
 
     def _compute(self, batch: Rows) -> Rows:
         types = {feature.name: _dtype(feature) for feature in self._features}
-        inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
-        return {name: value.numpy() for name, value in self.step(inputs).items()}
+        with explained_errors():
+            inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
+            return {name: value.numpy() for name, value in self.step(inputs).items()}
 
     @property
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import Replicas, read_dataset
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.records import write_records
 from bert_tf.errors import UserError
 from tests.data.test_records import IDS, MIXED, numbers
 

@@ -11,7 +11,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 from bert_tf.saved_models.onnx_graph import INPUTS
-from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
+from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
 CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)

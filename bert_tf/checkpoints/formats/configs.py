@@ -2,14 +2,17 @@
 
 import contextlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import names
-from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints.formats.heads import Head
 
 # Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
@@ -73,7 +76,7 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
-def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
+def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
     """Raises a UserError if weights of a model are missing or their shapes are inconsistent."""
     sizes = infer_sizes(shapes)
     expected = head.expected(names.count_layers(shapes) or 1)
@@ -94,7 +97,7 @@ def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
         raise UserError(f"Inconsistent shapes in {weights}: {shortened(both, 4)}")
 
 
-def _expected_shapes(head: Head, sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
+def _expected_shapes(head: "Head", sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
     # Shapes by name suffix; the first match applies.
     by_suffix = {

@@ -8,15 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
+from bert_tf import backend
 from bert_tf.data import array_ops
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
-from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
-from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
 from bert_tf.tasks.classification.class_weights import label_weights
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
@@ -145,15 +143,18 @@ class _SingleLabel(ProblemType):
         return label_ids_of(examples, self.labels)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        from bert_tf.modeling.losses import cross_entropy
+
         losses = cross_entropy(logits, label_ids)
         if training and self._weights is not None:
-            return ops.take(self._weights, label_ids) * losses
+            return array_ops.namespace(losses).take(self._weights, label_ids) * losses
         return losses
 
     def values(self, logits: Any) -> Any:
         return array_ops.softmax(logits)
 
     def serve(self, values: Any) -> dict[str, Any]:
+        tf = backend.tf
         best = tf.argmax(values, axis=-1)
         return {self.output: values, "label": tf.gather(tf.constant(list(self.labels)), best)}
 
@@ -184,10 +185,12 @@ class _MultiLabel(ProblemType):
         return label_ids
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        from bert_tf.modeling.losses import binary_cross_entropy
+
         losses = binary_cross_entropy(logits, label_ids)  # [B, L]
         if training and self._weights is not None:
             losses = self._weights * losses
-        return ops.mean(losses, axis=-1)
+        return array_ops.namespace(losses).mean(losses, axis=-1)
 
     def values(self, logits: Any) -> Any:
         return array_ops.sigmoid(logits)
@@ -222,7 +225,7 @@ class _Regression(ProblemType):
         return label_ids_of(examples, ())
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        return ops.square(logits[:, 0] - label_ids)
+        return array_ops.namespace(logits).square(logits[:, 0] - label_ids)
 
     def values(self, logits: Any) -> Any:
         return logits[:, 0]

@@ -8,19 +8,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
-from bert_tf.data.records import Feature
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
@@ -113,8 +111,10 @@ class Classification(Task):
         length = self.options.max_seq_length
         return convert_examples(examples, label_ids, length, self.tokenizer, self._uses_windows)
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a classifier."""
+        from bert_tf.modeling import BertClassifier
+
         return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:

@@ -12,8 +12,8 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.export import export_task, export_to_folder, log_version, new_version
-from bert_tf.finetuning.initialization import load_config_and_tokenizer
-from bert_tf.finetuning.prediction import restore_trained
+from bert_tf.finetuning.initialization import restore_trained
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.modeling import BertModel
 from bert_tf.saved_models import modules
 from bert_tf.tasks.export_model.options import ExportOptions

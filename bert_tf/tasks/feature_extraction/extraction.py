@@ -13,25 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import backend, file_names, files, training
+from bert_tf import backend, file_names, files
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME
+from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_folder
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_from,
-)
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
-from bert_tf.modeling import BertModel
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
@@ -153,8 +147,6 @@ class Extractor:
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
-        devices = training.open_devices(options, one_thread=_has_many_batches(options, total))
-        devices.require_one_process()
         checkpoint = options.init_checkpoint or ""
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
         if options.engine == "onnx" and is_exported(self._folder):
@@ -167,28 +159,39 @@ class Extractor:
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._options = options
-        with training.explained_errors():
-            if options.engine == "onnx":
-                self._inference: RowBatches = self._onnx_inference()
-            else:
-                self._inference = self._tensorflow_inference(devices)
+        self._inference: RowBatches
+        if options.engine == "onnx":
+            self._inference = self._onnx_inference()
+        else:
+            self._inference = self._tensorflow_inference(_has_many_batches(options, total))
 
-    def _tensorflow_inference(self, devices: training.Devices) -> training.Inference:
+    def _tensorflow_inference(self, one_thread: bool) -> RowBatches:
+        from bert_tf import training
+        from bert_tf.finetuning.initialization import restore_from
+        from bert_tf.modeling import BertModel
+
         options = self._options
 
         def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
             one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
-        model = training.build_model(build, devices, zero_init_encoder=True)
-        log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
         features = sequence_features(options.max_seq_length)
-        return training.Inference(model, self._select, features, devices, options.batch_size)
+        with training.explained_errors():
+            devices = training.open_devices(options, one_thread=one_thread)
+            devices.require_one_process()
+            model = training.build_model(build, devices, zero_init_encoder=True)
+            log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
+            return training.Inference(model, self._select, features, devices, options.batch_size)
 
     def _onnx_inference(self) -> OnnxInference:
         options = self._options
 
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
+            from bert_tf.finetuning.export import export_to_folder
+            from bert_tf.finetuning.initialization import restore_from
+            from bert_tf.modeling import BertModel
+
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
             export_to_folder(model, options, export_dir, entries, hidden_states=True)
@@ -218,15 +221,14 @@ class Extractor:
         """Computes the features of texts."""
         backend.require_runtime()
         rows = self._rows(texts)
-        with training.explained_errors():
-            if self._options.pooling != "none":
-                return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
-            values: list[Any] = [None] * len(texts)
-            lengths = rows["input_mask"].sum(axis=1)
-            for numbers, outputs in self._inference.batches(rows):
-                for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
-                    # Copy, so that the padded batch can be freed.
-                    values[row] = row_values[: lengths[row]].copy()
+        if self._options.pooling != "none":
+            return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
+        values: list[Any] = [None] * len(texts)
+        lengths = rows["input_mask"].sum(axis=1)
+        for numbers, outputs in self._inference.batches(rows):
+            for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
+                # Copy, so that the padded batch can be freed.
+                values[row] = row_values[: lengths[row]].copy()
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
@@ -240,7 +242,7 @@ class Extractor:
             total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
             self.num_texts += len(texts)
-            self.num_truncated += int((total > size - num_special).sum())
+            self.num_truncated += int(np.count_nonzero(total > size - num_special))
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 

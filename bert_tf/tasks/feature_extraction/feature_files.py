@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import backend, files
 from bert_tf.errors import UserError
 
 # As in the original.
@@ -36,7 +35,7 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
         pairs = zip(layers, values, strict=True)
         return [{"index": index, "values": numbers} for index, numbers in pairs]
 
-    with tf.io.gfile.GFile(path, "w") as file:
+    with backend.tf.io.gfile.GFile(path, "w") as file:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             rounded = np.round(values.astype(np.float64), _DECIMALS).tolist()
@@ -81,7 +80,7 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
             contents["row_splits"] = np.array(row_splits, np.int64)
             contents["tokens"] = np.array(all_tokens)
         with (
-            tf.io.gfile.GFile(path, "wb") as file,
+            backend.tf.io.gfile.GFile(path, "wb") as file,
             zipfile.ZipFile(_WriteOnly(file), "w") as archive,
         ):
             with archive.open("features.npy", "w", force_zip64=True) as entry:
@@ -114,10 +113,10 @@ def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
     Features: `index` int64; `layer_<index>` for each layer, float32 [T * H], or [H] if pooled; and,
     unless pooled, `tokens`, bytes [T].
     """
-    with tf.io.TFRecordWriter(path) as file:
+    with backend.tf.io.TFRecordWriter(path) as file:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
-            example = tf.train.Example()
+            example = backend.tf.train.Example()
             entries = example.features.feature
             entries["index"].int64_list.value.append(index)
             # Write a layer once, even if it was requested twice.

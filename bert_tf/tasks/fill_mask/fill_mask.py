@@ -15,14 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.texts import STDIN
 from bert_tf.errors import UserError
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_from,
-)
+from bert_tf.finetuning.initialization import restore_from
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.modeling import BertPretrainer
 from bert_tf.progress import bar, log

@@ -12,10 +12,12 @@ import tensorflow as tf
 from bert_tf import checkpoints, file_names, files, training
 from bert_tf.checkpoints.formats.source import VOCAB_FILE, find_file
 from bert_tf.config import BertConfig
-from bert_tf.data.records import Feature, count_records
+from bert_tf.data.feature_specs import Feature
+from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import check_length, find_model_files, restore_weights
+from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,

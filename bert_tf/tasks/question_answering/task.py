@@ -5,18 +5,15 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertSpanLabeler
-from bert_tf.modeling.losses import span_loss
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.options import SquadOptions
@@ -114,12 +111,16 @@ class QuestionAnswering(Task):
         targets = examples.targets(0, len(examples)) if split == "train" else {}
         return {**examples.inputs(0, len(examples)), **targets}
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a span head: logits for the answer's start and end."""
+        from bert_tf.modeling import BertSpanLabeler
+
         return BertSpanLabeler(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the mean of the cross entropies of start and end, [B]."""
+        from bert_tf.modeling.losses import span_loss
+
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 

@@ -9,21 +9,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
-from bert_tf import files
+from bert_tf import backend, files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
-from bert_tf.data.records import Feature
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertTokenClassifier
-from bert_tf.modeling.losses import cross_entropy
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.ner_metrics import entity_scores, require_seqeval
@@ -145,13 +140,18 @@ class TokenClassification(Task):
         """Returns the number of windows."""
         return len(examples.windows)
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds an encoder with a classifier for each token."""
+        from bert_tf.modeling import BertTokenClassifier
+
         return BertTokenClassifier(self.config, len(self.labels), **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the mean cross entropy over the labels of each row, 0 if it has none."""
-        mask = ops.cast(batch["label_mask"], "float32")  # [B, S]
+        from bert_tf.modeling.losses import cross_entropy
+
+        ops = array_ops.namespace(batch["label_mask"])
+        mask = array_ops.cast(batch["label_mask"], "float32")  # [B, S]
         losses = cross_entropy(outputs["logits"], batch["label_ids"])  # [B, S]
         return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
@@ -164,6 +164,7 @@ class TokenClassification(Task):
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the outputs for each word piece; for a word, use those of its first piece."""
         probabilities = outputs["probabilities"]  # [B, S, L]
+        tf = backend.tf
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
         return {"probabilities": probabilities, "input_ids": batch["input_ids"], "labels": labels}
 
