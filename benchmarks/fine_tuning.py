@@ -74,7 +74,7 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
         shuffle_seed=1,
         num_records=count,
         repeat=True,
-        cut_padding=True,
+        trim_padding=True,
         **OURS[name],
     )
     step = training.make_train_step(

@@ -64,7 +64,12 @@ def main() -> None:
             path, features, args.batch_size, shuffle_seed=1, num_records=args.rows
         ),
         "shuffled and cut": lambda: read_dataset(
-            path, features, args.batch_size, shuffle_seed=1, num_records=args.rows, cut_padding=True
+            path,
+            features,
+            args.batch_size,
+            shuffle_seed=1,
+            num_records=args.rows,
+            trim_padding=True,
         ),
         "shuffled, cut and grouped": lambda: read_dataset(
             path,
@@ -72,7 +77,7 @@ def main() -> None:
             args.batch_size,
             shuffle_seed=1,
             num_records=args.rows,
-            cut_padding=True,
+            trim_padding=True,
             group_by_length=True,
         ),
     }

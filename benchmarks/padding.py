@@ -44,9 +44,9 @@ from bert_tf.tokenization.fast import BatchTokenizer
 # Arguments of `read_dataset`, and whether to skip the computation for padding.
 TRAINING = {
     "padded": ({}, False),
-    "cut": ({"cut_padding": True}, False),
-    "tokens": ({"cut_padding": True}, True),
-    "grouped": ({"cut_padding": True, "group_by_length": True}, True),
+    "cut": ({"trim_padding": True}, False),
+    "tokens": ({"trim_padding": True}, True),
+    "grouped": ({"trim_padding": True, "group_by_length": True}, True),
 }
 # Whether shapes are fixed.
 PREDICTION = {"padded": True, "grouped": False}
@@ -89,7 +89,7 @@ def main() -> None:
     def losses(outputs: Any, batch: Any) -> Any:
         return cross_entropy(outputs["logits"], batch["label_ids"])
 
-    spec = read_dataset(path, features, size, cut_padding=True).element_spec
+    spec = read_dataset(path, features, size, trim_padding=True).element_spec
     steps = [
         training.make_train_step(
             training.TrainState(model, optimizer),

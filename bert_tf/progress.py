@@ -16,7 +16,7 @@ from tqdm import tqdm
 log = logging.getLogger("bert_tf")
 
 
-def warnings_only() -> None:
+def hide_progress() -> None:
     """Hides progress bars and log messages below WARNING, for workers other than the chief."""
     log.setLevel(logging.WARNING)
 
@@ -54,14 +54,14 @@ class _LogFile:
         sys.stderr.flush()
 
 
-def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
+def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
     """Creates a progress bar on stderr; shows the speed if `unit` is set, such as "B"."""
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     return tqdm(
         total=total,
         initial=initial,
-        desc=what,
+        desc=description,
         file=io.StringIO() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
         # Otherwise tqdm's monitor thread repeats lines.
@@ -81,7 +81,7 @@ class TrainingProgress:
     def __init__(self, first_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._refresh = self._bar.mininterval
-        # Only `update` draws the bar, so that the loss shown is that of the step shown.
+        # Only `update` draws the bar, so that the displayed loss belongs to the displayed step.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._last_refresh = time.monotonic()
         self._step = first_step
@@ -135,7 +135,7 @@ class TrainingProgress:
     def close(self) -> None:
         """Closes the bar, at the step where training stopped."""
         if self._step != self._bar.n:
-            # Remove the loss, which is that of an earlier step.
+            # Remove the loss of an earlier step.
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(self._step - self._bar.n)
         self._bar.close()

@@ -24,7 +24,7 @@ class UnreadableCheckpoint(UserError):
 
 
 def step_of(prefix: str) -> int:
-    """Returns the training step of a checkpoint, 0 if it has none."""
+    """Returns the training step of a checkpoint; 0 if it does not contain one."""
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
@@ -91,7 +91,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     files.sync(folder)
 
 
-def reader_of(prefix: str) -> Any:
+def open_reader(prefix: str) -> Any:
     """Opens a name-based or object-based checkpoint."""
     try:
         return tf.train.load_checkpoint(prefix)
@@ -100,7 +100,7 @@ def reader_of(prefix: str) -> Any:
 
 
 def _open(prefix: str) -> Any:
-    reader = reader_of(prefix)
+    reader = open_reader(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
         advice = "Pass a name-based one: a bert_model.ckpt, or bert_tf's model.ckpt-N"
         raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")

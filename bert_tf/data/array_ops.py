@@ -31,7 +31,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """Converts to another type."""
+    """Converts to a different type."""
     return x.astype(dtype) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
 
 
@@ -41,7 +41,7 @@ def argmax(x: Any) -> Any:
 
 
 def pad_rows(x: Any, length: int, value: float = 0) -> Any:
-    """[B, S] -> [B, length], filled up with `value`."""
+    """[B, S] -> [B, length], padded with `value`."""
     ops = namespace(x)
     missing = length - ops.shape(x)[1]
     return ops.reshape(ops.pad(x, [[0, 0], [0, missing]], constant_values=value), (-1, length))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
-from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
+from bert_tf.data.text_windows import count_dropped, split_into_windows
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
 
@@ -49,20 +49,20 @@ def convert_examples(
     rows = np.arange(len(examples))
     dropped: np.ndarray | int = 0
     if windows:
-        dropped = dropped_tokens(a.lengths, b.lengths, max_seq_length)
-        rows, a, b = cut_into_windows(a, b, max_seq_length)
+        dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
+        rows, a, b = split_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     # Exclude the special tokens: two, or three for a pair.
     kept = packed["input_mask"].sum(1) - 2 - packed["segment_ids"].any(1)
-    cut = a.lengths + b.lengths - kept
-    cut[np.diff(rows, prepend=-1) > 0] += dropped
+    num_cut = a.lengths + b.lengths - kept
+    num_cut[np.diff(rows, prepend=-1) > 0] += dropped
     labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
         **packed,
         **labels,
         "is_real_example": np.ones(len(rows), np.int32),
-        CUT_TOKENS: cut,
+        CUT_TOKENS: num_cut,
     }
 
 
@@ -79,7 +79,7 @@ def pack_batch(
 ) -> dict[str, np.ndarray]:
     """Truncates, packs and pads texts or pairs; the batch version of `features.pack_example`.
 
-    An empty second text makes a single text; `b` is None if there are no pairs.
+    A pair with an empty second text is a single text; `b` is None if there are no pairs.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S].
@@ -93,7 +93,7 @@ def pack_batch(
     require_room(bool(pair.any()), max_seq_length)
     room = max_seq_length - np.where(pair, 3, 2)
     length_a, length_b = truncated_lengths(a.lengths, lengths_b, room)
-    # As in the original, a pair whose second text was cut to nothing becomes a single text.
+    # As in the original, a pair whose second text was truncated to nothing becomes a single text.
     pair = length_b > 0
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
     input_ids[:, 0] = cls_id

@@ -23,7 +23,7 @@ class Feature:
         length: number of values, or a shape such as (texts, max_seq_length); None for a scalar.
         dtype: stored type; integers are parsed to int32, as in the original, for TPUs.
         per_token: whether the last axis holds one value per token of a padded text, so that a batch
-            can be cut to its longest text.
+            can be trimmed to its longest text.
     """
 
     name: str
@@ -54,7 +54,7 @@ def write_records(
 ) -> int:
     """Writes a TFRecord file of `tf.train.Example`s atomically.
 
-    The bytes depend on the rows only, not on the batch sizes.
+    The content depends only on the rows, not on the batch sizes.
 
     Args:
         path: the file; replaced if it exists.

@@ -25,7 +25,7 @@ from bert_tf.options import EncoderOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.tokenization import FullTokenizer
 
-# Tokens without which no text can be converted to inputs.
+# Tokens that are required to convert texts to inputs.
 _REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
 
 
@@ -250,7 +250,7 @@ def _is_same(*checkpoint_paths: str) -> bool:
 
 
 def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | None:
-    """Returns the newest readable checkpoint; without training, the best one if there is one."""
+    """Returns the newest readable checkpoint, or, without training, the best one if it exists."""
     checkpoint, damaged = None, []
     if do_train or resume != "never":
         best = None if do_train else run_metadata.best_prefix(output_dir)
@@ -269,7 +269,7 @@ def _output_checkpoint(output_dir: str, do_train: bool, resume: str) -> str | No
 
 
 def restore_strict(model: keras.Model, prefix: str) -> checkpoints.Restored:
-    """Restores a checkpoint, which must have exactly the model's variables."""
+    """Restores a checkpoint that must have exactly the model's variables."""
     restored = checkpoints.restore(model, prefix)
     if restored.new or restored.unused:
         missing, unexpected = (

@@ -1,4 +1,4 @@
-"""Runs that differ only in their random seed: mean and standard deviation of the metrics."""
+"""Summarizes the metrics of runs that differ only in their random seed."""
 
 import json
 import os

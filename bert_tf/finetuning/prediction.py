@@ -10,7 +10,7 @@ from bert_tf import training
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
+from bert_tf.finetuning.export import export_to_folder
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -26,7 +26,7 @@ from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """Predicts with the model of a task in `output_dir`; several threads may share it."""
+    """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         folder = options.output_dir or ""
@@ -67,7 +67,7 @@ def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> On
     def export(export_dir: str, entries: Mapping[str, str]) -> None:
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_to_onnx(model, options, export_dir, entries, task.labels)
+        export_to_folder(model, options, export_dir, entries, task.labels)
 
     path = find_onnx_model(folder, options, checkpoint, export)
     return OnnxInference(path, task.fetch, features, options.predict_batch_size)
@@ -81,10 +81,10 @@ def restore_trained(model: keras.Model, folder: str) -> None:
 
 
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
-    """Raises a UserError unless each input is a text or a tuple of texts, in an allowed number.
+    """Raises a UserError unless each input is a text, or a tuple with an allowed number of texts.
 
-    `counts` has the allowed numbers, 1 for a text without a tuple; `expected` describes a valid
-    input.
+    `counts` lists the allowed numbers, with 1 for a text that is not in a tuple; `expected`
+    describes a valid input.
     """
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)

@@ -23,7 +23,7 @@ from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.training import Devices
 
-# Number of examples that are featurized at a time.
+# Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
 
 

@@ -1,7 +1,7 @@
-"""Files that training saves next to its checkpoints: all that is needed to load the model.
+"""Files that training saves next to its checkpoints, and that loading the model requires.
 
-Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
-`labels.txt` with the names of the outputs.
+These are copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags;
+and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
 
 
 def write(folder: str, contents: Mapping[str, str]) -> None:
-    """Writes the files given as file name -> text."""
+    """Writes files to a folder; `contents` is file name -> text."""
     for name, text in contents.items():
         files.write_text(os.path.join(folder, name), text)
 
@@ -197,7 +197,7 @@ def _saved_threshold(folder: str) -> float:
 def read_run(folder: str, default: Any = None) -> tuple[str | None, dict[str, Any]]:
     """Returns the script of a training run, and its flags; (None, {}) without a `run.json`.
 
-    If `run.json` is damaged, returns `default`; without one, raises a UserError.
+    If `run.json` is damaged, returns `default`; without a default, raises a UserError.
     """
     path = os.path.join(folder, RUN)
     if not files.exists(path):

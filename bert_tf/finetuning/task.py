@@ -23,8 +23,8 @@ PREDICTIONS = "predictions.jsonl"
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
-    Splits are "train", "eval" and "predict". An example is an item of what `read` returns; a row
-    is a record, and a row of a batch. An example may become several rows.
+    Splits are "train", "eval" and "predict". Examples are the items that `read` returns. A row is
+    a record, and thus a row of a batch. An example may become several rows.
 
     Attributes:
         options: the task's options, which the run saves in `run.json`.
@@ -71,7 +71,7 @@ class Task(abc.ABC):
 
         Returns:
             An array [rows, ...] for each of `features(split)`; others are dropped. The optional
-            `CUT_TOKENS` counts the tokens that were cut from each row.
+            `CUT_TOKENS` counts the tokens truncated from each row.
         """
 
     @abc.abstractmethod
@@ -137,7 +137,7 @@ class Task(abc.ABC):
     def report(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> tuple[Mapping[str, Any], Iterable[str]]:
-        """Reports more about an evaluation than metrics.
+        """Reports details of an evaluation, in addition to the metrics.
 
         Returns:
             Additional entries for `eval_results.json`, and the paths of the files written.
@@ -145,7 +145,7 @@ class Task(abc.ABC):
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, possibly strings; by default as `fetch`."""
+        """Selects the outputs of an exported model, possibly strings; by default, `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:

@@ -178,7 +178,7 @@ def training_batches(
             skip_batches=skip_batches,
             shard_files=True,
             replicas=Replicas(first, count, context.num_replicas_in_sync),
-            cut_padding=not devices.fixed_shapes,
+            trim_padding=not devices.fixed_shapes,
         )
 
     return devices.strategy.distribute_datasets_from_function(read_batches)

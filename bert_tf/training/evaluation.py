@@ -50,8 +50,8 @@ class Monitor:
         for name in (f"eval_{self.name}", self.name):
             if name in metrics:
                 return float(metrics[name])
-        found = ", ".join(metrics)
-        raise UserError(f"metric_names has {self.name}, but metrics() returned only {found}")
+        names = ", ".join(metrics)
+        raise UserError(f"metric_names has {self.name}, but metrics() returned only {names}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric with its sign set so that higher is better; -inf for NaN."""

@@ -53,7 +53,7 @@ class Inference(RowBatches):
         self._devices = devices
         with devices.strategy.scope():
             model = cast_once(model, devices.precision)
-        self.step = self._traced(model, fetch)
+        self.step = self._trace(model, fetch)
 
     def _compute(self, batch: Rows) -> Rows:
         types = {feature.name: _dtype(feature) for feature in self._features}
@@ -67,8 +67,8 @@ class Inference(RowBatches):
             for name, spec in self.step.structured_outputs.items()
         }
 
-    def _traced(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
-        """Compiles the function from a batch to the outputs of all its rows, in order."""
+    def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
+        """Traces a function that returns the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
         jit_compile, batch_size = self._devices.jit_compile, self._batch_size
 

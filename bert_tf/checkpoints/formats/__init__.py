@@ -1,7 +1,7 @@
 """Detects, inspects and converts model formats. Variables are named as in the original BERT."""
 
 import bert_tf.backend  # noqa: F401
-from bert_tf.checkpoints.formats.convert import Request, convert, lowers_by_vocabulary
+from bert_tf.checkpoints.formats.convert import Request, convert, guess_lower_case
 from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.checkpoints.formats.inspection import describe
 from bert_tf.checkpoints.formats.saved_model import SavedModelSource
@@ -14,6 +14,6 @@ __all__ = [
     "convert",
     "describe",
     "find_source",
-    "lowers_by_vocabulary",
+    "guess_lower_case",
     "temporary_folder",
 ]

@@ -1,4 +1,4 @@
-"""The three kinds of labels: one of several, any number of them, or a number.
+"""The three problem types: one label per text, any number of labels, or a number.
 
 B batch, E examples, L labels.
 """
@@ -49,12 +49,12 @@ class LabelsPrediction(NamedTuple):
 
 
 class ProblemType(abc.ABC):
-    """Target, loss, outputs, metrics and files of a kind of labels.
+    """Target, loss, outputs, metrics and prediction columns of a problem type.
 
     Attributes:
         labels: names of the labels in order; empty for numbers.
         num_outputs: number of outputs of the head.
-        target: the feature of the labels.
+        target: the feature with the labels.
         metric_names: see `Task.metric_names`.
         lower_is_better: see `Task.lower_is_better`.
         soft_target: kind of the logits, see `Task.soft_targets`.
@@ -122,7 +122,7 @@ class ProblemType(abc.ABC):
         return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
 
     def row(self, value: Any) -> list[Any]:
-        """Returns the cells of an example in these columns."""
+        """Returns the cells of an example for `columns`."""
         return [self.answer(value), *value]
 
     def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
@@ -193,18 +193,18 @@ class _MultiLabel(ProblemType):
         return array_ops.sigmoid(logits)
 
     def prediction(self, value: Any) -> LabelsPrediction:
-        return LabelsPrediction(self._chosen(value), dict(zip(self.labels, value, strict=True)))
+        return LabelsPrediction(self._predicted(value), dict(zip(self.labels, value, strict=True)))
 
     def answer(self, value: Any) -> str:
-        return self.options.label_separator.join(self._chosen(value))
+        return self.options.label_separator.join(self._predicted(value))
 
-    def _chosen(self, value: Any) -> list[str]:
+    def _predicted(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
         return [label for label, probability in pairs if probability >= THRESHOLD]
 
 
 class _Regression(ProblemType):
-    """Each text has a number; the loss is the squared error of the one output."""
+    """Each text has a number; the loss is the squared error of the only output."""
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
     lower_is_better = ("loss", "mean_absolute_error")

@@ -1,7 +1,7 @@
 """Computes features of texts with a trained encoder, for `extract_features.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-In shapes: n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
+Shapes: n texts, T tokens in a text, S max_seq_length, L layers, H hidden_size.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
+from bert_tf.finetuning.export import export_to_folder
 from bert_tf.finetuning.initialization import (
     find_model_files,
     load_config_and_tokenizer,
@@ -38,17 +38,17 @@ from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Maximum size of the features, and number of texts, in a chunk.
+# Maximum bytes of features, and number of texts, per chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
-# Folder in that of the checkpoint for the ONNX model of the encoder.
+# Subfolder of the checkpoint's folder for the encoder's ONNX model.
 _ONNX_FOLDER = "onnx_encoder"
-# With this many batches per core, cores wait little for the last batch. Batches of short texts are
-# larger, so there are fewer of them.
+# With this many batches per core, little time is lost while a few cores finish. Short texts form
+# larger, and therefore fewer, batches.
 _MANY_BATCHES = 16
-# Output extensions that do not suggest JSON lines; signs of columns in the first input line.
-_OTHER_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
-_SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
+# Output extensions of other formats than JSON lines; text in the first line that suggests columns.
+_NON_JSON_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+_COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
@@ -56,15 +56,15 @@ def run(options: ExtractionOptions) -> None:
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
-    # Reads the input once beforehand to find errors, unless it can be read only once.
-    is_read_once = input_file == STDIN or files.is_stream(input_file)
-    total = 0 if is_read_once else sum(1 for _ in _read(options))
+    # Read the whole input first to find errors early, unless it is a stream.
+    is_stream = input_file == STDIN or files.is_stream(input_file)
+    total = 0 if is_stream else sum(1 for _ in _read(options))
     texts = _read(options)
     first = next(texts, None)
     if first is None:
         raise UserError(f"{display_name(input_file)} contains no text")
-    _check_first(options, first)
-    if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
+    _warn_about_columns(options, first)
+    if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
@@ -75,7 +75,7 @@ def run(options: ExtractionOptions) -> None:
         bar(total, "texts") as progress,
     ):
         while chunk := list(itertools.islice(numbered, _chunk_size(options, extractor))):
-            if not extractor.texts:
+            if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
@@ -83,10 +83,10 @@ def run(options: ExtractionOptions) -> None:
             for (number, _), text_features in zip(chunk, features, strict=True):
                 write(number, *text_features)
             progress.update(len(chunk))
-    log.info("Features of %d texts: %s", extractor.texts, output_file)
-    if extractor.cut:
-        count = f"{extractor.cut} of {extractor.texts} texts"
-        message = "%s are longer than --max_seq_length=%d and were cut"
+    log.info("Features of %d texts: %s", extractor.num_texts, output_file)
+    if extractor.num_truncated:
+        count = f"{extractor.num_truncated} of {extractor.num_texts} texts"
+        message = "%s are longer than --max_seq_length=%d and were truncated"
         log.warning(message, count, options.max_seq_length)
 
 
@@ -108,15 +108,15 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    has_header = {"auto": options.names_columns, "yes": True}.get(options.has_header, False)
+    has_header = {"auto": options.uses_column_names, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
 
 
-def _check_first(options: ExtractionOptions, first: Text) -> None:
-    """Warns if columns or a header are probably read as text."""
+def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
+    """Warns if the first text looks like several columns or a header."""
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-    if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
+    if not column and kind and _COLUMN_HINTS[kind[1]] in " ".join(filter(None, first)):
         message = "%s: each line is read as one text. Select a column with --text_column"
         log.warning(message, path)
     is_number = (column or "").isdecimal() and options.has_header == "auto"
@@ -133,7 +133,7 @@ class TextFeatures(NamedTuple):
 
 
 class Extractor:
-    """A trained encoder, loaded once, that computes features; it is thread-safe.
+    """Computes features with a trained encoder, loaded once; thread-safe.
 
     Args:
         options: the options; input and output files are not used.
@@ -144,8 +144,8 @@ class Extractor:
         config: configuration of the model.
         layers: layer indexes from the options.
         tokenizer: tokenizer of the model.
-        texts: number of texts so far.
-        cut: number of texts so far that were truncated.
+        num_texts: number of texts so far.
+        num_truncated: number of texts so far that were truncated.
 
     Raises:
         UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
@@ -164,7 +164,7 @@ class Extractor:
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
-        self.texts = self.cut = 0
+        self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._options = options
         with training.explained_errors():
@@ -191,18 +191,18 @@ class Extractor:
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_to_onnx(model, options, export_dir, entries, hidden_states=True)
+            export_to_folder(model, options, export_dir, entries, hidden_states=True)
 
         path = find_onnx_model(
             self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
         )
         features = sequence_features(options.max_seq_length)
         inference = OnnxInference(path, self._select, features, options.batch_size)
-        has_all = "hidden_states.0" in inference.output_names
+        all_layers = "hidden_states.0" in inference.output_names
         if "last_hidden_state" not in inference.output_names:
             raise UserError(f"{path} is not an encoder: it has no last_hidden_state")
-        if not has_all and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
-            raise UserError(f"{path} has the last layer only: pass --layers=-1")
+        if not all_layers and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
+            raise UserError(f"{path} has only the last layer: pass --layers=-1")
         return inference
 
     def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class Extractor:
             lengths = rows["input_mask"].sum(axis=1)
             for numbers, outputs in self._inference.batches(rows):
                 for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
-                    # A copy, so that the padded batch can be freed.
+                    # Copy, so that the padded batch can be freed.
                     values[row] = row_values[: lengths[row]].copy()
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
@@ -239,8 +239,8 @@ class Extractor:
             b = self._encode([text.text_b or "" for text in texts])
             total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
-            self.texts += len(texts)
-            self.cut += int((total > size - num_special).sum())
+            self.num_texts += len(texts)
+            self.num_truncated += int((total > size - num_special).sum())
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 

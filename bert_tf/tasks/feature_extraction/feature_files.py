@@ -55,10 +55,10 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
 def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
     """Writes an .npz file for `numpy.load`.
 
-    For N texts: `layers` int64 [L] and pooled `features` float32 [N, L, H]. Without pooling,
+    For N texts: `layers` int64 [L] and, if pooled, `features` float32 [N, L, H]. Without pooling,
     `features` are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64
-    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The file's header needs the
-    total number, so features are kept in a temporary file until the end.
+    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The header of
+    an array contains its shape, so features are kept in a temporary file until the end.
     """
     if files.is_stream(path):
         problem = f"{path} is a pipe or device, to which .npz files cannot be written"
@@ -120,7 +120,7 @@ def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
             example = tf.train.Example()
             entries = example.features.feature
             entries["index"].int64_list.value.append(index)
-            # A layer that was requested twice is written once.
+            # Write a layer once, even if it was requested twice.
             for layer, number in {layer: n for n, layer in enumerate(layers)}.items():
                 layer_values = np.ascontiguousarray(values[..., number, :])
                 entries[f"layer_{layer}"].float_list.value.extend(layer_values.reshape(-1))

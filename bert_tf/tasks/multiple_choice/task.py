@@ -1,4 +1,4 @@
-"""Multiple choice: one of several endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
+"""Multiple choice among endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
 
 B batch, C endings of a question, S max_seq_length.
 """
@@ -100,9 +100,9 @@ class MultipleChoice(Task):
         contexts = contexts.take(np.repeat(np.arange(len(examples)), count))
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
-        cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
+        num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
         rows = {name: values.reshape(-1, count, length) for name, values in packed.items()}
-        rows[CUT_TOKENS] = cut.reshape(-1, count).sum(axis=1)
+        rows[CUT_TOKENS] = num_cut.reshape(-1, count).sum(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)
         return rows

@@ -1,6 +1,6 @@
 """Converts pre-training instances to record features.
 
-In shapes: n instances, S max_seq_length, P max_predictions_per_seq.
+Shapes: n instances, S max_seq_length, P max_predictions_per_seq.
 """
 
 import functools

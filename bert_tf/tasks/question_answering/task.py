@@ -31,7 +31,7 @@ _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
 # Number of questions to check for unknown tokens.
 _NUM_CHECKED = 2000
-# With more windows per question than this, a warning explains what an epoch is.
+# With more windows per question than this, warn that epochs are counted in questions.
 _MANY_WINDOWS = 1.5
 
 
@@ -76,7 +76,7 @@ class QuestionAnswering(Task):
                 log.info(f"{message} (pass --answer_scoring=words for words only)", path)
         texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
         self.tokenizer.warn_about_unknown(path, texts)
-        windows = self._windows(examples)
+        windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
@@ -89,7 +89,7 @@ class QuestionAnswering(Task):
         self._log_examples(windows)
         return windows
 
-    def _windows(self, examples: Sequence[SquadExample]) -> Windows:
+    def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
         lengths = (options.max_seq_length, options.doc_stride, options.max_query_length)
         return Windows(examples, self.tokenizer, *lengths)
@@ -173,7 +173,7 @@ class QuestionAnswering(Task):
         # Questions about the same text share its words.
         words = {text: Paragraph.of(text).words for text in {text for _, text in inputs}}
         pairs = enumerate(inputs)
-        return self._windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
+        return self._make_windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
 
     def epoch_size(self, examples: Windows) -> int:
         """Returns the number of questions, as in the original."""

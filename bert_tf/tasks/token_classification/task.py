@@ -68,7 +68,7 @@ class TokenClassification(Task):
         )
         self._train_file = self._read_file("train") if options.do_train else None
         if self._train_file:
-            self.labels = _training_labels(self._train_file, options)
+            self.labels = _read_training_labels(self._train_file, options)
         else:
             self.labels = label_map.of_checkpoint(options, conll.is_label)
 
@@ -122,8 +122,8 @@ class TokenClassification(Task):
             ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
             labels = (examples.file.labels or [])[slice(*windows.first_word[row : row + 2])]
             tokens = reference.convert_ids_to_tokens(ids)
-            shown = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
-            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *shown)
+            values = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
+            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *values)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
         """Returns a row for each window."""
@@ -158,7 +158,7 @@ class TokenClassification(Task):
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the most probable label of each piece, int32 [B, S]."""
         label_ids = array_ops.argmax(outputs["logits"])
-        # Batches may be cut to their longest row, but all results need the same shape.
+        # Batches may be trimmed to their longest row, but all results need the same shape.
         return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,11 +207,11 @@ class TokenClassification(Task):
         With `doc_context`, the inputs are the sentences of a document in order.
         """
         file = conll.ConllFile("")
-        for number, given in enumerate(inputs):
-            words = split_words(given) if isinstance(given, str) else given
+        for number, item in enumerate(inputs):
+            words = split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {number}: expected a text, or a tuple of words"
-                raise UserError(f"{expected}. Received: {repr(given)[:100]}")
+                raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
             # An input without words is an empty sentence.
             file.sentences.append(len(file.words))
@@ -219,8 +219,8 @@ class TokenClassification(Task):
         return self._make_sentences(file)
 
 
-def _training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the labels of the training file; raises a UserError if a resumed run had others."""
+def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
+    """Returns the training file's labels; raises a UserError if a resumed run has others."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
         raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")
