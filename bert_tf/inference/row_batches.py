@@ -72,7 +72,7 @@ class RowBatches(abc.ABC):
         if len(rows["input_mask"]) == 1:
             # A single row needs no sorting.
             (batch,) = self._plan_batches(rows["input_mask"])
-            return self._run(rows, *batch)
+            return self._run_batch(rows, *batch)
         results = self._allocate(len(rows["input_mask"]))
         for numbers, outputs in self.batches(rows):
             for name, values in outputs.items():

@@ -227,7 +227,7 @@ def test_features_of_an_exported_encoder(tmp_path):
         SMALL_BERT, "extract_features", pooling="mean", layers="-1"
     )("a film")
     np.testing.assert_allclose(predictor("a film").values, expected.values, atol=1e-5)
-    with pytest.raises(UserError, match="has the last layer only: pass --layers=-1"):
+    with pytest.raises(UserError, match="has only the last layer: pass --layers=-1"):
         Predictor.from_output_dir(out, layers="0", **flags)
 
 

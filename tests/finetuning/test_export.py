@@ -280,7 +280,7 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ({}, "Required, but missing: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
-            "absent is not a folder.*--model_dir ta",
+            "absent is not a folder.*--model_dir must",
         ),
         ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "is not a folder"),
         (

@@ -127,5 +127,5 @@ def _require_model_folder(folder: str) -> None:
     for path in (folder, *(os.path.join(folder, name) for name in names)):
         if not (files.is_dir if path == folder else files.exists)(path):
             problem = f"{path} is not a folder" if path == folder else f"No such file: {path}"
-            advice = "pass an output folder or a release; convert others with convert_checkpoint.py"
+            advice = "--model_dir must be an output folder or a release (see convert_checkpoint.py)"
             raise UserError(f"{problem} ({files.describe_absence(path)}): {advice}")
