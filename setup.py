@@ -20,6 +20,11 @@ ONNX = [
     "onnxruntime>=1.20",  # quantizes and runs them
 ]
 
+LITERT = [
+    # Runs the models that export_model.py --format=litert writes; no wheels for Intel Macs.
+    "ai-edge-litert>=2; platform_system != 'Darwin' or platform_machine == 'arm64'",
+]
+
 DOCS = [
     "mkdocs>=1.6,<2",  # the documentation site
     "mkdocstrings[python]>=1",  # the API reference, from docstrings
@@ -36,6 +41,7 @@ TEST = [
     *DOCS,
     *NER,
     *ONNX,
+    *LITERT,
 ]
 
 setup(
@@ -67,6 +73,7 @@ setup(
         "docs": DOCS,
         "ner": NER,
         "onnx": ONNX,
+        "litert": LITERT,
         "benchmark": ["tokenizers>=0.20"],  # the tokenizer that ours is compared with
         "beam": ["apache-beam>=2.60"],  # create_pretraining_data.py on a cluster
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],  # CUDA libraries for NVIDIA GPUs

@@ -50,8 +50,8 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 
     from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
+    from bert_tf.data.feature_specs import Feature, sequence_features
     from bert_tf.data.input_pipeline import read_dataset
-    from bert_tf.data.records import Feature, sequence_features
     from bert_tf.modeling import BertClassifier
     from bert_tf.modeling.losses import cross_entropy
     from bert_tf.optimization import create_optimizer
@@ -74,7 +74,7 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
         shuffle_seed=1,
         num_records=count,
         repeat=True,
-        cut_padding=True,
+        trim_padding=True,
         **OURS[name],
     )
     step = training.make_train_step(
@@ -121,8 +121,9 @@ def write_inputs(folder: Path, args: argparse.Namespace) -> None:
     import keras
 
     from bert_tf import checkpoints, releases
+    from bert_tf.data.feature_specs import Feature, sequence_features
     from bert_tf.data.packing import convert_examples, label_ids_of
-    from bert_tf.data.records import Feature, sequence_features, write_records
+    from bert_tf.data.records import write_records
     from bert_tf.modeling import BertClassifier
     from bert_tf.tasks.classification import glue
     from bert_tf.tokenization import FullTokenizer

@@ -37,7 +37,7 @@ def ours(folder: Path, precision: str, name: str) -> Callable[[], Any]:
 
     from bert_tf import checkpoints, training
     from bert_tf.config import BertConfig
-    from bert_tf.data.records import sequence_features
+    from bert_tf.data.feature_specs import sequence_features
     from bert_tf.modeling import BertModel
     from bert_tf.options import DeviceOptions
 

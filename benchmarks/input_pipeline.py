@@ -19,8 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.records import write_records
 
 
 def original(path: str, features: tuple[Feature, ...], batch_size: int) -> tf.data.Dataset:
@@ -64,7 +65,12 @@ def main() -> None:
             path, features, args.batch_size, shuffle_seed=1, num_records=args.rows
         ),
         "shuffled and cut": lambda: read_dataset(
-            path, features, args.batch_size, shuffle_seed=1, num_records=args.rows, cut_padding=True
+            path,
+            features,
+            args.batch_size,
+            shuffle_seed=1,
+            num_records=args.rows,
+            trim_padding=True,
         ),
         "shuffled, cut and grouped": lambda: read_dataset(
             path,
@@ -72,7 +78,7 @@ def main() -> None:
             args.batch_size,
             shuffle_seed=1,
             num_records=args.rows,
-            cut_padding=True,
+            trim_padding=True,
             group_by_length=True,
         ),
     }

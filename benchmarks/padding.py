@@ -30,9 +30,10 @@ import tensorflow as tf
 from benchmarks import timing
 from bert_tf import checkpoints, training
 from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
 from bert_tf.data.packing import convert_examples, label_ids_of
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.records import write_records
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
@@ -44,9 +45,9 @@ from bert_tf.tokenization.fast import BatchTokenizer
 # Arguments of `read_dataset`, and whether to skip the computation for padding.
 TRAINING = {
     "padded": ({}, False),
-    "cut": ({"cut_padding": True}, False),
-    "tokens": ({"cut_padding": True}, True),
-    "grouped": ({"cut_padding": True, "group_by_length": True}, True),
+    "cut": ({"trim_padding": True}, False),
+    "tokens": ({"trim_padding": True}, True),
+    "grouped": ({"trim_padding": True, "group_by_length": True}, True),
 }
 # Whether shapes are fixed.
 PREDICTION = {"padded": True, "grouped": False}
@@ -89,7 +90,7 @@ def main() -> None:
     def losses(outputs: Any, batch: Any) -> Any:
         return cross_entropy(outputs["logits"], batch["label_ids"])
 
-    spec = read_dataset(path, features, size, cut_padding=True).element_spec
+    spec = read_dataset(path, features, size, trim_padding=True).element_spec
     steps = [
         training.make_train_step(
             training.TrainState(model, optimizer),

@@ -1,29 +1,60 @@
-"""Checks that TensorFlow can run models in this process.
+"""TensorFlow, imported on first use, and checks that it can run models in this process.
 
-Importing this module sets the Keras backend to TensorFlow.
+Importing this module sets the Keras backend to TensorFlow. `backend.tf` is TensorFlow: modules that
+`engine="onnx"` needs read it only where they compute with TensorFlow.
 """
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from bert_tf.errors import UserError
-from bert_tf.quiet import import_tensorflow
+from bert_tf.quiet import import_tensorflow, select_backend
 
-# ID of the process in which TensorFlow started its threads; a fork does not copy threads.
+# ID of the process in which a model was loaded; a fork does not copy the threads that it uses.
 _owner_pid: int | None = None
 
-import_tensorflow(for_script=False)
-tf: Any = sys.modules["tensorflow"]
-if (_backend := import_module("keras").config.backend()) != "tensorflow":
-    raise UserError(
-        f"Keras runs on the {_backend} backend: set KERAS_BACKEND=tensorflow before importing it"
-    )
+
+def _require_backend() -> None:
+    select_backend()
+    keras: Any = sys.modules.get("keras")
+    if keras and (name := keras.config.backend()) != "tensorflow":
+        raise UserError(
+            f"Keras runs on the {name} backend: set KERAS_BACKEND=tensorflow before importing it"
+        )
+
+
+_require_backend()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "tf":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import_tensorflow(for_script=False)
+    _require_backend()
+    globals()["tf"] = sys.modules["tensorflow"]
+    return sys.modules["tensorflow"]
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns the `__getattr__` of a package, which imports a name's module on first use.
+
+    `modules` has the module of each name; it may need TensorFlow.
+    """
+
+    def getattr_of_package(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        __getattr__("tf")
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    return getattr_of_package
 
 
 def require_runtime(starts: bool = False) -> None:
-    """Raises a UserError if TensorFlow would hang or fail.
+    """Raises a UserError if TensorFlow or ONNX Runtime would hang or fail.
 
     That happens in a process forked after a model was loaded, without eager execution, and inside
     `strategy.scope()` if a model is about to be loaded or trained (`starts`).
@@ -31,14 +62,15 @@ def require_runtime(starts: bool = False) -> None:
     global _owner_pid
     if _owner_pid not in (None, os.getpid()):
         raise UserError(
-            "This process was forked from one that had loaded a model, so TensorFlow would hang: "
+            "This process was forked from one that had loaded a model, so it would hang: "
             'load models only after the fork, or use multiprocessing.get_context("spawn")'
         )
-    if not tf.executing_eagerly():
+    tf: Any = sys.modules.get("tensorflow")
+    if tf and not tf.executing_eagerly():
         graph_mode = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
         where = "in a tf.function or Dataset.map" if tf.inside_function() else graph_mode
         raise UserError(f"A model cannot be loaded or called {where}: it needs eager execution")
-    if starts and tf.distribute.has_strategy():
+    if tf and starts and tf.distribute.has_strategy():
         raise UserError(
             "A model cannot be loaded inside strategy.scope(): load it outside, and pass "
             "distribution_strategy= to choose its devices"

@@ -24,10 +24,10 @@ _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-he
 
 
 @contextlib.contextmanager
-def explained_exit() -> Iterator[None]:
-    """Exits after the block, printing one line instead of a traceback if the user made a mistake.
+def exit_with_message() -> Iterator[None]:
+    """Exits after the block, reporting errors on one line; no traceback for a user's mistake.
 
-    Exit codes: 0 for success, 1 for a user's mistake, 75 if another worker of a distributed run was
+    Exit codes: 0 for success, 1 for a user's mistake, 75 if a worker of a distributed run was
     lost, 130 after Ctrl-C, 143 after SIGTERM. After the last three, the same command resumes
     training from the last checkpoint.
     """
@@ -182,7 +182,7 @@ def _define_flags(options_class: type, values: flags.FlagValues) -> None:
 
 
 class _NumberOrWord(flags.FloatParser):
-    """Parses a number, or one of the given words."""
+    """Parses a number, or one of `words`."""
 
     def __init__(self, words: Sequence[str]) -> None:
         super().__init__()

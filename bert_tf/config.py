@@ -24,7 +24,7 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# Minimum similarity to a missing key, with the same first letter, to be taken for a typo.
+# Unknown keys at least this similar to a missing key, with the same first letter, are typos.
 _SIMILARITY = 0.9
 
 

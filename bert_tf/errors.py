@@ -14,7 +14,7 @@ class UserError(ValueError):
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of another library's error, shortened to one line, or else its type."""
+    """Returns an error's message, shortened and on one line, or its type if there is none."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
@@ -32,7 +32,7 @@ class WorkerLost(UserError):
 
 
 class Terminated(BaseException):
-    """SIGTERM ended a script; a training run has saved a checkpoint before.
+    """Raised to end a script after SIGTERM; a training run has already saved a checkpoint.
 
     Like `KeyboardInterrupt`, it is not caught by `except Exception`.
     """

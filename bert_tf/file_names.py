@@ -1,10 +1,14 @@
 """Expands and checks the file names that users pass: input patterns and output paths."""
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf.errors import UserError
+
+_logger = logging.getLogger(__name__)
 
 
 def split(names: str) -> list[str]:
@@ -18,25 +22,28 @@ def expand(patterns: str) -> list[str]:
     Folders are searched recursively; the files of a folder or pattern are sorted. Names that begin
     with `.` or `_`, `.json` files (which describe other files) and unfinished outputs of this
     package are skipped, unless they are named exactly or a pattern matches nothing else. A file
-    that is listed twice is returned twice, as in the original.
+    that is listed twice is returned twice, as in the original, with a warning.
 
     Raises:
         UserError: an entry matches nothing, or the file system cannot be read.
     """
     paths: list[str] = []
     for pattern in split(patterns):
-        matches = _matching(pattern)
+        matches = _match(pattern)
         if not matches:
             raise UserError(f"No file matches {pattern} ({files.describe_absence(pattern)})")
         for path in matches:
-            expanded = _files_below(path) if files.is_dir(path) else [path]
+            expanded = _list_files(path) if files.is_dir(path) else [path]
             if not expanded:
                 raise UserError(f"There is no file in the folder {path} or below it")
             paths += expanded
+    repeated = [path for path, count in Counter(paths).items() if count > 1]
+    if repeated:
+        _logger.warning("--input_file lists %s more than once", repeated[0])
     return paths
 
 
-def _matching(pattern: str) -> list[str]:
+def _match(pattern: str) -> list[str]:
     # An existing file is not a pattern: its name may contain brackets.
     matches = [pattern] if files.exists(pattern) else files.glob(pattern)
     return [path for path in matches if not _is_skipped(os.path.basename(path))] or matches
@@ -46,13 +53,13 @@ def _is_skipped(name: str) -> bool:
     return name.startswith((".", "_")) or name.endswith((".json", ".parts", ".tmp"))
 
 
-def _files_below(folder: str) -> list[str]:
+def _list_files(folder: str) -> list[str]:
     paths = []
     for name in files.list_dir(folder):
         path = os.path.join(folder, name)
         if _is_skipped(name):
             continue
-        paths += _files_below(path) if files.is_dir(path) else [path]
+        paths += _list_files(path) if files.is_dir(path) else [path]
     return paths
 
 
@@ -67,7 +74,7 @@ def require_writable(path: str) -> None:
     if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
         # Replacing the file would lose its content and the shell's later output.
         raise UserError(f"{path} is redirected to a file: pass the name of that file")
-    folder = os.path.dirname(files.resolved(path))
+    folder = os.path.dirname(files.resolve(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")
     probe = files.temporary_name(path)

@@ -35,7 +35,7 @@ def _gfile() -> Any:
 
 
 @contextlib.contextmanager
-def explained(action: str, path: str) -> Iterator[None]:
+def wrap_errors(action: str, path: str) -> Iterator[None]:
     """Converts errors of any file system to a `UserError`: "Cannot <action> <path>"."""
     try:
         yield
@@ -50,13 +50,13 @@ def explained(action: str, path: str) -> Iterator[None]:
 
 def exists(path: str) -> bool:
     """Returns whether a file or folder exists."""
-    with explained("look for", path):
+    with wrap_errors("look for", path):
         return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_dir(path: str) -> bool:
     """Returns whether `path` is a folder."""
-    with explained("look for", path):
+    with wrap_errors("look for", path):
         return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
@@ -64,14 +64,14 @@ def list_dir(path: str) -> list[str]:
     """Returns the sorted names in a folder; empty if there is no such folder."""
     if not is_dir(path):
         return []
-    with explained("look into", path):
+    with wrap_errors("look into", path):
         names = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
     return sorted(name.rstrip("/") for name in names)
 
 
 def glob(pattern: str) -> list[str]:
     """Returns the sorted paths that match a pattern such as `books/*.txt`."""
-    with explained("look for", pattern):
+    with wrap_errors("look for", pattern):
         return sorted(_gfile().glob(pattern) if is_remote(pattern) else glob_module.glob(pattern))
 
 
@@ -79,20 +79,20 @@ def make_dirs(path: str) -> None:
     """Creates a folder and its parents."""
     if not is_remote(path) and os.path.isfile(path):
         raise UserError(f"{path} must be a folder, but is a file")
-    with explained("create the folder", path):
+    with wrap_errors("create the folder", path):
         _gfile().makedirs(path) if is_remote(path) else os.makedirs(path, exist_ok=True)
 
 
 def remove(path: str) -> None:
     """Removes a file, if it exists."""
     if exists(path) or os.path.islink(path):
-        with explained("remove", path), contextlib.suppress(FileNotFoundError):
+        with wrap_errors("remove", path), contextlib.suppress(FileNotFoundError):
             (_gfile() if is_remote(path) else os).remove(path)
 
 
 def remove_tree(path: str) -> None:
     """Removes a folder and its content, if it exists."""
-    with explained("remove", path):
+    with wrap_errors("remove", path):
         if is_dir(path):
             (_gfile().rmtree if is_remote(path) else shutil.rmtree)(path)
 
@@ -112,7 +112,7 @@ def temporary_folder_at(path: str) -> Iterator[str]:
 
 def rename(path: str, new: str) -> None:
     """Renames a file or folder; the new name must not exist."""
-    with explained("rename", path):
+    with wrap_errors("rename", path):
         _gfile().rename(path, new) if is_remote(path) else os.rename(path, new)
 
 
@@ -123,7 +123,7 @@ def size(path: str) -> int:
 
 def size_and_mtime(path: str) -> tuple[int, int]:
     """Returns the size of a file in bytes, and its modification time in nanoseconds."""
-    with explained("read", path):
+    with wrap_errors("read", path):
         if is_remote(path):
             remote_stat = _gfile().stat(path)
             return remote_stat.length, remote_stat.mtime_nsec
@@ -132,22 +132,22 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 
 def concatenate(paths: Sequence[str], path: str) -> None:
-    """Concatenates files into a new file `path`, written as by `atomic_write`."""
-    with atomic_write(path) as temporary, _create(temporary) as target:
+    """Concatenates files into a new file `path`, with `atomic_write`."""
+    with atomic_write(path) as temporary, _open_for_writing(temporary) as target:
         for source in paths:
             with open_binary(source) as part:
                 shutil.copyfileobj(part, target, 1 << 22)
 
 
-def _create(path: str) -> IO[bytes]:
+def _open_for_writing(path: str) -> IO[bytes]:
     return _gfile().GFile(path, "wb") if is_remote(path) else open(path, "wb")
 
 
 def sync(path: str) -> None:
-    """Flushes a local file or folder to disk, so that its content survives a power cut."""
+    """Flushes a local file or folder to disk, so that its content survives a power failure."""
     if is_remote(path):
         return
-    with explained("write", path):
+    with wrap_errors("write", path):
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
@@ -172,14 +172,14 @@ def open_binary(path: str, regular: bool = True) -> IO[bytes]:
         raise UserError(f"{path} must be a file, but is a folder ({content})")
     if regular and not is_remote(path) and not os.path.isfile(path):
         raise UserError(f"{path} is a pipe or a device: write its content to a file, and pass that")
-    with explained("read", path):
+    with wrap_errors("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
 
 @contextlib.contextmanager
 def open_decompressed(path: str, regular: bool = False) -> Iterator[Any]:
     """Opens a file to read bytes; decompresses `.gz` files."""
-    with open_binary(path, regular) as file, explained("read", path):
+    with open_binary(path, regular) as file, wrap_errors("read", path):
         is_gzip = os.fspath(path).endswith(".gz")
         try:
             with gzip.open(file) if is_gzip else contextlib.nullcontext(file) as decompressed:
@@ -212,22 +212,22 @@ def read_lines(path: str) -> Iterator[str]:
         yield from text_lines.decode(path, text_lines.split(path, file))
 
 
-def resolved(path: str) -> str:
-    """Returns a local path as an absolute path without symbolic links."""
+def resolve(path: str) -> str:
+    """Makes a local path absolute and resolves symbolic links."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
 def is_stream(path: str) -> bool:
     """Returns whether `path` is a pipe or a device."""
     # /dev/stdout may link to a pipe or a removed file, which `isfile` does not recognize.
-    target = resolved(path)
+    target = resolve(path)
     is_local = not is_remote(path) and os.path.exists(path)
     return is_local and not (os.path.isfile(target) or os.path.isdir(target))
 
 
 def temporary_name(path: str) -> str:
     """Returns a unique temporary name in the folder of `path`, or of the file it links to."""
-    return f"{resolved(path)}.{uuid.uuid4().hex[:12]}.tmp"
+    return f"{resolve(path)}.{uuid.uuid4().hex[:12]}.tmp"
 
 
 @contextlib.contextmanager
@@ -238,15 +238,15 @@ def atomic_write(path: str) -> Iterator[str]:
     Follows symbolic links. For pipes and devices it yields `path` itself.
     """
     if is_stream(path):
-        with explained("write", path):
+        with wrap_errors("write", path):
             yield path
         return
     temporary = temporary_name(path)
     try:
-        with explained("write", path):
+        with wrap_errors("write", path):
             yield temporary
             replace = partial(_gfile().rename, overwrite=True) if is_remote(path) else os.replace
-            replace(temporary, resolved(path))
+            replace(temporary, resolve(path))
     finally:
         # A failure here must not hide the error that ended the block.
         with contextlib.suppress(UserError):
@@ -263,20 +263,20 @@ def standard_output() -> Iterator[IO[bytes]]:
         # Keep Python from writing the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            with explained("write to", "the standard output"):
+            with wrap_errors("write to", "the standard output"):
                 raise
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file, as by `atomic_write`."""
+    """Writes a UTF-8 file with `atomic_write`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Writes a file, as by `atomic_write`."""
-    with atomic_write(path) as temporary, _create(temporary) as file:
+    """Writes a file with `atomic_write`."""
+    with atomic_write(path) as temporary, _open_for_writing(temporary) as file:
         file.write(content)
         file.flush()
-        # Otherwise, a power cut after the file is renamed may leave it empty.
+        # Otherwise, a power failure after the file is renamed may leave it empty.
         if not (is_remote(path) or is_stream(path)):
             os.fsync(file.fileno())

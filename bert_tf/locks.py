@@ -28,7 +28,7 @@ _HOLDER_READ_ATTEMPTS = 20
 
 def lock_path(path: str) -> str:
     """Returns the path of the hidden lock file next to a file or folder."""
-    folder, name = os.path.split(files.resolved(path))
+    folder, name = os.path.split(files.resolve(path))
     return os.path.join(folder, f".{name}.lock")
 
 
@@ -45,7 +45,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
             _logger.info("%s: remote folders are not locked. Do not start a second run", flag)
         yield
         return
-    path = files.resolved(path)
+    path = files.resolve(path)
     created, folder = [], os.path.dirname(path)
     while not os.path.exists(folder):
         created.append(folder)
@@ -80,7 +80,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
 def _try_lock(path: str) -> int | str:
     """Takes a lock and returns its file descriptor, or else its holder ("" if not known yet)."""
     this_process = f"process {os.getpid()} on {socket.gethostname()}"
-    with _guard, files.explained("write", path):
+    with _guard, files.wrap_errors("write", path):
         if (os.getpid(), path) in _held:
             return this_process
         try:

@@ -25,7 +25,7 @@ NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate schedule with linear warm-up, then linear decay to 0.
 
-    With t steps done, N = `num_train_steps` and W = `num_warmup_steps`, the rate is
+    After t steps, with N = `num_train_steps` and W = `num_warmup_steps`, the rate is
     `init_lr * t / W` while t < W and `init_lr * (1 - min(t, N) / N)` afterwards. As in the
     original, the decay starts at step 0, not at the end of the warm-up, so that the rate drops at
     t = W; and with a warm-up, the first update has rate 0.
@@ -161,7 +161,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
         config = super().get_config()
-        # Keras would apply its weight decay in addition.
+        # Keras would also apply its own weight decay.
         config.pop("weight_decay")
         names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
         patterns = list(self.exclude_from_weight_decay_patterns)
@@ -170,7 +170,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def clip(self, gradients: Sequence[Any]) -> tuple[list[Any], Any]:
         """Returns dense gradients, clipped to `global_clipnorm`, and their norm before clipping."""
-        dense = [_dense(gradient) for gradient in gradients]
+        dense = [_to_dense(gradient) for gradient in gradients]
         # A single sum, because TensorFlow's graph optimizer may reorder a chain of additions
         # differently in each process.
         norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in dense])))
@@ -204,9 +204,9 @@ class Lamb(AdamWeightDecay):
         return update * ops.where(is_scaled, ratio, 1.0)
 
 
-def _dense(gradient: Any) -> Any:
-    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare the name, as
-    # this module must run on every backend.
+def _to_dense(gradient: Any) -> Any:
+    # Any operation sums TensorFlow's IndexedSlices, the gradient of a look-up. Compare type names,
+    # because this module must run on every backend.
     return ops.add(gradient, 0) if type(gradient).__name__ == "IndexedSlices" else gradient
 
 

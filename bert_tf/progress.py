@@ -1,4 +1,4 @@
-"""Logging, progress bars and TensorBoard scalars."""
+"""Logging and progress bars."""
 
 import contextlib
 import io
@@ -7,16 +7,13 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
 log = logging.getLogger("bert_tf")
 
 
-def warnings_only() -> None:
+def hide_progress() -> None:
     """Hides progress bars and log messages below WARNING, for workers other than the chief."""
     log.setLevel(logging.WARNING)
 
@@ -26,11 +23,6 @@ _REFRESH_TERMINAL = 0.5
 _REFRESH_LOG = 15.0
 
 _BAR = "{desc}: {n_fmt}@/{total_fmt}@ |{bar}| {elapsed}<{remaining}{postfix}"
-
-# Tells TensorBoard to show a value as a scalar.
-_SCALAR = tf.compat.v1.SummaryMetadata(
-    plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
-)
 
 # The escape sequence that tqdm writes after a nested bar.
 _CURSOR_UP = "\x1b[A"
@@ -54,14 +46,14 @@ class _LogFile:
         sys.stderr.flush()
 
 
-def bar(total: int, what: str, initial: int = 0, unit: str = "") -> tqdm:
+def bar(total: int, description: str, initial: int = 0, unit: str = "") -> tqdm:
     """Creates a progress bar on stderr; shows the speed if `unit` is set, such as "B"."""
     terminal = sys.stderr.isatty()
     refresh = _REFRESH_TERMINAL if terminal else _REFRESH_LOG
     return tqdm(
         total=total,
         initial=initial,
-        desc=what,
+        desc=description,
         file=io.StringIO() if log.level > logging.INFO else sys.stderr if terminal else _LogFile(),
         mininterval=refresh,
         # Otherwise tqdm's monitor thread repeats lines.
@@ -81,7 +73,7 @@ class TrainingProgress:
     def __init__(self, first_step: int, total_steps: int) -> None:
         self._bar = bar(total_steps, "train", initial=first_step)
         self._refresh = self._bar.mininterval
-        # Only `update` draws the bar, so that the loss shown is that of the step shown.
+        # Only `update` draws the bar, so that the displayed loss belongs to the displayed step.
         self._bar.mininterval, self._bar.miniters, self._bar.delay = 0, 0, 0
         self._created = self._last_refresh = time.monotonic()
         self._step = first_step
@@ -135,7 +127,7 @@ class TrainingProgress:
     def close(self) -> None:
         """Closes the bar, at the step where training stopped."""
         if self._step != self._bar.n:
-            # Remove the loss, which is that of an earlier step.
+            # Remove the loss of an earlier step.
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(self._step - self._bar.n)
         self._bar.close()
@@ -144,26 +136,3 @@ class TrainingProgress:
     def seconds(self) -> float:
         """Seconds since training started."""
         return time.monotonic() - self._created
-
-
-class Scalars:
-    """Writes scalars for TensorBoard to a folder; the first `write` creates the file."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._writer: Any = None
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to the curve of each value; skips non-finite values."""
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(self._folder)
-        with self._writer.as_default(step=step):
-            for name, value in values.items():
-                if math.isfinite(value):
-                    # Like tf.summary.scalar, but without requiring TensorBoard.
-                    tf.summary.write(name, np.float32(value), metadata=_SCALAR)
-
-    def close(self) -> None:
-        """Flushes and closes the file."""
-        if self._writer is not None:
-            self._writer.close()

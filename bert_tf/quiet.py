@@ -12,6 +12,15 @@ from collections.abc import Iterable, Iterator
 _UNUSED_PACKAGES = ("jax", "matplotlib", "scipy", "sklearn")
 
 
+def select_backend() -> None:
+    """Makes TensorFlow the backend of Keras, unless Keras has been imported already."""
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        # Remove modules of a failed import, which used the old setting.
+        for name in [name for name in sys.modules if name.startswith("keras.")]:
+            del sys.modules[name]
+
+
 def import_tensorflow(for_script: bool = True) -> None:
     """Imports TensorFlow as the backend of Keras, unless they have been imported already.
 
@@ -22,11 +31,7 @@ def import_tensorflow(for_script: bool = True) -> None:
     Args:
         for_script: whether to also hide packages that no script needs, and to ignore `keras.json`.
     """
-    if "keras" not in sys.modules:
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        # Remove modules of a failed import, which used the old setting.
-        for name in [name for name in sys.modules if name.startswith("keras.")]:
-            del sys.modules[name]
+    select_backend()
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -37,13 +42,13 @@ def import_tensorflow(for_script: bool = True) -> None:
     hidden = _UNUSED_PACKAGES if for_script else ()
     wants_log = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") in ("0", "1", "2")
     # TensorFlow writes some lines before it reads its log level.
-    stderr = contextlib.nullcontext() if wants_log else _stderr_on_error()
-    with _garbage_collection_off(), _hide(hidden), stderr:
+    stderr = contextlib.nullcontext() if wants_log else hide_stderr(show_on_error=True)
+    with _pause_garbage_collection(), _hide(hidden), stderr:
         import tensorflow  # noqa: F401
 
 
 @contextlib.contextmanager
-def _garbage_collection_off() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Excludes imported objects from garbage collection, which saves a second, also at exit."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -69,8 +74,8 @@ def _hide(packages: Iterable[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stderr_on_error() -> Iterator[None]:
-    """Buffers stderr, including C++ output, and shows it only if there is an exception."""
+def hide_stderr(show_on_error: bool = False) -> Iterator[None]:
+    """Hides stderr, including C++ output; shows it after an exception if `show_on_error`."""
     sys.stderr.flush()
     original = os.dup(2)
     with tempfile.TemporaryFile() as buffer:
@@ -79,7 +84,7 @@ def _stderr_on_error() -> Iterator[None]:
             yield
         except Exception:
             buffer.seek(0)
-            os.write(original, buffer.read())
+            os.write(original, buffer.read() if show_on_error else b"")
             raise
         finally:
             sys.stderr.flush()

@@ -127,10 +127,10 @@ def script_of(options_class: type) -> str:
     return {script.options: name for name, script in SCRIPTS.items()}[reference]
 
 
-def runner(name: str) -> Callable[[Any], Any]:
+def get_runner(name: str) -> Callable[[Any], Any]:
     """Returns the function that does the work of a script, given its options."""
     # Imports TensorFlow quietly, and before Keras.
-    import_module("bert_tf.backend")
+    load("bert_tf.backend:tf")
     script = SCRIPTS[name]
     if script.make_task:
         return partial(load("bert_tf.finetuning.run:run"), load(script.make_task))
@@ -139,4 +139,4 @@ def runner(name: str) -> Callable[[Any], Any]:
 
 def run(options: Any) -> Any:
     """Runs the script that the options belong to, and returns its results."""
-    return runner(script_of(type(options)))(options)
+    return get_runner(script_of(type(options)))(options)

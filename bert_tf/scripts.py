@@ -35,11 +35,11 @@ def _main(name: str) -> None:
         os.environ[variable] = value
     from bert_tf import cli
 
-    with cli.explained_exit():
+    with cli.exit_with_message():
         options = cli.read_options(name, sys.argv)
         # From here on, exceptions let the script remove its temporary files.
         _handle_signals(_raise)
-        run = registry.runner(name)
+        run = registry.get_runner(name)
         run(options)
 
 

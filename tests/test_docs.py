@@ -100,6 +100,21 @@ def test_readme_links_resolve():
         assert (ROOT / link.split("#")[0]).exists(), link
 
 
+def test_readme_lists_the_dependencies():
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    (required,) = re.findall(r"install_requires=\[\n(.*?)\n    \]", setup, re.S)
+    names = re.findall(r'^ +f?"([\w-]+)', required, re.M)
+    assert len(names) == required.count("\n") + 1
+    text = (ROOT / README).read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Dependencies\n(.*?)^## ", text, re.S | re.M)
+    # Each name is followed by its purpose in parentheses.
+    assert re.findall(r"`([\w-]+)`\s\(", section) == names
+
+
+def test_readme_is_short():
+    assert (ROOT / README).read_text(encoding="utf-8").count("\n") <= 150
+
+
 def test_readme_numbers_match_the_benchmarks():
     marked = [
         re.findall(r"<!-- results -->\n(.*?)<!-- end of results -->", text, re.S)

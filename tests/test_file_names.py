@@ -34,6 +34,13 @@ def test_glob_skips_metadata_files(tmp_path):
         assert file_names.expand(named) == [f"{folder}/a.tfrecord.json"]
 
 
+def test_file_listed_twice(tmp_path, caplog):
+    path = tmp_path / "a.txt"
+    path.write_text("a")
+    assert file_names.expand(f"{path},{tmp_path}") == [str(path)] * 2
+    assert f"lists {path} more than once" in caplog.text
+
+
 def test_no_matching_files(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match=r"No file matches .*\*\.csv .* has: a\.txt"):

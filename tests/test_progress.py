@@ -4,6 +4,7 @@ import io
 import sys
 
 from bert_tf import progress
+from bert_tf.training.scalars import Scalars
 
 
 class Terminal(io.StringIO):
@@ -96,7 +97,7 @@ def test_throughput_excludes_evaluation_time(monkeypatch):
 
 
 def test_non_finite_scalars_are_omitted(tmp_path):
-    scalars = progress.Scalars(str(tmp_path / "curves"))
+    scalars = Scalars(str(tmp_path / "curves"))
     scalars.close()
     assert not (tmp_path / "curves").exists()
     scalars.write(3, {"loss": float("nan"), "learning_rate": 0.5})

@@ -6,20 +6,8 @@ stored under the paths of the Keras variables (see `bert_tf.modeling`), so no ma
 needed. The subpackage `formats` supports other file formats.
 """
 
-import bert_tf.backend  # noqa: F401
+from bert_tf import backend
 from bert_tf.checkpoints.folder import add_newest, latest, names_in, newest_readable, resolve
-from bert_tf.checkpoints.model import (
-    Restored,
-    Snapshot,
-    named_variables,
-    restore,
-    restore_extra,
-    restore_optimizer,
-    save,
-    save_snapshot,
-    snapshot,
-    summarize,
-)
 from bert_tf.checkpoints.tensors import (
     GLOBAL_STEP,
     UnreadableCheckpoint,
@@ -28,6 +16,11 @@ from bert_tf.checkpoints.tensors import (
     step_of,
     write,
 )
+
+# These names need Keras.
+_MODEL = ("Restored", "Snapshot", "named_variables", "restore", "restore_extra")
+_MODEL += ("restore_optimizer", "save", "save_snapshot", "snapshot", "summarize")
+__getattr__ = backend.lazy_names(__name__, dict.fromkeys(_MODEL, "model"))
 
 __all__ = [
     "GLOBAL_STEP",

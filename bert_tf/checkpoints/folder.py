@@ -14,7 +14,7 @@ _STEP_NAME = re.compile(r"model\.ckpt-(\d+)")
 # Temporary files that TensorFlow leaves behind when it is killed while writing.
 _TEMPORARY_FILE = re.compile(r"model\.ckpt-\d+\..*tempstate\d+$")
 _MODEL_ID = re.compile(
-    r"(?!.*\.(ckpt|index|h5|json|onnx|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
+    r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?[\w-]*bert[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
@@ -33,7 +33,7 @@ def resolve(path: str) -> str:
         if files.exists(f"{prefix}.index"):
             return prefix
     if files.is_dir(path):
-        newest, prefixes = latest(path), _prefixes_in(path)
+        newest, prefixes = latest(path), _list_prefixes(path)
         if newest or len(prefixes) == 1:
             return newest or os.path.join(path, prefixes[0])
         content = files.describe_absence(os.path.join(path, "*"))
@@ -42,7 +42,7 @@ def resolve(path: str) -> str:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
     folder = os.path.dirname(path) or "."
-    prefixes = _prefixes_in(folder)
+    prefixes = _list_prefixes(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"
     if not prefixes:
         hint = f"({files.describe_absence(path)})"
@@ -66,9 +66,9 @@ def names_in(folder: str) -> list[str]:
     `model.ckpt-<step>` files are used in order of their steps, so that training resumes from them
     instead of overwriting them.
     """
-    prefixes = set(_prefixes_in(folder))
+    prefixes = set(_list_prefixes(folder))
     # Ignore the directories: the file may contain absolute paths, and the folder may have moved.
-    listed = [os.path.basename(path) for path in _paths_in_state(folder)]
+    listed = [os.path.basename(path) for path in _read_state(folder)]
     complete = [name for name in dict.fromkeys(listed) if name in prefixes]
     if complete:
         return complete
@@ -113,7 +113,7 @@ def remove(folder: str, *names: str) -> None:
             files.remove(os.path.join(folder, file))
 
 
-def _paths_in_state(folder: str) -> list[str]:
+def _read_state(folder: str) -> list[str]:
     try:
         text = files.read_text(os.path.join(folder, STATE_FILE))
     except UserError:
@@ -123,7 +123,7 @@ def _paths_in_state(folder: str) -> list[str]:
     return [path for key in keys for path in re.findall(f'^{key}: "(.*)"$', text, re.M)]
 
 
-def _prefixes_in(folder: str) -> list[str]:
+def _list_prefixes(folder: str) -> list[str]:
     names = set(files.list_dir(folder))
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     data = {_FILE_SUFFIX.sub("", name) for name in names if ".data-" in name}

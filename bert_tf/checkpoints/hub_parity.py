@@ -34,7 +34,7 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
     }
     with tf.device("/CPU:0"):
         inputs = {name: tf.constant(value.astype(np.int32)) for name, value in rows.items()}
-        expected = _outputs(module.path, list(inputs.values()))
+        expected = _run_module(module.path, list(inputs.values()))
         model = BertModel(config, dtype="float32")
         checkpoints.restore(model, module.path, module)
         outputs = model(inputs, training=False)
@@ -50,7 +50,7 @@ def require_same_outputs(module: SavedModelSource, config: BertConfig) -> None:
         raise UserError(f"{module.path} has the weights of a BERT, but {problem}. {advice}")
 
 
-def _outputs(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _run_module(path: str, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Returns `sequence_output` [2, S, H] and `pooled_output` [2, H] of a module."""
     try:
         module: Any = tf.saved_model.load(path)

@@ -87,7 +87,7 @@ def restore(model: keras.Model, prefix: str, tensors: "Source | None" = None) ->
 def restore_optimizer(optimizer: Any, prefix: str) -> bool:
     """Restores Adam slots and step of an optimizer, which must be built.
 
-    Returns whether the checkpoint has all slots. Released ones have none. Missing slots stay zero.
+    Returns whether the checkpoint has all slots; released checkpoints have none. Others stay zero.
     """
     stored = shapes(prefix)
     slots = _named_slots(optimizer)

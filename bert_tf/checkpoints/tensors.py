@@ -6,15 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import backend, files
 from bert_tf.errors import UserError
 
 GLOBAL_STEP = "global_step"
 
-# Raised by TensorFlow for missing, truncated and unrelated files.
-_READ_ERRORS = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
 # Key that only TensorFlow 2's object-based checkpoints contain.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -24,7 +21,7 @@ class UnreadableCheckpoint(UserError):
 
 
 def step_of(prefix: str) -> int:
-    """Returns the training step of a checkpoint, 0 if it has none."""
+    """Returns the training step of a checkpoint; 0 if it does not contain one."""
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
@@ -54,15 +51,15 @@ def read(prefix: str, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
     for name in names:
         try:
             value = reader.get_tensor(name)
-        except _READ_ERRORS as error:
+        except _read_errors() as error:
             raise _unreadable(prefix, error) from error
         yield name, value
 
 
-def on_cpu(value: Any) -> tf.Tensor:
+def on_cpu(value: Any) -> Any:
     """Returns a variable's current value as a tensor on the CPU."""
-    with tf.device("/cpu:0"):
-        return tf.identity(tf.convert_to_tensor(value))
+    with backend.tf.device("/cpu:0"):
+        return backend.tf.identity(backend.tf.convert_to_tensor(value))
 
 
 def write(prefix: str, tensors: Mapping[str, Any]) -> None:
@@ -76,14 +73,14 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     """
     names, folder = sorted(tensors), os.path.dirname(prefix) or "."
     try:
-        with tf.device("/cpu:0"):
-            tf.raw_ops.SaveV2(
+        with backend.tf.device("/cpu:0"):
+            backend.tf.raw_ops.SaveV2(
                 prefix=prefix,
                 tensor_names=names,
                 shape_and_slices=[""] * len(names),
-                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+                tensors=[backend.tf.convert_to_tensor(tensors[name]) for name in names],
             )
-    except tf.errors.OpError as error:
+    except backend.tf.errors.OpError as error:
         raise UserError(f"Cannot write the checkpoint {prefix}: {_reason(error)}") from error
     for file in files.list_dir(folder):
         if file.startswith(os.path.basename(prefix) + "."):
@@ -91,16 +88,21 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     files.sync(folder)
 
 
-def reader_of(prefix: str) -> Any:
+def open_reader(prefix: str) -> Any:
     """Opens a name-based or object-based checkpoint."""
     try:
-        return tf.train.load_checkpoint(prefix)
-    except _READ_ERRORS as error:
+        return backend.tf.train.load_checkpoint(prefix)
+    except _read_errors() as error:
         raise _unreadable(prefix, error) from error
 
 
+def _read_errors() -> tuple[type[Exception], ...]:
+    """Returns what TensorFlow raises for missing, truncated and unrelated files."""
+    return (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError)
+
+
 def _open(prefix: str) -> Any:
-    reader = reader_of(prefix)
+    reader = open_reader(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
         advice = "Pass a name-based one: a bert_model.ckpt, or bert_tf's model.ckpt-N"
         raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint. {advice}")

@@ -94,7 +94,8 @@ def file_based_convert_examples_to_features(
     output_file: str,
 ) -> None:
     """Writes the features of examples to a TFRecord file."""
-    from bert_tf.data.records import Feature, sequence_features, write_records
+    from bert_tf.data.feature_specs import Feature, sequence_features
+    from bert_tf.data.records import write_records
 
     def rows() -> Iterable[dict[str, np.ndarray]]:
         for index, example in enumerate(examples):

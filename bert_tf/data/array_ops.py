@@ -31,8 +31,8 @@ def sigmoid(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """Converts to another type."""
-    return x.astype(dtype) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
+    """Converts to a different type."""
+    return x.astype(dtype, copy=False) if isinstance(x, np.ndarray) else namespace(x).cast(x, dtype)
 
 
 def argmax(x: Any) -> Any:
@@ -41,7 +41,7 @@ def argmax(x: Any) -> Any:
 
 
 def pad_rows(x: Any, length: int, value: float = 0) -> Any:
-    """[B, S] -> [B, length], filled up with `value`."""
+    """[B, S] -> [B, length], padded with `value`."""
     ops = namespace(x)
     missing = length - ops.shape(x)[1]
     return ops.reshape(ops.pad(x, [[0, 0], [0, missing]], constant_values=value), (-1, length))

@@ -19,20 +19,20 @@ COLUMN_NAME = re.compile(rf"\s*({_NAME})([ _]({_NAME}))?\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-def to_text(value: Any, what: str, place: str) -> str:
+def to_text(value: Any, name: str, place: str) -> str:
     """Converts a JSON value to text; whole numbers such as 1.0 lose their fraction.
 
-    For messages, `what` names the column, such as "text", and `place` is the file and line.
+    For messages, `name` is that of the column, such as "text", and `place` the file and line.
     """
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
             problem = "contains half a character (a lone surrogate)"
-            raise UserError(f"{place}: the {what} {problem}. Correct or remove the line") from None
+            raise UserError(f"{place}: the {name} {problem}. Correct or remove the line") from None
         return value
     if value is None:
-        raise UserError(f"{place}: the {what} is missing (null). Correct or remove the line")
+        raise UserError(f"{place}: the {name} is missing (null). Correct or remove the line")
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     if isinstance(value, bool):
@@ -40,7 +40,7 @@ def to_text(value: Any, what: str, place: str) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return str(value)
     raise UserError(
-        f"{place}: the {what} must be a string or a number. Received: {excerpt(json.dumps(value))}"
+        f"{place}: the {name} must be a string or a number. Received: {excerpt(json.dumps(value))}"
     )
 
 
@@ -60,7 +60,7 @@ def counted(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
-def some(names: Sequence[str], limit: int = 10) -> str:
-    """Joins the first `limit` names and appends how many were left out."""
+def first_few(names: Sequence[str], limit: int = 10) -> str:
+    """Joins the first `limit` names and appends the number of the others."""
     omitted = len(names) - limit
     return ", ".join(names[:limit]) + (f" and {omitted:,} more" if omitted > 0 else "")

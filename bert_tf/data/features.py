@@ -37,7 +37,7 @@ class InputExample:
 class PaddingInputExample:
     """Pads the last batch on a TPU, where all batches must have the same size.
 
-    As in the original, a class rather than None, so that None in a list is still an error.
+    As in the original, this is a class instead of None, so that None in a list remains an error.
     """
 
 

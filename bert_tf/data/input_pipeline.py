@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.backend import tf
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import Feature, count_records, parse, require_files
+from bert_tf.data.records import count_records, parse, require_files
 from bert_tf.errors import UserError
 
 # Batch lengths are multiples of this: faster on GPUs, and fewer distinct shapes.
@@ -50,7 +51,7 @@ def read_dataset(
     skip_batches: int = 0,
     replicas: Replicas | None = None,
     shard_files: bool = False,
-    cut_padding: bool = False,
+    trim_padding: bool = False,
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
     """Returns batches of parsed records: shuffled, repeated and then batched.
@@ -75,7 +76,7 @@ def read_dataset(
         skip_batches: number of batches to skip without parsing them.
         replicas: the replicas that this process feeds; None for undivided batches.
         shard_files: see above.
-        cut_padding: cut `per_token` features to the longest text of the element, rounded up to a
+        trim_padding: trim `per_token` features to the longest text of the element, rounded up to a
             multiple of 8.
         group_by_length: form batches of texts of similar length, within windows of 50 batches, and
             return them in random order.
@@ -113,26 +114,26 @@ def read_dataset(
         batches = _split_by_replica(batches, replicas.bounds(batch_size), drop_remainder)
     parse_batch = parse(features)
 
-    def parse_and_cut(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse_and_trim(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = parse_batch(serialized)
-        return _cut_padding(batch, features) if cut_padding else batch
+        return _trim_padding(batch, features) if trim_padding else batch
 
     options = tf.data.Options()
     # The autotune thread may miss its cancellation; deleting the iterator can then take a minute.
     options.autotune.enabled = False
-    parsed = batches.map(parse_and_cut, num_parallel_calls=num_cores())
+    parsed = batches.map(parse_and_trim, num_parallel_calls=num_cores())
     return parsed.prefetch(2).with_options(options)
 
 
-def _lengths(input_mask: tf.Tensor) -> tf.Tensor:
+def _compute_lengths(input_mask: tf.Tensor) -> tf.Tensor:
     """Returns the unpadded length of each row (its longest text): [B, .., S] -> [B]."""
     positions = tf.range(1, tf.shape(input_mask)[-1] + 1)
     ends = tf.reshape(tf.where(input_mask != 0, positions, 0), [tf.shape(input_mask)[0], -1])
     return tf.reduce_max(ends, axis=1)
 
 
-def _cut_padding(batch: dict[str, tf.Tensor], features: Sequence[Feature]) -> dict[str, tf.Tensor]:
-    longest = tf.reduce_max(_lengths(batch["input_mask"]))
+def _trim_padding(batch: dict[str, tf.Tensor], features: Sequence[Feature]) -> dict[str, tf.Tensor]:
+    longest = tf.reduce_max(_compute_lengths(batch["input_mask"]))
     num_multiples = tf.maximum(1, (longest + LENGTH_MULTIPLE - 1) // LENGTH_MULTIPLE)
     per_token = {feature.name for feature in features if feature.per_token}
     return {
@@ -153,7 +154,7 @@ def _group_by_length(
     parse_mask = parse([mask])
 
     def batch_window(window: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
-        lengths = _lengths(parse_mask(serialized)[mask.name])
+        lengths = _compute_lengths(parse_mask(serialized)[mask.name])
         by_length = tf.argsort(lengths, direction="DESCENDING", stable=True)
         size = tf.size(by_length)
         count = size // batch_size if drop_remainder else (size + batch_size - 1) // batch_size

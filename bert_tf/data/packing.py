@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf.data.features import InputExample, find_label_id, require_room, truncated_lengths
-from bert_tf.data.text_windows import cut_into_windows, dropped_tokens
+from bert_tf.data.text_windows import count_dropped, split_into_windows
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 CUT_TOKENS = "cut_tokens"
 """Key of the number of tokens that truncation removed from each row, int64 [B].
@@ -49,20 +49,20 @@ def convert_examples(
     rows = np.arange(len(examples))
     dropped: np.ndarray | int = 0
     if windows:
-        dropped = dropped_tokens(a.lengths, b.lengths, max_seq_length)
-        rows, a, b = cut_into_windows(a, b, max_seq_length)
+        dropped = count_dropped(a.lengths, b.lengths, max_seq_length)
+        rows, a, b = split_into_windows(a, b, max_seq_length)
     vocab = tokenizer.reference.vocab
     packed = pack_batch(a, b, max_seq_length, vocab["[CLS]"], vocab["[SEP]"])
     # Exclude the special tokens: two, or three for a pair.
     kept = packed["input_mask"].sum(1) - 2 - packed["segment_ids"].any(1)
-    cut = a.lengths + b.lengths - kept
-    cut[np.diff(rows, prepend=-1) > 0] += dropped
+    num_cut = a.lengths + b.lengths - kept
+    num_cut[np.diff(rows, prepend=-1) > 0] += dropped
     labels = {} if label_ids is None else {"label_ids": label_ids[rows]}
     return {
         **packed,
         **labels,
         "is_real_example": np.ones(len(rows), np.int32),
-        CUT_TOKENS: cut,
+        CUT_TOKENS: num_cut,
     }
 
 
@@ -79,7 +79,7 @@ def pack_batch(
 ) -> dict[str, np.ndarray]:
     """Truncates, packs and pads texts or pairs; the batch version of `features.pack_example`.
 
-    An empty second text makes a single text; `b` is None if there are no pairs.
+    A pair with an empty second text is a single text; `b` is None if there are no pairs.
 
     Returns:
         `input_ids`, `input_mask`, `segment_ids`: int32 [B, S].
@@ -87,24 +87,26 @@ def pack_batch(
     Raises:
         UserError: S is too small for the special tokens.
     """
-    rows = np.arange(len(a))
-    lengths_b = np.zeros_like(a.lengths) if b is None else b.lengths
-    pair = lengths_b > 0
-    require_room(bool(pair.any()), max_seq_length)
-    room = max_seq_length - np.where(pair, 3, 2)
-    length_a, length_b = truncated_lengths(a.lengths, lengths_b, room)
-    # As in the original, a pair whose second text was cut to nothing becomes a single text.
-    pair = length_b > 0
+    rows, positions = np.arange(len(a)), np.arange(max_seq_length)
     input_ids = np.zeros((len(a), max_seq_length), np.int32)
     input_ids[:, 0] = cls_id
-    put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
-    input_ids[rows, length_a + 1] = sep_id
-    start_b = length_a + 2
-    lengths = start_b + np.where(pair, length_b + 1, 0)
-    if b is not None:
+    if b is None:
+        require_room(False, max_seq_length)
+        length_a = np.minimum(a.lengths, max_seq_length - 2)
+        lengths = start_b = length_a + 2
+    else:
+        pair = b.lengths > 0
+        require_room(bool(pair.any()), max_seq_length)
+        room = max_seq_length - np.where(pair, 3, 2)
+        length_a, length_b = truncated_lengths(a.lengths, b.lengths, room)
+        # As in the original, a pair without room for its second text becomes a single text.
+        pair = length_b > 0
+        start_b = length_a + 2
+        lengths = start_b + np.where(pair, length_b + 1, 0)
         put(input_ids, b.ids, b.row_splits, length_b, start_b)
         input_ids[rows[pair], lengths[pair] - 1] = sep_id
-    positions = np.arange(max_seq_length)
+    put(input_ids, a.ids, a.row_splits, length_a, np.ones_like(length_a))
+    input_ids[rows, length_a + 1] = sep_id
     mask = positions < lengths[:, None]
     second = mask & (positions >= start_b[:, None])
     return {
@@ -121,5 +123,7 @@ def put(
 
     `starts`, `lengths` and `first`, [B], have one entry for each row.
     """
-    row, offset = enumerate_groups(lengths)
-    rows[row, first[row] + offset] = ids[starts[row] + offset]
+    # As fast as array indexing for many rows, and faster for one.
+    slices = zip(starts.tolist(), lengths.tolist(), first.tolist(), strict=False)
+    for row, (start, length, column) in enumerate(slices):
+        rows[row, column : column + length] = ids[start : start + length]

@@ -1,52 +1,17 @@
 """Writes and reads TFRecord files; the same `Feature`s describe the records for both."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bert_tf import files
 from bert_tf.backend import tf
 from bert_tf.data.example_encoding import encode_examples
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 
 _COUNT_BATCH_SIZE = 4096
-
-
-@dataclass(frozen=True)
-class Feature:
-    """Declares a feature of a record.
-
-    Attributes:
-        name: key in the `tf.train.Example`.
-        length: number of values, or a shape such as (texts, max_seq_length); None for a scalar.
-        dtype: stored type; integers are parsed to int32, as in the original, for TPUs.
-        per_token: whether the last axis holds one value per token of a padded text, so that a batch
-            can be cut to its longest text.
-    """
-
-    name: str
-    length: int | tuple[int, ...] | None = None
-    dtype: Literal["int64", "float32"] = "int64"
-    per_token: bool = False
-
-    def __post_init__(self) -> None:
-        if self.dtype not in ("int64", "float32") or any(length < 1 for length in self.shape):
-            raise ValueError(f"{self} must have a positive length and dtype int64 or float32")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a parsed value."""
-        return (self.length,) if isinstance(self.length, int) else self.length or ()
-
-
-def sequence_features(max_seq_length: int, texts_per_row: int | None = None) -> tuple[Feature, ...]:
-    """Declares the encoder's inputs: int64 [max_seq_length], or [texts_per_row, max_seq_length]."""
-    shape = max_seq_length if texts_per_row is None else (texts_per_row, max_seq_length)
-    return tuple(
-        Feature(name, shape, per_token=True) for name in ("input_ids", "input_mask", "segment_ids")
-    )
 
 
 def write_records(
@@ -54,7 +19,7 @@ def write_records(
 ) -> int:
     """Writes a TFRecord file of `tf.train.Example`s atomically.
 
-    The bytes depend on the rows only, not on the batch sizes.
+    The content depends only on the rows, not on the batch sizes.
 
     Args:
         path: the file; replaced if it exists.

@@ -69,17 +69,17 @@ def find_files(
         )
     existing = files.list_dir(data_dir)
     for split in missing:
-        names = [name for name in existing if _split_of(name) == split]
+        names = [name for name in existing if _find_split(name) == split]
         if len(names) > 1:
             candidates = " and ".join(names[:3])
             raise UserError(f"{data_dir} contains {candidates}. Pass one of them as {FLAGS[split]}")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
     if "train" in missing and paths.keys() <= specified.keys():
-        # A file passed for a split that is not required is no training file either.
+        # Files passed for splits that are not required are not training files.
         used = [*specified.values(), *(os.path.join(data_dir, name) for name in specified.values())]
-        others = _data_files(existing, data_dir, {os.path.realpath(path) for path in used})
-        if len(others) == 1 and not _split_of(others[0]):
+        others = _filter_data_files(existing, data_dir, {os.path.realpath(path) for path in used})
+        if len(others) == 1 and not _find_split(others[0]):
             paths["train"] = os.path.join(data_dir, others[0])
             _logger.info("%s: the only file in the folder, used for training", paths["train"])
     return paths
@@ -94,13 +94,13 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
 
 
-def _split_of(name: str) -> str | None:
+def _find_split(name: str) -> str | None:
     stem, extension = os.path.splitext(name.lower().removesuffix(".gz"))
     splits = (split for split, stems in NAMES.items() if stem in stems)
     return next(splits, None) if extension in _EXTENSIONS else None
 
 
-def _data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:
+def _filter_data_files(names: Sequence[str], data_dir: str, excluded: Collection[str]) -> list[str]:
     return [
         name
         for name in names

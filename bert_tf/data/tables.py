@@ -32,7 +32,7 @@ class Row:
 
 
 def read_table(path: str, quoted: str = "auto") -> list[Row]:
-    """Reads all rows of a UTF-8 table, a header included; the extension determines the format.
+    """Reads all rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by the most frequent of `,`, `;` and tab in the first line; `.jsonl`,
     `.ndjson` and `.json`: an object per line or, in `.json`, one list; others: tab-separated

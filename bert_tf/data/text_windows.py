@@ -19,13 +19,13 @@ def window_counts(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: in
     return 1 + -(-excess // _stride(room))
 
 
-def dropped_tokens(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
+def count_dropped(length_a: np.ndarray, length_b: np.ndarray, max_seq_length: int) -> np.ndarray:
     """Returns the number of tokens that the shorter text loses in every window, int64 [B]."""
     _, kept, _ = _layout(length_a, length_b, max_seq_length)
     return np.minimum(length_a, length_b) - kept
 
 
-def cut_into_windows(
+def split_into_windows(
     a: RaggedIds, b: RaggedIds, max_seq_length: int
 ) -> tuple[np.ndarray, RaggedIds, RaggedIds]:
     """Splits texts or pairs into windows that fit into the model with their special tokens.

@@ -45,14 +45,14 @@ def read_columns(
     header = next(rows, None) if has_header else None
     names = {"the text": text_column, "the second text": text_pair_column}
     columns = {
-        what: _position(name, header, path) for what, name in names.items() if name is not None
+        kind: _find_column(name, header, path) for kind, name in names.items() if name is not None
     }
     for row in rows:
         require_columns(row, columns, path, "text input")
         yield Text(*(row.cells[column] for column in columns.values()))
 
 
-def _position(column: str, header: TsvRow | None, path: str) -> int:
+def _find_column(column: str, header: TsvRow | None, path: str) -> int:
     if column.isdecimal():
         return int(column) - 1
     names = header.cells if header else []
@@ -72,7 +72,7 @@ def lines(path: str) -> Iterator[str]:
     return text_lines.decode(name, text_lines.split(name, sys.stdin.buffer))
 
 
-def warn_of_columns(path: str, lines: Sequence[str]) -> None:
+def warn_about_columns(path: str, lines: Sequence[str]) -> None:
     """Warns if most lines of a text corpus are JSON or tab-separated columns."""
     num_odd = sum("\t" in line.strip() or bool(_JSON_OBJECT.fullmatch(line)) for line in lines)
     if 2 * num_odd > sum(map(bool, map(str.strip, lines))):

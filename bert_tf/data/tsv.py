@@ -61,8 +61,8 @@ def require_columns(row: TsvRow, columns: Mapping[str, int], path: str, owner: s
     hint = "Columns must be separated by tabs. For your own files, use --task_name=tsv"
     if len(row.cells) == 1 and ("," in text or ";" in text):
         hint = f"Is this a CSV file? {hint}"
-    found = f"found {len(row.cells)}: {excerpt(text)}"
-    raise UserError(f"{path}:{row.line}: {expected}, {found}. {hint}")
+    actual = f"found {len(row.cells)}: {excerpt(text)}"
+    raise UserError(f"{path}:{row.line}: {expected}, {actual}. {hint}")
 
 
 def _describe(columns: Mapping[str, int]) -> str:

@@ -13,14 +13,11 @@ from keras import ops
 
 from bert_tf import files, registry, training
 from bert_tf.checkpoints import label_map
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import (
-    load_config_and_tokenizer,
-    restore_strict,
-    trained_checkpoint,
-)
+from bert_tf.finetuning.initialization import restore_strict, trained_checkpoint
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import requested_task
 from bert_tf.finetuning.task import Task
 from bert_tf.progress import log

@@ -9,14 +9,14 @@ from bert_tf import files
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.record_cache import fingerprint
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
-from bert_tf.saved_models.onnx_folder import MODEL
 
 # Folder of the cached export, next to the checkpoint.
 ONNX_FOLDER = "onnx"
 # Entries of `run.json` in an exported folder.
 PRECISION, CHECKPOINT = "precision", "checkpoint_id"
-# Weights of the original, of Hugging Face and of Keras.
+# Extensions of weights: the original's, Hugging Face's and Keras'.
 _WEIGHTS = (".index", ".safetensors", ".keras", ".h5")
 
 
@@ -29,12 +29,12 @@ def use_exported_files(options: Any, folder: str) -> Any:
     """Returns options that read configuration and vocabulary from an exported folder.
 
     Raises:
-        UserError: `do_lower_case` is not that of the export.
+        UserError: `do_lower_case` differs from that of the export.
     """
     exported = run_metadata.read_run(folder)[1].get("do_lower_case", options.do_lower_case)
     if exported != options.do_lower_case:
         value = str(exported).lower()
-        raise UserError(f"{folder} was exported with do_lower_case={value}: pass the same")
+        raise UserError(f"{folder} was exported with do_lower_case={value}: pass this value")
     flags = {"bert_config_file": run_metadata.CONFIG, "vocab_file": run_metadata.VOCAB}
     paths = {flag: os.path.join(folder, name) for flag, name in flags.items()}
     return dataclasses.replace(options, init_checkpoint=None, **paths)
@@ -50,12 +50,12 @@ def find_onnx_model(
     """Returns the path of a `model.onnx`, and exports the model if necessary.
 
     Args:
-        folder: an exported folder, or the folder of the checkpoint. That is exported to a folder in
-            it, unless an export of the same checkpoint, configuration and precision is there.
+        folder: an exported folder, or the folder of the checkpoint, which is then exported to a
+            subfolder unless that has the same checkpoint, configuration and precision.
         options: `precision` and `bert_config_file` of the model.
         checkpoint: the checkpoint to export.
         export: (export_dir, entries of `run.json`) -> None; exports the model.
-        cache_name: name of the folder to export to.
+        cache_name: name of the subfolder.
 
     Raises:
         UserError: an exported folder has a different precision, or the export fails.

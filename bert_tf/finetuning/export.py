@@ -1,11 +1,9 @@
-"""Exports fine-tuned models as SavedModels in versioned folders, for TensorFlow Serving."""
+"""Exports models: SavedModels in versioned folders for TensorFlow Serving, ONNX and LiteRT."""
 
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import keras
 
 from bert_tf import files, locks
 from bert_tf.finetuning.run_metadata import model_files, write
@@ -13,7 +11,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.options import FineTuningOptions, ModelOptions
 from bert_tf.progress import log
 from bert_tf.saved_models import modules
-from bert_tf.saved_models.onnx_folder import export_onnx
+from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.tokenization import FullTokenizer
 
 # Subfolders of a version: the model without text ops, and extra files that TensorFlow ignores.
@@ -23,7 +21,7 @@ _EXTRA_FOLDER = "assets.extra"
 
 def export_task(
     task: Task,
-    model: keras.Model,
+    model: Any,
     options: FineTuningOptions,
     export_dir: str,
     *,
@@ -56,20 +54,20 @@ def export_task(
     return log_version(export_dir)
 
 
-def export_to_onnx(
-    model: keras.Model,
+def export_to_folder(
+    model: Any,
     options: ModelOptions,
     export_dir: str,
     entries: Mapping[str, str],
     labels: Sequence[str] = (),
     **kwargs: Any,
 ) -> str:
-    """Exports a model with the vocabulary and length of its options; returns `export_dir`.
+    """Exports a model to ONNX or LiteRT; returns `export_dir`.
 
-    `entries`, which include `precision`, are added to `run.json`; `kwargs` are further arguments of
-    `export_onnx`.
+    `options` have the vocabulary and length. `entries`, which include `precision`, are added to
+    `run.json`; `kwargs` are further arguments of `export_folder`.
     """
-    return export_onnx(
+    return export_folder(
         model,
         export_dir,
         model_files(options, labels, **entries),
@@ -99,7 +97,7 @@ def new_version(
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
-        number = max(_versions(export_dir), default=0) + 1
+        number = max(_list_versions(export_dir), default=0) + 1
         with files.temporary_folder_at(os.path.join(export_dir, f"{number}.tmp")) as folder:
             extra = os.path.join(folder, _EXTRA_FOLDER)
             files.make_dirs(extra)
@@ -117,10 +115,10 @@ def new_version(
 
 def log_version(export_dir: str) -> str:
     """Logs and returns the folder of the newest version."""
-    folder = os.path.join(export_dir, str(max(_versions(export_dir))))
+    folder = os.path.join(export_dir, str(max(_list_versions(export_dir))))
     log.info("Exported a SavedModel to %s", folder)
     return folder
 
 
-def _versions(export_dir: str) -> list[int]:
+def _list_versions(export_dir: str) -> list[int]:
     return [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from bert_tf import checkpoints, files
-from bert_tf.checkpoints.formats.detection import find_source
+from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.checkpoints.label_map import read as read_labels
 from bert_tf.errors import UserError
@@ -21,7 +21,7 @@ def require_same(
 ) -> None:
     """Raises a UserError if labels differ from those of the checkpoint to resume or evaluate.
 
-    `labels` are in output order; `source` says where they come from. A training run that starts
+    `labels` are in output order; `source` names their origin. A training run that starts
     from `init_checkpoint` may have different labels.
     """
     folder = (options.output_dir or "") if options.do_train else folder_of_checkpoint(options)
@@ -31,7 +31,7 @@ def require_same(
     trained_labels = read_labels(path, is_label)
     if trained_labels != list(labels):
         advice = (
-            "Choose another --output_dir, or empty this one to start over"
+            "Choose a different --output_dir, or empty this one to start over"
             if options.do_train
             else "The model's outputs are in that order: omit or correct --labels"
         )
@@ -60,7 +60,7 @@ def of_checkpoint(
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     if files.exists(path):
         return read_labels(path, is_label)
-    labels = _labels_of_source(options)
+    labels = _read_source_labels(options)
     if labels and (is_label is None or all(map(is_label, labels))):
         return labels
     raise UserError(
@@ -68,16 +68,16 @@ def of_checkpoint(
         "its checkpoints: pass --do_train=true, the folder of a training run as --output_dir, or "
         "one of its checkpoints as --init_checkpoint"
         + ", or --labels in the order of the model's outputs"
-        * getattr(options, "is_own_tables", False)
+        * getattr(options, "uses_custom_tables", False)
     )
 
 
-def _labels_of_source(options: FineTuningOptions) -> list[str] | None:
-    """Returns the labels in the configuration of a model from another library."""
+def _read_source_labels(options: FineTuningOptions) -> list[str] | None:
+    """Returns the labels in the configuration of a model from a different library."""
     path = options.init_checkpoint
     if not path or _will_resume(options):
         return None
-    labels = find_source(path).labels
+    labels = formats.find_source(path).labels
     # Hugging Face Transformers writes these if no labels were set.
     has_default_names = labels and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
     return None if has_default_names else labels
@@ -91,7 +91,7 @@ def require_order(labels: Sequence[str], options: FineTuningOptions) -> None:
     """
     path = os.path.join(folder_of_checkpoint(options), LABELS_FILE)
     exists = files.exists(path)
-    outputs = files.read_small_file_lines(path) if exists else _labels_of_source(options)
+    outputs = files.read_small_file_lines(path) if exists else _read_source_labels(options)
     expected, actual = ([str(x).casefold() for x in names] for names in (labels, outputs or []))
     if expected != actual and sorted(expected) == sorted(actual):
         raise UserError(

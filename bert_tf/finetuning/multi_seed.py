@@ -1,4 +1,4 @@
-"""Runs that differ only in their random seed: mean and standard deviation of the metrics."""
+"""Summarizes the metrics of runs that differ only in their random seed."""
 
 import json
 import os
@@ -8,15 +8,11 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.finetuning.output_dir import Results
+from bert_tf.finetuning.run_metadata import run_names
 from bert_tf.progress import log
 from bert_tf.training.evaluation import plain_metrics
 
 RUNS = "runs.json"
-
-
-def run_names(count: int) -> list[str]:
-    """Returns the folder names of the runs."""
-    return [f"run_{number}" for number in range(1, count + 1)]
 
 
 def summarize_runs(runs: Sequence[Results], seeds: Sequence[int], best_run: int) -> dict:

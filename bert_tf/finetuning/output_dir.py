@@ -10,11 +10,12 @@ from typing import Any
 from bert_tf import files, locks
 from bert_tf.errors import UserError
 from bert_tf.file_names import require_writable
-from bert_tf.progress import Scalars, log
+from bert_tf.finetuning.run_metadata import EVAL_RESULTS_JSON
+from bert_tf.progress import log
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
+from bert_tf.training.scalars import Scalars
 
 EVAL_RESULTS = "eval_results.txt"
-EVAL_RESULTS_JSON = "eval_results.json"
 EVAL_FILES = (EVAL_RESULTS, EVAL_RESULTS_JSON)
 # Metrics that the original's classifier writes to `eval_results.txt`.
 _ORIGINAL_METRICS = ("eval_accuracy", "eval_loss", "global_step", "loss")
@@ -65,7 +66,7 @@ def prepare_output_dir(
 def result_path(output_dir: str, name: str, suffix: str) -> str:
     """Returns the path of a result file, with `suffix` before the extension.
 
-    The suffix is `_<task>`. A name that contains the task, such as GLUE's `MRPC.tsv`, gets none.
+    The suffix is `_<task>`. Names that contain the task, such as GLUE's `MRPC.tsv`, do not change.
     """
     stem, extension = os.path.splitext(name)
     suffix = "" if suffix[1:] and suffix[1:] in stem.lower() else suffix

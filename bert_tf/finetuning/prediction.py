@@ -4,21 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
-
-from bert_tf import training
+from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_strict,
-    trained_checkpoint,
-)
-from bert_tf.finetuning.run import MakeTask
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
@@ -26,7 +17,7 @@ from bert_tf.progress import log
 
 
 class TaskPredictor:
-    """Predicts with the model of a task in `output_dir`; several threads may share it."""
+    """Predicts with a task's model in `output_dir`; thread-safe."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         folder = options.output_dir or ""
@@ -38,53 +29,54 @@ class TaskPredictor:
         self._task = task = make_task(options, *load_config_and_tokenizer(options))
         # The labels are unknown, so only the encoder's inputs are needed.
         features = [feature for feature in task.features("predict") if feature.per_token]
-        with training.explained_errors():
-            if uses_onnx:
-                self._inference: RowBatches = _onnx_inference(task, options, features)
-                return
-            devices = training.open_devices(options)
-            devices.require_one_process()
-            model = training.build_model(task.build_model, devices, zero_init_encoder=True)
-            restore_trained(model, folder)
-            self._inference = training.Inference(
-                model, task.fetch, features, devices, options.predict_batch_size
-            )
+        load = _onnx_inference if uses_onnx else _tensorflow_inference
+        self._inference = load(task, options, features)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Returns a prediction for each input."""
         examples = self._task.from_inputs(inputs)
         rows = self._task.featurize(examples, "predict")
-        with training.explained_errors():
-            outputs = self._inference.predict(rows)
+        outputs = self._inference.predict(rows)
         return list(self._task.decode(examples, outputs))
 
 
-def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> OnnxInference:
-    folder = options.output_dir or ""
+def _tensorflow_inference(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
+    from bert_tf import training
+    from bert_tf.finetuning.initialization import restore_trained
 
-    checkpoint = "" if is_exported(folder) else trained_checkpoint(folder)
+    with training.explained_errors():
+        devices = training.open_devices(options)
+        devices.require_one_process()
+        model = training.build_model(task.build_model, devices, zero_init_encoder=True)
+        restore_trained(model, options.output_dir or "")
+        batch_size = options.predict_batch_size
+        return training.Inference(model, task.fetch, features, devices, batch_size)
+
+
+def _onnx_inference(task: Task, options: FineTuningOptions, features: Any) -> RowBatches:
+    folder = options.output_dir or ""
+    checkpoint = ""
+    if not is_exported(folder):
+        # Only an export reads the checkpoint, and skips a damaged one.
+        checkpoint = run_metadata.best_prefix(folder) or checkpoints.resolve(folder)
 
     def export(export_dir: str, entries: Mapping[str, str]) -> None:
+        from bert_tf.finetuning.export import export_to_folder
+        from bert_tf.finetuning.initialization import restore_trained
+
         model = task.build_model(zero_init_encoder=True)
         restore_trained(model, folder)
-        export_to_onnx(model, options, export_dir, entries, task.labels)
+        export_to_folder(model, options, export_dir, entries, task.labels)
 
     path = find_onnx_model(folder, options, checkpoint, export)
     return OnnxInference(path, task.fetch, features, options.predict_batch_size)
 
 
-def restore_trained(model: keras.Model, folder: str) -> None:
-    """Restores `trained_checkpoint`, which must have exactly the variables of the model."""
-    prefix = trained_checkpoint(folder)
-    run_metadata.warn_if_untrained(prefix)
-    restore_strict(model, prefix)
-
-
 def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -> None:
-    """Raises a UserError unless each input is a text or a tuple of texts, in an allowed number.
+    """Raises a UserError unless each input is a text, or a tuple with an allowed number of texts.
 
-    `counts` has the allowed numbers, 1 for a text without a tuple; `expected` describes a valid
-    input.
+    `counts` lists the allowed numbers, with 1 for a text that is not in a tuple; `expected`
+    describes a valid input.
     """
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)

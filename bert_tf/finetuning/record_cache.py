@@ -1,4 +1,4 @@
-"""Keeps fingerprints of the inputs of record files, so that the files can be reused."""
+"""Stores fingerprints of the inputs of record files, so that the files can be reused."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from bert_tf import files
 from bert_tf.errors import UserError
 
 MANIFEST = "records.json"
-# Increment when the same examples would give different records.
+# Increment this when the same examples start to give different records.
 _FORMAT_VERSION = 2
 _FINGERPRINT_VERSION = 1
 
@@ -24,7 +24,7 @@ def fingerprint(*settings: Any, examples: Iterable[Any] = ()) -> str:
 
 
 def read_stats(path: str, key: str) -> dict[str, Any] | None:
-    """Returns a record file's statistics; None if it has other inputs or was modified.
+    """Returns a record file's statistics; None if its inputs differ or it was modified.
 
     `key` is the `fingerprint` of the inputs.
     """

@@ -11,9 +11,9 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.data import records
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
-from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.record_cache import fingerprint, read_stats, write_stats
@@ -23,7 +23,7 @@ from bert_tf.options import FineTuningOptions
 from bert_tf.progress import bar, log
 from bert_tf.training import Devices
 
-# Number of examples that are featurized at a time.
+# Number of examples to featurize at a time.
 _CHUNK_EXAMPLES = 1024
 
 

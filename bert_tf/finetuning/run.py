@@ -1,8 +1,8 @@
-"""The run of every fine-tuning task: read, build, restore, train, evaluate, predict, export."""
+"""Runs a fine-tuning task: reads, builds, restores, trains, evaluates, predicts, exports."""
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,18 +11,14 @@ import numpy as np
 
 from bert_tf import checkpoints, registry, training
 from bert_tf.checkpoints.formats.source import BEST_FOLDER
-from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata
 from bert_tf.finetuning.distillation import Teacher, open_teacher
 from bert_tf.finetuning.engines import find_onnx_model
-from bert_tf.finetuning.export import export_task, export_to_onnx, require_text_input
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_weights,
-)
-from bert_tf.finetuning.multi_seed import RUNS, run_names, write_summary
+from bert_tf.finetuning.export import export_task, export_to_folder, require_text_input
+from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
+from bert_tf.finetuning.multi_seed import RUNS, write_summary
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
@@ -35,23 +31,20 @@ from bert_tf.finetuning.output_dir import (
 from bert_tf.finetuning.record_cache import MANIFEST
 from bert_tf.finetuning.records import Splits, record_file
 from bert_tf.finetuning.run_checks import check_resumed, result_suffix
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import MakeTask, Task
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options import FineTuningOptions
 from bert_tf.progress import log
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.curve import CURVE, CURVE_PLOT, TrainingCurve
 from bert_tf.training.evaluation import EVALUATIONS, EvalCallback, Monitor
 
 # Subfolder of `output_dir` for exported models.
 EXPORT_FOLDER = "export"
 
-MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]
-
 
 def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
-    """Fine-tunes, evaluates, predicts and exports, as the options say.
+    """Fine-tunes, evaluates, predicts and exports, depending on the options.
 
     Reads and checks everything before writing anything.
 
@@ -64,7 +57,7 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     if not options.do_train:
         folder = label_map.folder_of_checkpoint(options)
         run_metadata.require_script(folder, registry.script_of(type(options)))
-    # Checked before the data are read, which may take long.
+    # Check these before reading the data, which may take long.
     task = make_task(options, *load_config_and_tokenizer(options))
     devices = training.open_devices(options)
     teacher = open_teacher(make_task, task, devices)
@@ -84,7 +77,7 @@ def _run_with_several_seeds(
     """Trains once per seed, each time in its own folder, from the same examples and records."""
     options = task.options
     folder = options.output_dir or ""
-    names = run_names(options.num_runs)
+    names = run_metadata.run_names(options.num_runs)
     if devices.is_chief:
         # Problems in the folder of any run should surface before the first run starts.
         files, folders = _output_names(task)
@@ -136,7 +129,7 @@ class FineTuningRun:
         self._inference: dict[str, RowBatches] = {}
 
     def run(self) -> Results:
-        """Trains, evaluates, predicts and exports, as the options say."""
+        """Trains, evaluates, predicts and exports, depending on the options."""
         task, options, devices = self.task, self.options, self.devices
         splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         for split in [*splits, *[task.predict_split] * options.do_predict]:
@@ -289,7 +282,7 @@ class FineTuningRun:
         predictions, losses = self._predict("eval")
         metrics = self.task.metrics(examples, predictions)
         if losses is not None:
-            # As in the original, the mean over batches, with full weight for a short last one.
+            # As in the original, this is a mean over batches, even if the last one is short.
             size = self.options.batch_size("eval")
             batches = np.split(losses, range(size, len(losses), size))
             metrics["loss"] = np.float32(np.mean([batch.mean() for batch in batches]))
@@ -322,10 +315,10 @@ class FineTuningRun:
         return task.decode(self.splits[split], outputs), outputs.get("loss")
 
     def _to_onnx(self, export_dir: str, entries: Mapping[str, str]) -> None:
-        export_to_onnx(self.model, self.options, export_dir, entries, self.task.labels)
+        export_to_folder(self.model, self.options, export_dir, entries, self.task.labels)
 
     def _evaluate_and_predict(self, step: int) -> Results:
-        """Evaluates and predicts as the options say, and writes the results."""
+        """Evaluates and predicts, depending on the options, and writes the results."""
         task, options, is_chief = self.task, self.options, self.devices.is_chief
         folder, results = self.output_dir, Results()
         split, predictions = task.predict_split, None

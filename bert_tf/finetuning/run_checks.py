@@ -14,7 +14,7 @@ from bert_tf.finetuning.run_metadata import other_task, read_run, read_run_strin
 from bert_tf.progress import log
 
 _DATA = "training_data"
-# Increasing these is how one continues a training run.
+# Users increase these to continue a training run.
 _DURATIONS = ("num_train_epochs", "num_train_steps")
 # Flags that affect the weights, or which weights are considered best.
 _COMPARED = (_DATA, "train_batch_size", "max_seq_length", "learning_rate", *_DURATIONS)
@@ -34,8 +34,8 @@ def describe_data(rows: Collection[Any], digest: str | None = None) -> str:
 def check_resumed(options: Any, training_data: str) -> bool:
     """Logs how a run differs from the training run in `output_dir` that it resumes or evaluates.
 
-    Returns False if there is no such run, or if training continues with other data or `_COMPARED`
-    flags. Raises a UserError if the two runs differ in task or kind of output.
+    Returns False if there is no such run, or if training continues with different data or
+    `_COMPARED` flags. Raises a UserError if the two runs differ in task or kind of output.
     """
     folder, task = options.output_dir or "", requested_task(options)
     script, saved = read_run(folder, default=(None, {}))
@@ -63,9 +63,9 @@ def check_resumed(options: Any, training_data: str) -> bool:
 
 
 def result_suffix(options: Any) -> str:
-    """Returns a suffix for result files: "", or `_<task>` if the folder's model has another task.
+    """Returns a suffix for result files: `_<task>` if `output_dir` has results of a different task.
 
-    The files of that task are thus kept. Warns if the task is not the one of the evaluated model.
+    Otherwise returns "". Warns if the evaluated model was trained for a different task.
     """
     folder, task = folder_of_checkpoint(options), requested_task(options)
     trained_task = other_task(folder, task)

@@ -1,7 +1,7 @@
-"""Files that training saves next to its checkpoints: all that is needed to load the model.
+"""Files that training saves next to its checkpoints, and that loading the model requires.
 
-Copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags; and
-`labels.txt` with the names of the outputs.
+These are copies of `bert_config.json` and `vocab.txt`; `run.json` with the script and its flags;
+and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
@@ -19,11 +19,12 @@ from bert_tf.checkpoints.formats.source import RUN_FILE as RUN
 from bert_tf.checkpoints.formats.source import VOCAB_FILE as VOCAB
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
-from bert_tf.finetuning.output_dir import EVAL_RESULTS_JSON
 from bert_tf.finetuning.record_cache import fingerprint
 from bert_tf.options.fields import check_type
 from bert_tf.options.shared import EngineOptions
 from bert_tf.progress import log
+
+EVAL_RESULTS_JSON = "eval_results.json"
 
 _COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 # Flags of a training run that do not apply to a loaded model.
@@ -90,9 +91,14 @@ def require_same(folder: str, contents: Mapping[str, str], source: str) -> None:
 
 
 def write(folder: str, contents: Mapping[str, str]) -> None:
-    """Writes the files given as file name -> text."""
+    """Writes files to a folder; `contents` is file name -> text."""
     for name, text in contents.items():
         files.write_text(os.path.join(folder, name), text)
+
+
+def run_names(count: int) -> list[str]:
+    """Returns the folder names of runs with several seeds."""
+    return [f"run_{number}" for number in range(1, count + 1)]
 
 
 def read_run_string(folder: str, *names: str) -> str | None:
@@ -197,7 +203,7 @@ def _saved_threshold(folder: str) -> float:
 def read_run(folder: str, default: Any = None) -> tuple[str | None, dict[str, Any]]:
     """Returns the script of a training run, and its flags; (None, {}) without a `run.json`.
 
-    If `run.json` is damaged, returns `default`; without one, raises a UserError.
+    If `run.json` is damaged, returns `default`; without a default, raises a UserError.
     """
     path = os.path.join(folder, RUN)
     if not files.exists(path):

@@ -6,16 +6,17 @@ B batch size, C texts per row, S max_seq_length.
 import abc
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.options import FineTuningOptions
+from bert_tf.tokenization import FullTokenizer
 
 PREDICTIONS = "predictions.jsonl"
 
@@ -23,8 +24,8 @@ PREDICTIONS = "predictions.jsonl"
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
-    Splits are "train", "eval" and "predict". An example is an item of what `read` returns; a row
-    is a record, and a row of a batch. An example may become several rows.
+    Splits are "train", "eval" and "predict". Examples are the items that `read` returns. A row is
+    a record, and thus a row of a batch. An example may become several rows.
 
     Attributes:
         options: the task's options, which the run saves in `run.json`.
@@ -71,11 +72,11 @@ class Task(abc.ABC):
 
         Returns:
             An array [rows, ...] for each of `features(split)`; others are dropped. The optional
-            `CUT_TOKENS` counts the tokens that were cut from each row.
+            `CUT_TOKENS` counts the tokens truncated from each row.
         """
 
     @abc.abstractmethod
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the model, whose attribute `bert` must be the encoder.
 
         Args:
@@ -137,7 +138,7 @@ class Task(abc.ABC):
     def report(
         self, examples: Sequence[Any], predictions: Sequence[Any], output_dir: str
     ) -> tuple[Mapping[str, Any], Iterable[str]]:
-        """Reports more about an evaluation than metrics.
+        """Reports details of an evaluation, in addition to the metrics.
 
         Returns:
             Additional entries for `eval_results.json`, and the paths of the files written.
@@ -145,7 +146,7 @@ class Task(abc.ABC):
         return {}, ()
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Selects the outputs of an exported model, possibly strings; by default as `fetch`."""
+        """Selects the outputs of an exported model, possibly strings; by default, `fetch`."""
         return self.fetch(outputs, batch)
 
     def epoch_size(self, examples: Sequence[Any]) -> int:
@@ -159,3 +160,6 @@ class Task(abc.ABC):
         if flags, vocabulary and labels are also the same.
         """
         return examples
+
+
+MakeTask = Callable[[Any, BertConfig, FullTokenizer], Task]

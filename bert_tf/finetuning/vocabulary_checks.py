@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 
 from bert_tf import files
-from bert_tf.checkpoints.formats import Source
+from bert_tf.checkpoints.formats.source import Source
 from bert_tf.progress import log
 from bert_tf.tokenization import count_capitals, is_cased
 
@@ -22,15 +22,15 @@ def check_vocabulary(
     Compares it with the model's `vocab_size` and with the vocabularies of `sources`, the
     checkpoints to restore.
     """
-    entries = _entries(path)
+    entries = _read_entries(path)
     model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)
     if model_vocab and os.path.realpath(model_vocab) != os.path.realpath(path):
-        problem = _difference(entries, model_vocab)
+        problem = _describe_difference(entries, model_vocab)
     else:
-        problem = next(_problems(entries, vocab_size), None)
+        problem = next(_find_problems(entries, vocab_size), None)
     if problem:
         log.warning("%s %s. Check that --vocab_file belongs to the model", path, problem)
-    # The casing of a checkpoint is known and matches, even if its vocabulary is unusual.
+    # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
@@ -43,14 +43,14 @@ def check_vocabulary(
         log.warning("%s has %s; %s", path, counts, advice)
 
 
-def _entries(path: str) -> list[str]:
+def _read_entries(path: str) -> list[str]:
     # Blank lines at the end have no effect. Line 344 of the Chinese release is U+2028, not blank.
     lines = (line.strip(" \t") for line in files.read_lines(path))
     return "\n".join(lines).rstrip("\n").split("\n")
 
 
-def _difference(entries: Sequence[str], model_vocab: str) -> str | None:
-    pairs = list(zip_longest(entries, _entries(model_vocab), fillvalue=""))
+def _describe_difference(entries: Sequence[str], model_vocab: str) -> str | None:
+    pairs = list(zip_longest(entries, _read_entries(model_vocab), fillvalue=""))
     changed = [(line, *pair) for line, pair in enumerate(pairs, start=1) if pair[0] != pair[1]]
     # Users may replace [unusedN] with their own words.
     only_unused = all(entry and other.startswith("[unused") for _, entry, other in changed)
@@ -61,7 +61,7 @@ def _difference(entries: Sequence[str], model_vocab: str) -> str | None:
     return f"differs from {model_vocab} in {len(changed)} of {len(pairs)} entries, {detail}"
 
 
-def _problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
+def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
     lines: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
         if not entry or lines.setdefault(entry, line) != line:

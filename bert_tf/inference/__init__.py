@@ -1,1 +1,1 @@
-"""Models over rows: batches of similar length, by TensorFlow or ONNX Runtime."""
+"""Inference over rows in batches of similar length, with TensorFlow or ONNX Runtime."""

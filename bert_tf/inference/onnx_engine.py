@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.data.records import Feature
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
 from bert_tf.inference.row_batches import RowBatches, Rows
 
-# Input name in the exported model -> our feature name.
+# File of a model in its folder.
+MODEL = "model.onnx"
+# Input name in the exported model -> feature name.
 _INPUTS = {
     "input_ids": "input_ids",
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
 }
-# Output name in the exported model -> our output name, where they differ.
+# Output name in the exported model -> `BertModel`'s output name, where they differ.
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 
 

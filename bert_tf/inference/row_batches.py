@@ -1,28 +1,29 @@
-"""Runs a model over rows: batches of similar length, results in the order of the rows.
+"""Runs a model over rows in batches of similar length; keeps the order of the rows.
 
-n rows, B batch size, C texts of a row, S max_seq_length.
+Shapes: n rows, B batch size, C texts per row, S max_seq_length.
 """
 
 import abc
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.parallel import map_in_order
-from bert_tf.data.records import Feature, read_chunks
 from bert_tf.errors import UserError
 from bert_tf.progress import bar
 
-# On a CPU, larger batches gain nothing.
+# On a CPU, larger batches are not faster.
 _MAX_BATCH_TOKENS = 2048
-# Number of records to read, and to sort by length, at a time.
+# Number of records to read and sort by length at a time.
 _CHUNK_ROWS = 4096
 
 Rows = Mapping[str, np.ndarray]
 
 
 class RowBatches(abc.ABC):
-    """Computes rows in batches; several threads may share it.
+    """Base class that runs a model over rows in batches; thread-safe.
 
     Equal rows are computed once, since queries, titles and parts of pairs often repeat. Subclasses
     compute a batch.
@@ -34,7 +35,7 @@ class RowBatches(abc.ABC):
             `batch_size` rows of S tokens.
         full: whether every batch must have the same number of rows.
         fixed_shapes: whether rows are padded to S instead of the longest row of the batch.
-        multiple: number that divides the lengths of batches, except for S.
+        multiple: batch lengths are multiples of this, or S.
         batches_at_once: number of batches to compute in parallel.
     """
 
@@ -68,7 +69,11 @@ class RowBatches(abc.ABC):
 
     def predict(self, rows: Rows) -> dict[str, np.ndarray]:
         """Returns the outputs [n, ...] of all rows, in order; only n may depend on the batch."""
-        results = self._empty(len(rows["input_mask"]))
+        if len(rows["input_mask"]) == 1:
+            # A single row needs no sorting.
+            (batch,) = self._plan_batches(rows["input_mask"])
+            return self._run(rows, *batch)
+        results = self._allocate(len(rows["input_mask"]))
         for numbers, outputs in self.batches(rows):
             for name, values in outputs.items():
                 results[name][numbers] = values
@@ -78,8 +83,10 @@ class RowBatches(abc.ABC):
         self, paths: str | Sequence[str], num_rows: int, description: str
     ) -> dict[str, np.ndarray]:
         """Returns the outputs of the first `num_rows` records, starting over when they run out."""
-        results, first = self._empty(num_rows), 0
-        with bar(num_rows, description) as shown:
+        from bert_tf.data.records import read_chunks
+
+        results, first = self._allocate(num_rows), 0
+        with bar(num_rows, description) as progress:
             while first < num_rows:
                 begin = first
                 for chunk in read_chunks(paths, self._features, _CHUNK_ROWS):
@@ -87,7 +94,7 @@ class RowBatches(abc.ABC):
                     for numbers, outputs in self.batches(rows):
                         for name, values in outputs.items():
                             results[name][first + numbers] = values
-                        shown.update(len(numbers))
+                        progress.update(len(numbers))
                     first += len(rows["input_mask"])
                     if first == num_rows:
                         break
@@ -101,26 +108,26 @@ class RowBatches(abc.ABC):
         `rows` has a value [n, ...] for each feature; others are ignored.
         """
         columns = {feature.name: rows[feature.name] for feature in self._features}
-        groups = _equal_rows(columns)
+        groups = _group_equal_rows(columns)
         first = np.array([group[0] for group in groups], int)
         distinct = {name: values[first] for name, values in columns.items()}
 
         def run(plan: tuple[np.ndarray, int]) -> dict[str, np.ndarray]:
-            return self._run(distinct, *plan)
+            return self._run_batch(distinct, *plan)
 
-        plans = list(self._plan(distinct["input_mask"]))
+        plans = list(self._plan_batches(distinct["input_mask"]))
         threads = self._batches_at_once if len(plans) > 1 else 1
-        found = map_in_order(run, plans, threads) if threads > 1 else map(run, plans)
-        for (numbers, _), outputs in zip(plans, found, strict=True):
+        results = map_in_order(run, plans, threads) if threads > 1 else map(run, plans)
+        for (numbers, _), outputs in zip(plans, results, strict=True):
             equal = [groups[number] for number in numbers]
             copies = [len(group) for group in equal]
             repeated = {name: np.repeat(value, copies, axis=0) for name, value in outputs.items()}
             yield np.concatenate(equal), repeated
 
-    def _plan(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields the row numbers of each batch, and the length to cut its rows to."""
-        max_length, texts = input_mask.shape[-1], int(np.prod(input_mask.shape[1:-1]))
-        lengths = _last_token(input_mask)
+    def _plan_batches(self, input_mask: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        """Yields the row numbers of each batch, and the length of the batch."""
+        max_length, texts = input_mask.shape[-1], math.prod(input_mask.shape[1:-1])
+        lengths = _unpadded_lengths(input_mask)
         order = np.argsort(-lengths, kind="stable")
         first = 0
         while first < len(order):
@@ -134,11 +141,11 @@ class RowBatches(abc.ABC):
             yield order[first : first + size], length
             first += size
 
-    def _empty(self, rows: int) -> dict[str, np.ndarray]:
+    def _allocate(self, rows: int) -> dict[str, np.ndarray]:
         specs = self._output_specs
         return {name: np.empty((rows, *shape), dtype) for name, (shape, dtype) in specs.items()}
 
-    def _run(self, rows: Rows, numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
+    def _run_batch(self, rows: Rows, numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
         count = len(numbers)
         if self._full:
             numbers = np.pad(numbers, (0, self._batch_size - count), "edge")
@@ -149,14 +156,14 @@ class RowBatches(abc.ABC):
         return {name: value[:count] for name, value in self._compute(batch).items()}
 
 
-def _last_token(input_mask: np.ndarray) -> np.ndarray:
+def _unpadded_lengths(input_mask: np.ndarray) -> np.ndarray:
     # [n, .., S] -> [n]: the position after the last token.
     positions = np.arange(1, input_mask.shape[-1] + 1)
     axes = tuple(range(1, input_mask.ndim))
     return np.where(input_mask != 0, positions, 0).max(axes, initial=0)
 
 
-def _equal_rows(columns: Rows) -> list[list[int]]:
+def _group_equal_rows(columns: Rows) -> list[list[int]]:
     """Groups the numbers of equal rows."""
     groups: dict[bytes, list[int]] = {}
     for number, row in enumerate(zip(*columns.values(), strict=True)):

@@ -72,12 +72,12 @@ class ConfiguredModel(keras.Model):
             initialized randomly and listed in the log.
 
         Raises:
-            UserError: the checkpoint cannot be read, has no configuration or does not fit.
+            UserError: the checkpoint cannot be read, has no configuration or does not match it.
         """
         return registry.load("bert_tf.checkpoints.loading:load_model")(cls, path, **kwargs)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Checks the inputs first, as Keras' error messages are longer."""
+        """Checks the inputs first, with clearer messages than Keras'."""
         check_inputs(inputs, self.config, self.input_rank)
         return super().__call__(inputs, *args, **kwargs)
 
@@ -127,7 +127,7 @@ class ConfiguredModel(keras.Model):
 
 
 class BertEmbeddings(keras.layers.Layer):
-    """Sum of word, segment and position embeddings, then layer norm and dropout (figure 2).
+    """Sum of word, segment and position embeddings (figure 2 of the paper), layer norm and dropout.
 
     `use_one_hot_embeddings` looks up words with a one-hot matrix product, which is faster on TPUs;
     an id out of range then gives a zero vector instead of an error.
@@ -271,7 +271,7 @@ class BertModel(ConfiguredModel):
             training=training,
             return_attention_probs=return_attention_probs,
         )
-        # In a compiled function, the padding of layers that are not used is pruned.
+        # Compiled functions prune the padding of layers whose outputs are not used.
         layers = [layout.pad(layer) for layer in layers]
         outputs = {
             "embedding_output": embedding_output,

@@ -48,7 +48,7 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, seed: Any = None, training: bool | None = None) -> Any:
-        """Drops entries of `x` (any shape); a given seed, int32 [2], always gives the same mask."""
+        """Drops entries of `x`; the mask depends only on the shape and `seed`, int32 [2]."""
         if not training or not self.rate:
             return x
         # Drawn in float32: bfloat16 is too coarse to drop entries at the exact rate.

@@ -25,7 +25,7 @@ def gelu(x: Any) -> Any:
 
     def gradient(*arguments: Any, upstream: Any = None) -> Any:
         slope = (_LINEAR + (3.0 * _CUBIC) * square) * (gate * (1.0 - gate))
-        return upstream_of(arguments, upstream) * (gate + x * slope)
+        return get_upstream(arguments, upstream) * (gate + x * slope)
 
     return x * gate, gradient
 
@@ -41,7 +41,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
         normalized = centered * scale
 
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
-            dy = upstream_of(arguments, upstream)
+            dy = get_upstream(arguments, upstream)
             batch_axes = tuple(range(len(x.shape) - 1))
             d_normalized = dy * gamma
             mean = ops.mean(d_normalized, axis=-1, keepdims=True)
@@ -54,6 +54,6 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return normalize(x, gamma, beta)
 
 
-def upstream_of(arguments: Sequence[Any], upstream: Any) -> Any:
+def get_upstream(arguments: Sequence[Any], upstream: Any) -> Any:
     """Returns the upstream gradient, which Keras passes as a keyword on the PyTorch backend."""
     return arguments[0] if upstream is None else upstream

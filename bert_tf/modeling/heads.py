@@ -77,7 +77,9 @@ class MaskedLMHead(keras.layers.Layer):
 
     def call(self, sequence_output: Any, positions: Any, word_embeddings: Any) -> Any:
         """[B, S, H], positions [B, P] and the table [V, H] -> logits [B, P, V]."""
-        masked = ops.take_along_axis(sequence_output, positions[:, :, None], axis=1)  # [B, P, H]
+        masked = ops.take_along_axis(
+            sequence_output, ops.expand_dims(positions, -1), axis=1
+        )  # [B, P, H]
         hidden = self.layer_norm(self.dense(masked))  # [B, P, H]
         return ops.matmul(hidden, ops.transpose(word_embeddings)) + self.output_bias
 
@@ -119,7 +121,7 @@ class EncoderWithHead(ConfiguredModel):
 
 
 class _LabelModel(EncoderWithHead):
-    """A model with one linear head of `num_labels`, at the root."""
+    """A model with a linear head of `num_labels` outputs, in the root scope."""
 
     # The encoder output that the head takes.
     encoder_output = "pooled_output"

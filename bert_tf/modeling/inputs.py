@@ -46,12 +46,12 @@ def check_inputs(inputs: Any, config: BertConfig, rank: int = 2) -> None:
                 expected = "[B, S]" if rank == 2 else "[B, C, S]"
                 expected = expected if name == "input_ids" else f"of input_ids, {tuple(ids_shape)}"
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
-        for extreme in _extremes(value):
+        for extreme in _min_and_max(value):
             if not 0 <= extreme < size:
                 raise ValueError(f"{name} must be between 0 and {size - 1}. Received: {extreme}")
 
 
-def _extremes(ids: Any) -> tuple:
+def _min_and_max(ids: Any) -> tuple:
     """Returns the minimum and maximum, or () for a symbolic tensor."""
     torch = sys.modules.get("torch")
     if torch and torch.compiler.is_compiling():

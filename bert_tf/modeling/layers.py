@@ -71,8 +71,8 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
 
 
 def create_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
-    """Returns a truncated normal initializer (cut at two sigma), or zeros if the range is 0."""
-    # Creating an initializer draws a seed: create one even for zeros, to keep later seeds equal.
+    """Returns a normal initializer, truncated at two standard deviations; zeros if range is 0."""
+    # Creating an initializer draws a seed: create one even for zeros, so later seeds do not change.
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range or 1.0)
     return initializer if initializer_range else keras.initializers.Zeros()
 
@@ -133,7 +133,8 @@ def create_attention_mask(input_mask: Any, dtype: str) -> Any:
 
     `input_mask` [B, S] is 1 for tokens. As in the original, only keys are masked, not queries.
     """
-    return (1.0 - ops.cast(input_mask, dtype)[:, None, None, :]) * MASK_BIAS
+    # LiteRT has no operator for a slice with new axes.
+    return (1.0 - ops.expand_dims(ops.cast(input_mask, dtype), (1, 2))) * MASK_BIAS
 
 
 class SelfAttention(keras.layers.Layer):

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras import ops
 
-from bert_tf.modeling.gradients import upstream_of
+from bert_tf.modeling.gradients import get_upstream
 
 
 class PaddedLayout:
@@ -76,13 +76,13 @@ class UnpaddedLayout(PaddedLayout):
 def _gather_rows(x: Any, indices: Any, inverse: Any, mask: Any = None) -> Any:
     """Gathers rows of `x`; the gradient gathers the rows `inverse` and applies `mask`.
 
-    TensorFlow's gradient of a gather scatters and sums, because rows may repeat; here none does.
+    TensorFlow's gradient of a gather scatters and sums, because rows may repeat; here they do not.
     """
 
     @ops.custom_gradient
     def run(x: Any) -> Any:
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
-            dx = ops.take(upstream_of(arguments, upstream), inverse, axis=0)
+            dx = ops.take(get_upstream(arguments, upstream), inverse, axis=0)
             return dx if mask is None else dx * ops.cast(mask, dx.dtype)
 
         return ops.take(x, indices, axis=0), gradient

@@ -31,7 +31,7 @@ def option(
         required: whether the flag must be passed.
         choices: allowed values.
         limits: minimum and maximum.
-        words: strings that are allowed besides numbers.
+        words: strings that are allowed in addition to numbers.
     """
     metadata = {
         "help": help_text,

@@ -88,7 +88,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions):
         return self.do_eval or bool(self.eval_every)
 
     def batch_size(self, split: str) -> int:
-        """Returns the batch size of a split; `predict_batch_size` if it has none of its own."""
+        """Returns the batch size of a split; `predict_batch_size` if the split has no such flag."""
         return getattr(self, f"{split}_batch_size", self.predict_batch_size)
 
     def check_model(self) -> None:

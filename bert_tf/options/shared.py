@@ -28,7 +28,7 @@ class EncoderOptions:
         "Hub SavedModel. A checkpoint in output_dir takes precedence and is resumed.",
     )
     max_seq_length: int = option(
-        128, "Maximum input length in word pieces, including special tokens; longer texts are cut."
+        128, "Maximum input length in word pieces, with special tokens; truncates longer texts."
     )
 
     def _not_needed(self) -> set[str]:
@@ -83,14 +83,14 @@ class TrainingOptions:
     )
     resume: str = option(
         "auto",
-        "What to do with checkpoints in output_dir. auto: resume from the newest; must: fail if "
+        "Use of checkpoints in output_dir. auto: resume from the newest; must: fail if "
         "there is none; never: fail if there is one, and do not evaluate or predict with it.",
         new=True,
         choices=("auto", "never", "must"),
     )
     gradient_accumulation_steps: int = option(
         1,
-        "Number of micro-batches per batch: less memory, same result.",
+        "Number of micro-batches per batch: saves memory; same result.",
         new=True,
     )
     gradient_clip_scope: str = option(
@@ -102,7 +102,7 @@ class TrainingOptions:
     )
     recompute_layers: bool = option(
         False,
-        "Recompute activations in the backward pass: less memory, about a third more time.",
+        "Recompute activations in the backward pass: saves memory, takes a third longer.",
         new=True,
     )
     length_grouping: bool = option(
@@ -198,7 +198,7 @@ class DeviceOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineOptions(DeviceOptions):
-    """Devices, precision and the library that computes predictions."""
+    """Device, precision and inference engine options."""
 
     precision: str = option(
         "float32",
@@ -209,8 +209,8 @@ class EngineOptions(DeviceOptions):
     )
     engine: str = option(
         "tensorflow",
-        "Library that computes predictions of a trained model. onnx: ONNX Runtime, which answers "
-        "single texts faster on a CPU; it exports the model once, to the folder onnx next to it.",
+        "Library that computes predictions of a trained model. onnx: ONNX Runtime, faster for "
+        "single texts on a CPU; exports the model once, to the folder onnx next to it.",
         new=True,
         choices=("tensorflow", "onnx"),
     )

@@ -192,5 +192,5 @@ class PreprocessorModule(tf.Module):
 
 def save(module: tf.Module, folder: str, signatures: Mapping[str, Any]) -> None:
     """Writes a SavedModel."""
-    with files.explained("write", folder):
+    with files.wrap_errors("write", folder):
         tf.saved_model.save(module, folder, signatures=signatures)

@@ -1,6 +1,6 @@
 """Builds ONNX graphs of the models, without tracing TensorFlow.
 
-B batch, C texts of a row, S tokens, H hidden size, N heads, D head size, L labels, V vocabulary.
+B batch, C texts per row, S tokens, H hidden size, N heads, D head size, L labels, V vocabulary.
 """
 
 import math
@@ -156,7 +156,7 @@ class _Graph:
         model = self._helper.make_model(
             graph, opset_imports=opset, ir_version=_IR_VERSION, producer_name="bert_tf"
         )
-        # The checker cannot read a model of more than 2 GB that is in memory.
+        # The checker cannot read an in-memory model of more than 2 GB.
         if model.ByteSize() < 2**31:
             self._onnx.checker.check_model(model)
         return model

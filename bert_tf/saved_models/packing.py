@@ -1,6 +1,6 @@
 """Packs `[CLS] A [SEP] B [SEP]` with TensorFlow ops, as `data.packing` does with NumPy.
 
-In shapes, B is the number of texts and S the length of the longest row.
+Shapes: B texts, S length of the longest row.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def pack(
     length_a = a.row_lengths()
     length_b = b.row_lengths() if b is not None else tf.zeros_like(length_a)
     room = max_seq_length - (2 + tf.cast(length_b > 0, tf.int64))
-    # As in the original: cut the longer text to the other's length, then alternate, B first.
+    # As in the original: truncate the longer text to the other's length, then both, B first.
     length_b = tf.minimum(length_b, tf.maximum(room // 2, room - length_a))
     length_a = tf.minimum(length_a, room - length_b)
     cls, sep = (tf.fill([a.nrows(), 1], token) for token in (cls_id, sep_id))

@@ -1,1 +1,1 @@
-"""The tasks, one folder for each: options, data, model, metrics. No task imports another one."""
+"""Tasks, one folder each: options, data, model, metrics. Tasks do not import each other."""

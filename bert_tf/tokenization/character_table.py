@@ -8,7 +8,7 @@ import unicodedata
 
 import numpy as np
 
-from bert_tf.tokenization.fast_wordpiece import UNKNOWN, fast_wordpiece
+from bert_tf.tokenization.fast_wordpiece import UNKNOWN, try_build
 from bert_tf.tokenization.reference import BasicTokenizer
 
 _BLOCK = 256
@@ -34,7 +34,7 @@ class CharacterTable:
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
         self._reference = basic_tokenizer
         # Splits a text into words and returns 1 for `a`, 2 for `b`, and 0 for all other words.
-        self._split = fast_wordpiece([UNKNOWN, "a", "b"])
+        self._split = try_build([UNKNOWN, "a", "b"])
         self._flags = np.full(_NUM_CODE_POINTS, MISSING, np.uint8)
         # A character is normalized to `_normalized[start : start + count]`.
         self._counts = np.ones(_NUM_CODE_POINTS, np.uint8)

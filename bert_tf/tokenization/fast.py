@@ -2,7 +2,7 @@
 
 `tokenization.FullTokenizer` is the reference. NumPy normalizes the texts with a table of
 characters, and TensorFlow Text's `FastWordpieceTokenizer` splits them into word pieces. The
-reference tokenizes the texts for which their result would differ; without TensorFlow Text, all.
+reference tokenizes the texts for which they would differ, or all texts without TensorFlow Text.
 """
 
 import functools
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
-from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, fast_wordpiece, vocab_lines
+from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
 from bert_tf.tokenization.offsets import tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from bert_tf.tokenization.reference import FullTokenizer, convert_to_unicode
@@ -32,9 +32,9 @@ _MAX_BATCH_CHARS = 1 << 19
 # Fixed cost of a text, in characters.
 _CHARS_PER_TEXT = 100
 
-# Number of characters that the reference tokenizes in the time it takes to build the compiled one.
+# The reference tokenizes this many characters while the compiled tokenizer would be built.
 _COMPILE_CHARS = 1_500_000
-# How many times as long the reference takes if it also returns spans.
+# Slowdown of the reference when it also returns spans.
 _SPANS_COST = 10
 
 
@@ -53,8 +53,8 @@ class BatchTokenizer:
     """Converts many texts to ids exactly as a `FullTokenizer` does.
 
     The compiled tokenizer is built only after the reference has run for about as long as building
-    takes, so never for a few texts. TensorFlow is imported no earlier than that, because it must
-    not compute anything before a script has chosen its devices. Threads may share a tokenizer.
+    takes, so a few texts never need it. TensorFlow is not imported before that, because it must
+    not compute anything until a script has chosen its devices. Threads may share a tokenizer.
 
     Args:
         tokenizer: the reference; its vocabulary must not change afterwards.
@@ -90,14 +90,14 @@ class BatchTokenizer:
         """
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a list of texts. Received: {texts!r:.100}")
-        # A copy: the caller may change the list in the meantime.
+        # Copy the list, because the caller may change it in the meantime.
         strings: list[Any] = list(texts)
         if not strings:
             return RaggedIds.from_lists([], [] if with_spans else None)
         with self._lock:
             self.num_texts += len(strings)
         return RaggedIds.concatenate(
-            [self._encode_batch(batch, with_spans) for batch in _batches(strings)]
+            [self._encode_batch(batch, with_spans) for batch in _split_into_batches(strings)]
         )
 
     def warn_about_unknown(
@@ -110,7 +110,7 @@ class BatchTokenizer:
         sampled = examples[:: max(len(examples) // _SAMPLE_SIZE, 1)]
         split = str.split if is_pretokenized else self.reference.basic_tokenizer.tokenize
         words = Counter(word for example in sampled for word in split(" ".join(example)))
-        pieces = {word: self.reference.wordpiece_tokenizer.cut(word) for word in words}
+        pieces = {word: self.reference.wordpiece_tokenizer.split_word(word) for word in words}
         unknown = Counter({word: words[word] for word in words if pieces[word] == [UNKNOWN]})
         count, total = unknown.total(), sum(len(pieces[word]) * words[word] for word in words)
         if count < max(_MIN_UNKNOWN, _MIN_UNKNOWN_SHARE * total) or source in self._warned_sources:
@@ -126,7 +126,7 @@ class BatchTokenizer:
     def _compiled(self) -> Any:
         """The compiled tokenizer of normalized texts; None if it cannot be built."""
         vocab = self.reference.vocab
-        return fast_wordpiece(vocab_lines(vocab)) if UNKNOWN in vocab else None
+        return try_build(vocab_lines(vocab)) if UNKNOWN in vocab else None
 
     @functools.cached_property
     def _table(self) -> CharacterTable:
@@ -142,7 +142,7 @@ class BatchTokenizer:
         if with_spans:
             tokens, *offsets = self._compiled.tokenize_with_offsets(normalized.strings)
             rows = tokens.value_rowids().numpy()
-            spans = _char_spans(normalized, rows, *(ragged.values.numpy() for ragged in offsets))
+            spans = _to_char_spans(normalized, rows, *(ragged.values.numpy() for ragged in offsets))
         else:
             tokens = self._compiled.tokenize(normalized.strings)
         ids = RaggedIds(tokens.values.numpy(), tokens.row_splits.numpy(), spans)
@@ -200,7 +200,7 @@ def encode_words(
     return tokens.take(rows)
 
 
-def _char_spans(
+def _to_char_spans(
     texts: _NormalizedTexts, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
     """Converts the tokens' UTF-8 byte ranges in normalized texts to character spans, int32 [T, 2].
@@ -218,7 +218,7 @@ def _char_spans(
     return spans.astype(np.int32)
 
 
-def _batches(texts: list[Any]) -> Iterator[list[str]]:
+def _split_into_batches(texts: list[Any]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for text in map(convert_to_unicode, texts):

@@ -47,8 +47,8 @@ def tensorflow_text() -> Any:
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        message = "Cannot import TensorFlow Text (%s): tokenizing in Python, slower, with equal ids"
-        _logger.warning(f"{message}. Install the tensorflow-text of TensorFlow's version", error)
+        message = "Cannot import TensorFlow Text (%s): tokenizing in Python, which is slower"
+        _logger.warning(f"{message}. Install tensorflow-text for this TensorFlow version", error)
         return None
     return tensorflow_text
 
@@ -69,8 +69,8 @@ def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
     )
 
 
-def fast_wordpiece(lines: Sequence[str]) -> Any:
-    """Builds a tokenizer of normalized texts; returns None if TensorFlow Text cannot."""
+def try_build(lines: Sequence[str]) -> Any:
+    """Builds a tokenizer of normalized texts; returns None if that is not possible."""
     try:
         return build_wordpiece(lines) if tensorflow_text() else None
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""A tokenizer made of TensorFlow operations, for graphs that take texts.
+"""A tokenizer of TensorFlow operations, for graphs with texts as inputs.
 
 It returns the same ids as `FullTokenizer`. Python computes tables of all characters; only the final
 sigma and the order of combining marks depend on neighbouring characters.
@@ -41,8 +41,8 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__()
         self._do_lower_case = tokenizer.basic_tokenizer.do_lower_case
-        self._wordpiece = _wordpiece(tokenizer.vocab)
-        tables = _tables(self._do_lower_case)
+        self._wordpiece = _load_wordpiece(tokenizer.vocab)
+        tables = _build_tables(self._do_lower_case)
         self._input_flags, self._flags, self._classes, *rest = map(tf.constant, tables)
         self._counts, self._starts, self._decompositions = rest
 
@@ -61,7 +61,7 @@ class GraphTokenizer(tf.Module):
             is_kept = tf.gather(self._flags, codes) & _ACCENT == 0
             rows, codes = tf.boolean_mask(rows, is_kept), tf.boolean_mask(codes, is_kept)
         flags = tf.gather(self._flags, codes)
-        word_rows, words = _words(rows, codes, flags)
+        word_rows, words = _join_words(rows, codes, flags)
         pieces = self._wordpiece.tokenize(words)  # [W, pieces]
         by_text = _ragged.from_value_rowids(
             pieces, word_rows, nrows=tf.size(texts, out_type=tf.int64)
@@ -84,7 +84,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(rows, order), tf.gather(codes, order)
 
 
-def _words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _join_words(rows: tf.Tensor, codes: tf.Tensor, flags: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Joins characters to words; returns each word's row and string, both [W]."""
     punctuation = flags & _PUNCTUATION != 0
     spaces = flags & _SPACE != 0
@@ -127,10 +127,10 @@ def _lower_final_sigmas(codes: tf.Tensor, rows: tf.Tensor, flags: tf.Tensor) -> 
     return tf.tensor_scatter_nd_update(codes, final[:, None], updates)
 
 
-def _wordpiece(vocab: dict[str, int]) -> Any:
+def _load_wordpiece(vocab: dict[str, int]) -> Any:
     if not tensorflow_text():
         raise UserError(
-            "Tokenization inside a model needs the tensorflow-text of TensorFlow's version: install"
+            "Tokenization inside a model needs tensorflow-text for this TensorFlow version. Install"
             " it, or pass --text_input=false to export a model that takes ids"
         )
     try:
@@ -149,23 +149,23 @@ class _Tables(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)
-def _tables(do_lower_case: bool) -> _Tables:
+def _build_tables(do_lower_case: bool) -> _Tables:
     """Builds the tables, which takes seconds and depends on Python's Unicode version only."""
     decompose = _decompose_lowered if do_lower_case else clean_char
     decompositions = [decompose(chr(code)) for code in range(_NUM_CODE_POINTS)]
     counts = np.array([len(text) for text in decompositions], np.int32)
     joined = "".join(decompositions).encode("utf-32-le", "surrogatepass")
     return _Tables(
-        input_flags=_table(_input_flags),
-        flags=_table(_flags),
-        classes=_table(unicodedata.combining),
+        input_flags=_build_table(_input_flags),
+        flags=_build_table(_flags),
+        classes=_build_table(unicodedata.combining),
         counts=counts.astype(np.uint8),
         starts=(np.cumsum(counts) - counts).astype(np.int32),
         decompositions=np.frombuffer(joined, np.int32),
     )
 
 
-def _table(value: Callable[[str], int]) -> np.ndarray:
+def _build_table(value: Callable[[str], int]) -> np.ndarray:
     return np.array([value(chr(code)) for code in range(_NUM_CODE_POINTS)], np.uint8)
 
 

@@ -15,7 +15,7 @@ def tokenize_with_offsets(
     inside it, but not at its edges. The span of `[UNK]` is the whole word.
     """
     text = convert_to_unicode(text)
-    source_spans = _source_spans(tokenizer.basic_tokenizer, text)
+    source_spans = _find_source_spans(tokenizer.basic_tokenizer, text)
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", tokenizer.basic_tokenizer.normalize(text)):
@@ -32,7 +32,7 @@ def tokenize_with_offsets(
     return tokens, spans
 
 
-def _source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
+def _find_source_spans(basic: BasicTokenizer, text: str) -> list[tuple[int, int]]:
     """Returns the span in `text` that each character of the normalized text comes from.
 
     If normalization reorders combining marks, they share a span with the character before them.

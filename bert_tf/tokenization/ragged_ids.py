@@ -1,5 +1,6 @@
 """Ragged arrays: the token ids of many texts in one array."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,10 +28,10 @@ class RaggedIds:
     def __getitem__(self, index: int) -> np.ndarray:
         return self.ids[self.row_splits[index] : self.row_splits[index + 1]]
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         """Number of tokens in each text, int64 [B]."""
-        return np.diff(self.row_splits)
+        return self.row_splits[1:] - self.row_splits[:-1]
 
     def take(
         self, rows: np.ndarray, starts: np.ndarray | int = 0, lengths: np.ndarray | None = None
@@ -80,4 +81,6 @@ def enumerate_groups(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _row_splits(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    splits = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=splits[1:])
+    return splits

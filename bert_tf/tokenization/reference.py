@@ -56,7 +56,7 @@ _CJK_BLOCKS = (
 
 # The folder of a published checkpoint. The unescaped dot matches any character, as in the original.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
-# A quarter of a cased vocabulary's pieces have capitals; in the uncased Chinese one, only two have.
+# In cased vocabularies, a quarter of the pieces have capitals; in uncased Chinese, two pieces have.
 _MIN_CAPITALS_SHARE = 0.01
 _CAPITAL = re.compile("[A-Z]")
 
@@ -243,11 +243,11 @@ class WordpieceTokenizer:
         """Returns the pieces of all words in a text that `BasicTokenizer` has normalized."""
         pieces: list[str] = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
-            pieces.extend(self.cut(word))
+            pieces.extend(self.split_word(word))
         return pieces
 
-    def cut(self, word: str) -> list[str]:
-        """Returns the pieces of one word."""
+    def split_word(self, word: str) -> list[str]:
+        """Returns the pieces of a word."""
         if len(word) > self.max_input_chars_per_word:
             return [self.unk_token]
         pieces: list[str] = []
@@ -278,7 +278,7 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str, do_lower_case: bool = True) -> None:
-        # Only strings are refused: TensorFlow Hub modules pass NumPy's bool.
+        # Reject only strings: TensorFlow Hub modules pass NumPy's bool.
         if isinstance(do_lower_case, str):
             raise ValueError(f"do_lower_case must be True or False. Received: {do_lower_case!r}")
         self.vocab = load_vocab(vocab_file)

@@ -19,7 +19,7 @@ class AsyncSaver:
         self._pending: concurrent.futures.Future[str] | None = None
 
     def save(self, snapshot: checkpoints.Snapshot) -> None:
-        """Starts writing a checkpoint; raises a UserError if this one and the last both fail."""
+        """Starts writing a checkpoint; raises a UserError if it and the previous one both fail."""
         previous_error = self._finish()
         self._pending = self._executor.submit(checkpoints.save_snapshot, self._folder, snapshot)
         if previous_error:

@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.input_pipeline import Replicas, read_dataset
-from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import TrainingOptions
@@ -178,7 +178,7 @@ def training_batches(
             skip_batches=skip_batches,
             shard_files=True,
             replicas=Replicas(first, count, context.num_replicas_in_sync),
-            cut_padding=not devices.fixed_shapes,
+            trim_padding=not devices.fixed_shapes,
         )
 
     return devices.strategy.distribute_datasets_from_function(read_batches)

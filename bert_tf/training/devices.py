@@ -1,4 +1,4 @@
-"""The devices of a run: one or several on this machine, several processes, or a TPU."""
+"""Sets up the devices of a run: CPU, GPUs, several processes, or a TPU."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from bert_tf import backend
 from bert_tf.data.parallel import num_cores
 from bert_tf.errors import UserError, reason
 from bert_tf.options import DeviceOptions
-from bert_tf.progress import log, warnings_only
+from bert_tf.progress import hide_progress, log
 from bert_tf.training.cluster import Cluster, read_cluster, wait_for_workers
 from bert_tf.training.precision import set_precision
 from bert_tf.training.signals import preserve_signal_handlers
@@ -28,8 +28,8 @@ class Devices:
     Attributes:
         strategy: the `tf.distribute` strategy.
         kind: `one_device`, `mirrored`, `multi_worker` or `tpu`.
-        description: the devices that were found and are used, for the log.
-        worker: index of this of the `workers` processes; 0 is the chief.
+        description: the available devices and those in use, for the log.
+        worker: index of this process among the `workers` processes; 0 is the chief.
         one_thread: whether each operation runs on one thread.
         fixed_shapes: whether every batch has the same shape, as on TPUs and under XLA.
     """
@@ -56,7 +56,7 @@ class Devices:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it runs on GPUs."""
+        """Whether GPUs are available."""
         return bool(tf.config.list_physical_devices("GPU"))
 
     @property
@@ -82,13 +82,13 @@ class Devices:
 
         return int(self.strategy.reduce("SUM", self.strategy.run(chief_value), axis=None))
 
-    def require_equal(self, value: int, what: str, flag: str) -> None:
-        """Raises a UserError if `value`, named `what`, differs from the chief's; a barrier."""
+    def require_equal(self, value: int, name: str, flag: str) -> None:
+        """Raises a UserError if `value`, called `name`, differs from the chief's; a barrier."""
         chief = self.from_chief(value)
         if value != chief:
             raise UserError(
-                f"The {what} is {value} for worker {self.worker}, but {chief} for worker 0: "
-                f"{flag} must show all workers the same files"
+                f"The {name} is {value} for worker {self.worker}, but {chief} for worker 0: "
+                f"{flag} must name the same files for all workers"
             )
 
     def require_equal_options(self, options: Any) -> None:
@@ -100,7 +100,7 @@ class Devices:
         }
         digest = zlib.crc32(repr(flags).encode())
         if digest != self.from_chief(digest):
-            raise UserError(f"Worker {self.worker} was started with other flags than worker 0")
+            raise UserError(f"Worker {self.worker} was started with different flags than worker 0")
 
     def require_one_process(self) -> None:
         """Raises a UserError if there are several workers."""
@@ -122,13 +122,13 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     # Only ONNX Runtime computes in int8.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
-    found = _choose(options, one_thread)
-    fixed_shapes = found.kind == "tpu" or options.fixed_shapes
+    chosen = _choose_devices(options, one_thread)
+    fixed_shapes = chosen.kind == "tpu" or options.fixed_shapes
     # XLA is worth its compile time on GPUs, not on CPUs. On a TPU everything is compiled anyway.
-    compiled = {"auto": found.has_gpus and fixed_shapes, "true": True, "false": False}
-    jit_compile = found.kind != "tpu" and compiled[options.jit_compile]
+    compiled = {"auto": chosen.has_gpus and fixed_shapes, "true": True, "false": False}
+    jit_compile = chosen.kind != "tpu" and compiled[options.jit_compile]
     devices = dataclasses.replace(
-        found,
+        chosen,
         precision=precision,
         jit_compile=jit_compile,
         # XLA compiles once for each shape.
@@ -137,11 +137,11 @@ def open_devices(options: DeviceOptions, one_thread: bool = False) -> Devices:
     if devices.fixed_shapes and getattr(options, "length_grouping", False):
         log.warning("--length_grouping has no effect when every batch is padded to the full length")
     if not devices.is_chief:
-        warnings_only()
+        hide_progress()
     return devices
 
 
-def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
+def _choose_devices(options: DeviceOptions, one_thread: bool) -> Devices:
     kind, use_tpu = options.distribution_strategy, options.use_tpu
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(f"--use_tpu=true and --distribution_strategy={kind} exclude each other")
@@ -155,22 +155,22 @@ def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
             kind = "multi_worker"
     for gpu in gpus:
         # Otherwise TensorFlow allocates all of the memory, and leaves none to other programs.
-        with contextlib.suppress(RuntimeError):  # a notebook has used the GPU already
+        with contextlib.suppress(RuntimeError):  # in a notebook that has already used the GPU
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
-        return _tpu(options)
+        return _connect_tpu(options)
     if kind == "multi_worker":
-        return _multi_worker(cluster)
+        return _connect_workers(cluster)
     if cluster and len(cluster.workers) > 1:
         raise UserError(
             f"TF_CONFIG names {len(cluster.workers)} workers, but --distribution_strategy={kind} "
             "runs in one process: unset TF_CONFIG, or pass --distribution_strategy=multi_worker"
         )
-    found = _describe(gpus)
+    description = _describe_gpus(gpus)
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
-        return Devices(strategy, kind, f"{found}, mirrored on {len(devices)} devices")
+        return Devices(strategy, kind, f"{description}, mirrored on {len(devices)} devices")
     # Must come before the strategy, which starts TensorFlow's threads.
     if one_thread := one_thread and not gpus:
         try:
@@ -178,17 +178,17 @@ def _choose(options: DeviceOptions, one_thread: bool) -> Devices:
         except RuntimeError:  # TensorFlow has computed something already.
             one_thread = False
     strategy = tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
-    return Devices(strategy, kind, f"{found}, 1 used" if gpus else found, one_thread=one_thread)
+    return Devices(strategy, kind, description + ", 1 used" * bool(gpus), one_thread=one_thread)
 
 
-def _describe(gpus: list[Any]) -> str:
+def _describe_gpus(gpus: list[Any]) -> str:
     if not gpus:
         return f"the CPU ({os.cpu_count()} cores; no GPU found)"
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "unknown")
     return f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} found ({name})"
 
 
-def _multi_worker(cluster: Cluster | None) -> Devices:
+def _connect_workers(cluster: Cluster | None) -> Devices:
     if not cluster:
         raise UserError(
             "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG: see "
@@ -202,11 +202,12 @@ def _multi_worker(cluster: Cluster | None) -> Devices:
         names = ", ".join(cluster.workers)
         raise UserError(f"Could not connect the workers {names}: {reason(error)}") from error
     workers = len(cluster.workers)
-    found = f"{workers} workers, this one on {_describe(tf.config.list_physical_devices('GPU'))}"
-    return Devices(strategy, "multi_worker", found, cluster.worker, workers)
+    local = _describe_gpus(tf.config.list_physical_devices("GPU"))
+    description = f"{workers} workers, this one on {local}"
+    return Devices(strategy, "multi_worker", description, cluster.worker, workers)
 
 
-def _tpu(options: DeviceOptions) -> Devices:
+def _connect_tpu(options: DeviceOptions) -> Devices:
     address = options.tpu_name or "local"
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
@@ -216,9 +217,9 @@ def _tpu(options: DeviceOptions) -> Devices:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
-    except Exception as error:  # everything from a wrong address to a missing library ends here
+    except Exception as error:  # TensorFlow's error depends on the cause
         raise UserError(
             f"No TPU could be started at {address} (--tpu_name): {reason(error)}. On a TPU VM "
-            "install tensorflow-tpu and leave --tpu_name out; without a TPU drop --use_tpu"
+            "install tensorflow-tpu and omit --tpu_name; without a TPU, omit --use_tpu"
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")

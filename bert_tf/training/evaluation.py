@@ -15,9 +15,10 @@ import numpy as np
 from bert_tf import checkpoints, files
 from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME
 from bert_tf.errors import UserError
-from bert_tf.progress import Scalars, log
+from bert_tf.progress import log
 from bert_tf.training.callbacks import Callback
 from bert_tf.training.curve import Points
+from bert_tf.training.scalars import Scalars
 
 EVALUATIONS = "evaluations.json"
 # Folder of the evaluation summaries for TensorBoard, as in the original.
@@ -50,8 +51,8 @@ class Monitor:
         for name in (f"eval_{self.name}", self.name):
             if name in metrics:
                 return float(metrics[name])
-        found = ", ".join(metrics)
-        raise UserError(f"metric_names has {self.name}, but metrics() returned only {found}")
+        names = ", ".join(metrics)
+        raise UserError(f"metric_names has {self.name}, but metrics() returned only {names}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric with its sign set so that higher is better; -inf for NaN."""

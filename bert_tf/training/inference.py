@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
-from bert_tf.data.records import Feature
 from bert_tf.inference.row_batches import RowBatches, Rows
 from bert_tf.training.devices import Devices
+from bert_tf.training.explained_errors import explained_errors
 from bert_tf.training.precision import cast_once
 from bert_tf.training.step import Batch, compile_for_replicas
 
@@ -53,12 +54,13 @@ class Inference(RowBatches):
         self._devices = devices
         with devices.strategy.scope():
             model = cast_once(model, devices.precision)
-        self.step = self._traced(model, fetch)
+        self.step = self._trace(model, fetch)
 
     def _compute(self, batch: Rows) -> Rows:
         types = {feature.name: _dtype(feature) for feature in self._features}
-        inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
-        return {name: value.numpy() for name, value in self.step(inputs).items()}
+        with explained_errors():
+            inputs = {name: tf.constant(values, types[name]) for name, values in batch.items()}
+            return {name: value.numpy() for name, value in self.step(inputs).items()}
 
     @property
     def _output_specs(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
@@ -67,8 +69,8 @@ class Inference(RowBatches):
             for name, spec in self.step.structured_outputs.items()
         }
 
-    def _traced(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
-        """Compiles the function from a batch to the outputs of all its rows, in order."""
+    def _trace(self, model: keras.Model, fetch: Callable[[Any, Batch], Mapping[str, Any]]) -> Any:
+        """Traces a function that returns the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
         jit_compile, batch_size = self._devices.jit_compile, self._batch_size
 

@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.errors import UserError
-from bert_tf.progress import Scalars, TrainingProgress, log
+from bert_tf.progress import TrainingProgress, log
 from bert_tf.training.async_checkpoint import AsyncSaver
 from bert_tf.training.callbacks import Callback
 from bert_tf.training.explained_errors import explained_errors
+from bert_tf.training.scalars import Scalars
 from bert_tf.training.signals import stop_request
 from bert_tf.training.step import TrainState
 

@@ -62,7 +62,7 @@ class StepOptions:
             number of tokens.
         accumulation_steps: number of micro-batches; must divide a replica's static number of rows.
         clip_per_replica: clip each replica's gradient, as the original does on TPUs, instead of the
-            batch's.
+            gradient of the batch.
     """
 
     seed: int = 0
@@ -104,7 +104,7 @@ def make_train_step(
     of the batches, the function is traced once, otherwise for each new shape. For bit-identical
     repeats without XLA, the number of rows must not be static: with static shapes, TensorFlow's
     memory optimizer (Grappler) rewrites sums of three or more gradients to add them in the order in
-    which they become ready, and that rewrite has no switch.
+    which they become ready, and this cannot be disabled.
 
     Returns:
         (batch, stop) -> dict of scalars that are equal in all replicas: `loss` before the update;
@@ -161,10 +161,10 @@ class _Replica:
 
     def step(self, batch: Batch, stop: tf.Tensor) -> dict[str, tf.Tensor]:
         context = tf.distribute.get_replica_context()
-        totals = self._sum(self._totals(batch))
+        totals = self._sum(self._compute_totals(batch))
         learning_rate = tf.identity(self.optimizer.learning_rate)
         scale = tf.identity(self.loss_scale.value.value if self.loss_scale else 1.0)
-        seed = self._seed(context.replica_id_in_sync_group)
+        seed = self._make_seed(context.replica_id_in_sync_group)
         if self.options.accumulation_steps == 1:
             share, gradients = self.gradients(batch, totals, fold_in(seed, 0), scale)
         else:
@@ -234,14 +234,14 @@ class _Replica:
         )
         return share, gradients
 
-    def _totals(self, batch: Batch) -> dict[str, Any]:
+    def _compute_totals(self, batch: Batch) -> dict[str, Any]:
         return {
             "sequences": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32),
             "tokens": tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32),
             **self.loss.totals(batch),
         }
 
-    def _seed(self, replica_id: Any) -> Any:
+    def _make_seed(self, replica_id: Any) -> Any:
         seed = self.options.seed
         key = tf.constant([seed - 2**32 if seed >= 2**31 else seed, 0], tf.int32)
         return fold_in(fold_in(key, self.optimizer.iterations.value), replica_id)

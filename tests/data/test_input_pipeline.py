@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import Replicas, read_dataset
-from bert_tf.data.records import Feature, sequence_features, write_records
+from bert_tf.data.records import write_records
 from bert_tf.errors import UserError
 from tests.data.test_records import IDS, MIXED, numbers
 
@@ -195,7 +196,7 @@ def test_batches_are_trimmed_to_their_longest_text(texts, group):
     path, lengths = texts
     full = next(iter(read_dataset(path, TEXTS, 1000)))
     seen = []
-    for batch in read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=group):
+    for batch in read_dataset(path, TEXTS, 16, trim_padding=True, group_by_length=group):
         rows = batch["id"].numpy()
         seen += rows.tolist()
         length = round_up(lengths[rows])
@@ -213,7 +214,7 @@ def test_batch_without_tokens_keeps_a_nonzero_length(tmp_path):
     zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
     features = sequence_features(40)[:2]
     write_records(path, features, [zeros])
-    (batch,) = read_dataset(path, features, 2, cut_padding=True)
+    (batch,) = read_dataset(path, features, 2, trim_padding=True)
     assert batch["input_ids"].shape == (2, 8)
 
 
@@ -221,13 +222,13 @@ def test_max_length_not_a_multiple_of_eight_is_respected(tmp_path):
     path = str(tmp_path / "full.tf_record")
     features = sequence_features(13)[:2]
     write_records(path, features, [{f.name: np.ones((2, 13), np.int32) for f in features}])
-    (batch,) = read_dataset(path, features, 2, cut_padding=True)
+    (batch,) = read_dataset(path, features, 2, trim_padding=True)
     assert batch["input_ids"].shape == (2, 13)
 
 
 def test_length_grouping_reduces_padding(texts):
     path, lengths = texts
-    dataset = read_dataset(path, TEXTS, 16, cut_padding=True, group_by_length=True)
+    dataset = read_dataset(path, TEXTS, 16, trim_padding=True, group_by_length=True)
     positions = sum(batch["input_ids"].numpy().size for batch in dataset)
     # Rounding lengths up to multiples of 8 adds 3.5 on average.
     assert positions < lengths.sum() + 4.5 * 1000
@@ -235,7 +236,7 @@ def test_length_grouping_reduces_padding(texts):
 
 def test_training_groups_are_shuffled_and_resumable(texts):
     path, lengths = texts
-    kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "cut_padding": True}
+    kwargs = {"shuffle_seed": 3, "repeat": True, "drop_remainder": True, "trim_padding": True}
 
     def order(skip=0, count=130, **changed):
         dataset = read_dataset(
@@ -261,7 +262,7 @@ def test_training_groups_are_shuffled_and_resumable(texts):
 
 def test_replicas_trim_and_group_consistently(texts):
     path, lengths = texts
-    kwargs = {"cut_padding": True, "group_by_length": True, "drop_remainder": True}
+    kwargs = {"trim_padding": True, "group_by_length": True, "drop_remainder": True}
     full = list(read_dataset(path, TEXTS, 16, **kwargs))
     parts = [
         list(read_dataset(path, TEXTS, 16, replicas=Replicas(r, 1, 2), **kwargs)) for r in range(2)

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import read_dataset
-from bert_tf.data.records import (
-    Feature,
-    count_records,
-    parse,
-    sequence_features,
-    write_records,
-)
+from bert_tf.data.records import count_records, parse, write_records
 from bert_tf.errors import UserError
 from tests.data import CONVERSIONS
 from tests.oracle import golden

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.data.text_windows import cut_into_windows, dropped_tokens, window_counts
+from bert_tf.data.text_windows import count_dropped, split_into_windows, window_counts
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
 # Each token is its own position, so that gaps are detected.
@@ -19,10 +19,10 @@ def _texts(counts):
 def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
     a = _texts([first for first, _ in pairs])
     b = _texts([second * with_second for _, second in pairs])
-    rows, first, second = cut_into_windows(a, b, max_seq_length)
+    rows, first, second = split_into_windows(a, b, max_seq_length)
     of_both = a.lengths, b.lengths
     counts = window_counts(*of_both, max_seq_length)
-    lost = dropped_tokens(*of_both, max_seq_length)
+    lost = count_dropped(*of_both, max_seq_length)
     assert rows.tolist() == np.repeat(np.arange(len(pairs)), counts).tolist()
     for number, lengths_of_pair in enumerate(pairs):
         length_a, length_b = lengths_of_pair[0], lengths_of_pair[1] if with_second else 0
@@ -51,7 +51,7 @@ def test_windows_cover_all_tokens(pairs, max_seq_length, with_second):
 
 
 def test_windows_overlap_by_half():
-    _, windows, _ = cut_into_windows(_texts([10]), _texts([0]), 8)
+    _, windows, _ = split_into_windows(_texts([10]), _texts([0]), 8)
     assert [windows[row].tolist() for row in range(len(windows))] == [
         [0, 1, 2, 3, 4, 5],
         [3, 4, 5, 6, 7, 8],

@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from bert_tf.options import ExportOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from bert_tf.tasks.classification.options import ClassifierOptions
 from bert_tf.tasks.export_model import export_model
+from tests.oracle import ROOT
 from tests.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
 
 PAIRS = [("a good film", "it was bad"), ("the plot", ""), ("zzz \u4e2d é", "a b c " * 20)]
@@ -44,6 +47,34 @@ def test_predictions_are_those_of_tensorflow(trained, task):  # noqa: F811
     found = Predictor.from_output_dir(folder, engine="onnx")(inputs)
     assert [*map(plain, found)] == [*map(plain, expected)]
     assert Predictor.from_output_dir(folder, engine="onnx")([]) == []
+
+
+_WITHOUT_TENSORFLOW = """
+import json, sys
+from bert_tf import Predictor
+
+for folder, flags, inputs in json.loads(sys.argv[1]):
+    inputs = [tuple(item) if isinstance(item, list) else item for item in inputs]
+    predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
+    print(predictor(inputs), predictor(inputs[0]))
+print({"tensorflow", "keras"} & set(sys.modules))
+"""
+
+
+def test_predicting_imports_no_tensorflow(trained, tmp_path):  # noqa: F811
+    flags = {"script": "extract_features", "layers": "-1", "pooling": "mean"}
+    requests = [(str(trained.folder / task), {}, inputs) for task, inputs in INPUTS.items()]
+    for task, folder in (("mrpc", trained.folder / "mrpc"), ("encoder", SMALL_BERT)):
+        out = str(tmp_path / task)
+        export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format="onnx"))
+        requests.append((out, {} if task == "mrpc" else flags, PAIRS))
+    expected = []
+    for folder, flags, inputs in requests:
+        predictor = Predictor.from_output_dir(folder, engine="onnx", **flags)
+        expected.append(f"{predictor(inputs)} {predictor(inputs[0])}")
+    command = [sys.executable, "-c", _WITHOUT_TENSORFLOW, json.dumps(requests)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "\n".join([*expected, "set()", ""]), done.stderr
 
 
 def test_one_export_serves_until_the_checkpoint_changes(trained, tmp_path):  # noqa: F811

@@ -196,7 +196,7 @@ def test_empty_batch(reviews):
 def test_unexportable_options_are_rejected_before_training(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.tokenization.graph.tensorflow_text", lambda: None)
     run = options(tiny, tmp_path, do_train=True, do_export=True)
-    with pytest.raises(UserError, match="needs the tensorflow-text of"):
+    with pytest.raises(UserError, match="needs tensorflow-text for"):
         classification.run(run)
     assert not (tmp_path / "out").exists()
 

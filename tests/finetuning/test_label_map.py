@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_tf.checkpoints.formats.convert import Request, convert
+from bert_tf.checkpoints.formats.conversion import Request, convert
 from bert_tf.checkpoints.formats.detection import find_source
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map, run_metadata

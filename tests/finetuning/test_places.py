@@ -11,7 +11,7 @@ import pytest
 
 from bert_tf.checkpoints.formats import Request, convert, find_source
 from bert_tf.errors import UserError
-from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.options import ClassifierOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from tests.tasks.classification.test_task import options

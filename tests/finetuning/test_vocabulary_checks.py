@@ -3,7 +3,7 @@
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.initialization import load_config_and_tokenizer
+from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.options import ExtractionOptions
 from bert_tf.tokenization import load_vocab
 from tests.oracle import vocabulary

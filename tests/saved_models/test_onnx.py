@@ -13,46 +13,23 @@ import tokenizers
 from bert_tf import checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
+from bert_tf.modeling import BertModel
 from bert_tf.options import ExportOptions
-from bert_tf.saved_models.onnx_folder import tokenizer_json
+from bert_tf.saved_models.exported_folder import tokenizer_json
 from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
 from bert_tf.tasks.export_model import export_model
-from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
 from bert_tf.tokenization import FullTokenizer, convert_to_unicode
 from tests import oracle
+from tests.saved_models.models import (
+    CONFIG,
+    MODELS,
+    SIZES,
+    cases,
+    ours,
+    random_inputs,
+    random_model,
+)
 from tests.tokenization.test_reference import golden, texts
-
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
-CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)
-MODELS = {
-    "encoder": BertModel,
-    "classification": lambda config: BertClassifier(config, 3),
-    "regression": lambda config: BertClassifier(config, 1),
-    "tokens": lambda config: BertTokenClassifier(config, 5),
-    "spans": BertSpanLabeler,
-    "masked words": BertPretrainer,
-    "multiple choice": BertMultipleChoice,
-}
-# ONNX outputs and the model's, where names differ.
-NAMES = {
-    "last_hidden_state": "sequence_output",
-    "pooler_output": "pooled_output",
-    "seq_relationship_logits": "next_sentence_logits",
-}
-
-
-def random_model(make, config=CONFIG):
-    model, rng = make(config), np.random.default_rng(1)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(0, 0.3, variable.shape))
-    return model
 
 
 def run(proto, inputs):
@@ -61,37 +38,15 @@ def run(proto, inputs):
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
-def random_inputs(shape, seed):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
-    mask = (np.arange(shape[-1]) < lengths).astype(np.int64)
-    ids = rng.integers(0, CONFIG.vocab_size, shape)
-    return dict(zip(INPUTS, (ids, mask, rng.integers(0, 2, shape)), strict=True))
-
-
-def ours(inputs):
-    names = ("input_ids", "input_mask", "segment_ids")
-    return {
-        name: value.astype(np.int32) for name, value in zip(names, inputs.values(), strict=True)
-    }
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_outputs_are_those_of_the_model(kind):
     model = random_model(MODELS[kind])
     proto = build_onnx_model(model)
-    for batch, length in ((1, 2), (2, 512), (33, 7)):
-        shape = (batch, length) if model.input_rank == 2 else (batch, 4, length)
-        inputs = random_inputs(shape, batch)
-        fed = ours(inputs)
-        if kind == "masked words":
-            fed["masked_lm_positions"] = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
-        expected = model(fed)
+    for inputs, expected in cases(kind, model):
         found = run(proto, inputs)
         assert found
         for name, value in found.items():
-            other = "masked_lm_logits" if (name, kind) == ("logits", "masked words") else name
-            np.testing.assert_allclose(value, expected[NAMES.get(name, other)], atol=1e-4)
+            np.testing.assert_allclose(value, expected(name), atol=1e-4)
 
 
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf", "relu", "tanh", "linear", None])

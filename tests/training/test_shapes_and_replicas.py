@@ -9,6 +9,7 @@ import pytest
 
 from bert_tf import training
 from bert_tf.data import records
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.input_pipeline import Replicas, read_dataset
 from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
@@ -18,9 +19,9 @@ from tests.training.helpers import NO_STOP, STRATEGY, make_optimizer
 from tests.training.runs import environment
 
 FEATURES = (
-    *records.sequence_features(16),
-    records.Feature("label_ids"),
-    records.Feature("is_real_example"),
+    *sequence_features(16),
+    Feature("label_ids"),
+    Feature("is_real_example"),
 )
 
 

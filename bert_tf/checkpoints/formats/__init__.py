@@ -1,11 +1,13 @@
 """Detects, inspects and converts model formats. Variables are named as in the original BERT."""
 
-import bert_tf.backend  # noqa: F401
-from bert_tf.checkpoints.formats.convert import Request, convert, lowers_by_vocabulary
-from bert_tf.checkpoints.formats.detection import find_source
-from bert_tf.checkpoints.formats.inspection import describe
-from bert_tf.checkpoints.formats.saved_model import SavedModelSource
+from bert_tf import backend
 from bert_tf.checkpoints.formats.source import Source, temporary_folder
+
+# These names need Keras and TensorFlow.
+_MODULES = dict.fromkeys(("Request", "convert", "guess_lower_case"), "conversion")
+_MODULES |= {"find_source": "detection", "describe": "inspection"}
+_MODULES |= {"SavedModelSource": "saved_model"}
+__getattr__ = backend.lazy_names(__name__, _MODULES)
 
 __all__ = [
     "Request",
@@ -14,6 +16,6 @@ __all__ = [
     "convert",
     "describe",
     "find_source",
-    "lowers_by_vocabulary",
+    "guess_lower_case",
     "temporary_folder",
 ]

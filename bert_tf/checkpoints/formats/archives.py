@@ -26,7 +26,7 @@ def unpack(path: str) -> str:
     """Unpacks checkpoint, configuration and vocabulary, and returns the path of the folder.
 
     The folder is removed at exit. Only the base names of expected files are used; even so, archives
-    with links, or with paths that leave their folder, are refused.
+    with links, or with paths that leave their folder, are rejected.
     """
     return _unpack_once(path, files.size_and_mtime(path))
 

@@ -2,14 +2,17 @@
 
 import contextlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.formats import names
-from bert_tf.checkpoints.formats.heads import Head
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, shortened
 from bert_tf.progress import log
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints.formats.heads import Head
 
 # Attention head size of all published models. Weight shapes do not determine it.
 USUAL_HEAD_SIZE = 64
@@ -28,7 +31,7 @@ _AXES = {
 }
 
 
-def sizes_of(shapes: Shapes) -> dict[str, int]:
+def infer_sizes(shapes: Shapes) -> dict[str, int]:
     """Returns the sizes that weight shapes determine: all but the number of attention heads."""
     sizes = {
         key: shapes[name][axis]
@@ -40,8 +43,8 @@ def sizes_of(shapes: Shapes) -> dict[str, int]:
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
-    """Returns a configuration with the usual head size; None if the shapes rule that out."""
-    sizes = sizes_of(shapes)
+    """Returns a configuration with the usual head size; None if it does not match the shapes."""
+    sizes = infer_sizes(shapes)
     heads = sizes.get("hidden_size", 1) // USUAL_HEAD_SIZE
     if len(sizes) < 6 or heads * USUAL_HEAD_SIZE != sizes["hidden_size"]:
         return None
@@ -51,7 +54,7 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
 def check_config(config: BertConfig, shapes: Shapes, file: str, weights: str) -> None:
     """Raises a UserError if a configuration and weights do not match (`file`, `weights`: paths)."""
     mismatches = []
-    for key, size in sizes_of(shapes).items():
+    for key, size in infer_sizes(shapes).items():
         configured = getattr(config, key)
         if configured != size:
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
@@ -73,9 +76,9 @@ def warn_of_other_config(config: BertConfig, file: str, source: Source) -> None:
             log.warning(message, file, name, value, source.path, expected)
 
 
-def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
+def check_weights(head: "Head", shapes: Shapes, weights: str) -> None:
     """Raises a UserError if weights of a model are missing or their shapes are inconsistent."""
-    sizes = sizes_of(shapes)
+    sizes = infer_sizes(shapes)
     expected = head.expected(names.count_layers(shapes) or 1)
     missing = [name for name in expected if name not in shapes]
     if missing:
@@ -84,8 +87,8 @@ def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
         problem = "Missing: {}; found: {}".format(*lists)
         raise UserError(f"{weights} does not contain all weights of a {model}. {problem}")
     if len(sizes) <= len(_AXES):
-        found = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
-        raise UserError(f"The weights of {weights} do not have the shapes of a BERT: {found}")
+        actual = ", ".join(f"{name} {shapes[name]}" for name, _ in _AXES.values())
+        raise UserError(f"The weights of {weights} do not have the shapes of a BERT: {actual}")
     outputs = [*shapes["output_bias"], 2][0] if head.has_labels else 2
     expected_shapes = _expected_shapes(head, sizes, outputs)
     mismatches = [name for name, shape in expected_shapes.items() if list(shapes[name]) != shape]
@@ -94,9 +97,9 @@ def check_weights(head: Head, shapes: Shapes, weights: str) -> None:
         raise UserError(f"Inconsistent shapes in {weights}: {shortened(both, 4)}")
 
 
-def _expected_shapes(head: Head, sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
+def _expected_shapes(head: "Head", sizes: Mapping[str, int], outputs: int) -> dict[str, list[int]]:
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    # By the end of the name; the first match applies.
+    # Shapes by name suffix; the first match applies.
     by_suffix = {
         "word_embeddings": [sizes["vocab_size"], hidden],
         "position_embeddings": [sizes["max_position_embeddings"], hidden],

@@ -9,7 +9,7 @@ from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.original import OriginalSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, SavedModelSource
-from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, existing
+from bert_tf.checkpoints.formats.source import BEST_FOLDER, BEST_NAME, Source, find_file
 from bert_tf.errors import UserError
 
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -33,25 +33,25 @@ def find_source(path: str) -> Source:
     for extension, opener in openers.items():
         if path.endswith(extension):
             _require_local(path)
-            # Explains a missing file better than the libraries do.
+            # Raises a clearer error for a missing file than the libraries do.
             files.open_binary(path).close()
             return opener(path)
-    _refuse_pickle(path)
+    _reject_pickle(path)
     return _open_checkpoint(checkpoints.resolve(path))
 
 
 def _open_folder(folder: str) -> Source:
-    if existing(folder, GRAPH_FILE):
+    if find_file(folder, GRAPH_FILE):
         return SavedModelSource(folder)
     weights, index = safetensors_files.WEIGHTS_FILE, safetensors_files.INDEX_FILE
-    tensors = existing(folder, weights) or existing(folder, index)
+    tensors = find_file(folder, weights) or find_file(folder, index)
     prefix = None
     try:
         prefix = checkpoints.resolve(folder)
     except UserError:
         if not tensors:
-            if any(existing(folder, name) for name in _PICKLES):
-                _refuse_pickle(os.path.join(folder, _PICKLES[0]))
+            if any(find_file(folder, name) for name in _PICKLES):
+                _reject_pickle(os.path.join(folder, _PICKLES[0]))
             raise
     if tensors and prefix:
         names = " and ".join(map(os.path.basename, (tensors, prefix)))
@@ -83,14 +83,14 @@ def _open_zip(path: str) -> Source:
 
 
 def _require_local(path: str) -> None:
-    """Refuses remote paths, for formats whose libraries only read local files."""
+    """Rejects remote paths, for formats whose libraries only read local files."""
     if files.is_remote(path):
         advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
         raise UserError(f"{path}: {advice}")
 
 
-def _refuse_pickle(path: str) -> None:
-    """Refuses pickles, which can run arbitrary code when they are loaded."""
+def _reject_pickle(path: str) -> None:
+    """Rejects pickles, which can run arbitrary code when they are loaded."""
     if path.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle")):
         problem = f"{path} is a pickle, which can run arbitrary code when it is loaded"
         advice = "from_pretrained(folder).save_pretrained(new_folder) of its transformers class"

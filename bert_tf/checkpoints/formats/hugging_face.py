@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints.formats import heads, hugging_face_config, names, safetensors_files
-from bert_tf.checkpoints.formats.source import VOCAB_FILE, Source, existing, temporary_folder
+from bert_tf.checkpoints.formats.source import VOCAB_FILE, Source, find_file, temporary_folder
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.tokenization import load_vocab
@@ -33,14 +33,14 @@ class HuggingFaceSource(Source):
         self.config_file = os.path.join(folder, CONFIG)
         settings = safetensors_files.read_json(self.config_file)
         self._config = hugging_face_config.read(settings, self.config_file)
-        self.labels = hugging_face_config.labels(settings)
+        self.labels = hugging_face_config.read_labels(settings)
         self._read_head(settings)
         self._tensors = safetensors_files.SafetensorsReader(path)
         self._names = names.HuggingFaceNames(self._tensors.shapes)
         self.unknown = self._names.unknown
         if names.WORD_EMBEDDINGS not in self._names.stored:
-            shown = ", ".join(sorted(self._tensors.shapes)[:4])
-            raise UserError(f"{path} has no BERT word embeddings. It contains: {shown} ...")
+            content = ", ".join(sorted(self._tensors.shapes)[:4])
+            raise UserError(f"{path} has no BERT word embeddings. It contains: {content} ...")
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
         if self._config.hidden_act == "gelu_erf":
@@ -61,16 +61,16 @@ class HuggingFaceSource(Source):
             self.notes.append(f"{self.config_file}: problem_type is {kind}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns the pooler of a model without one: from `pooler.safetensors`, or zeros."""
+        """Returns a pooler if the model has none: from `pooler.safetensors`, or zeros."""
         if any(name in self._names.stored for name in names.POOLER):
             return {}
         hidden = self._config.hidden_size
-        path = existing(folder, POOLER_FILE)
+        path = find_file(folder, POOLER_FILE)
         if path:
             pooler = safetensors_files.SafetensorsReader(path)
             stored = names.HuggingFaceNames(pooler.shapes).stored
             if sorted(stored) == sorted(names.POOLER):
-                return {name: _transposed(name, pooler.read(stored[name])) for name in stored}
+                return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
         self.notes.append(f"{self.path} has no pooler: its weights will be zeros")
         bias, kernel = names.POOLER
         return {bias: np.zeros([hidden], np.float32), kernel: np.zeros([hidden] * 2, np.float32)}
@@ -89,7 +89,7 @@ class HuggingFaceSource(Source):
             note = f"strip_accents is {accents}, but do_lower_case {lower}"
             file = os.path.join(folder, _TOKENIZER_CONFIG)
             self.notes.append(f"{file}: {note}; BERT uses do_lower_case for both")
-        pieces = _word_pieces(fast_tokenizer) if self.vocab_file is None else None
+        pieces = _read_word_pieces(fast_tokenizer) if self.vocab_file is None else None
         if pieces:
             self.vocab_file = os.path.join(temporary_folder(), VOCAB_FILE)
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
@@ -120,7 +120,7 @@ class HuggingFaceSource(Source):
             if name in self._pooler:
                 yield name, self._pooler[name]
             else:
-                yield name, _transposed(name, self._tensors.read(self._names.stored[name]))
+                yield name, _transpose_kernel(name, self._tensors.read(self._names.stored[name]))
 
     def _check_tied(self, decoder: str) -> None:
         embeddings = self._tensors.read(self._names.stored[names.WORD_EMBEDDINGS])
@@ -138,12 +138,12 @@ def write(
     vocab_file: str,
     do_lower_case: bool,
 ) -> None:
-    """Writes weights, config.json and tokenizer_config.json to an existing folder."""
+    """Writes weights, config.json and tokenizer_config.json to an find_file folder."""
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in names.POOLER and not head.has_pooler else tensors
-        target[names.to_hugging_face(name).removeprefix(prefix)] = _transposed(name, value)
+        target[names.to_hugging_face(name).removeprefix(prefix)] = _transpose_kernel(name, value)
     safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
     # Zeros need not be stored, as a missing pooler is read as zeros.
     if any(value.any() for value in pooler.values()):
@@ -151,8 +151,8 @@ def write(
     num_outputs = len(weights[head.variables[0]]) if head.variables else 0
     pad_id = load_vocab(vocab_file).get("[PAD]")
     contents = {
-        CONFIG: hugging_face_config.make(config, head, num_outputs, labels, pad_id),
-        _TOKENIZER_CONFIG: hugging_face_config.tokenizer(
+        CONFIG: hugging_face_config.make_config(config, head, num_outputs, labels, pad_id),
+        _TOKENIZER_CONFIG: hugging_face_config.make_tokenizer_config(
             do_lower_case, config.max_position_embeddings
         ),
     }
@@ -161,16 +161,16 @@ def write(
         files.write_text(os.path.join(folder, name), text + "\n")
 
 
-def _transposed(name: str, value: np.ndarray) -> np.ndarray:
+def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T) if names.is_transposed(name) else value
 
 
 def _read_optional(folder: str, name: str) -> dict[str, Any]:
-    path = existing(folder, name)
+    path = find_file(folder, name)
     return safetensors_files.read_json(path) if path else {}
 
 
-def _word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
+def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
     """Returns the WordPiece vocabulary of a tokenizer.json; None if there is none."""
     model = fast_tokenizer.get("model")
     is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"

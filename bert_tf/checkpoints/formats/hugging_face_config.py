@@ -64,7 +64,7 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
         raise UserError(f"{path}: {error}") from error
 
 
-def labels(settings: Mapping[str, Any]) -> list[str] | None:
+def read_labels(settings: Mapping[str, Any]) -> list[str] | None:
     """Returns the labels in a config.json; None if they are missing or placeholders (LABEL_0)."""
     names = settings.get("id2label")
     if not isinstance(names, dict):
@@ -76,7 +76,7 @@ def labels(settings: Mapping[str, Any]) -> list[str] | None:
     return ordered
 
 
-def make(
+def make_config(
     config: BertConfig, head: Head, num_outputs: int, names: Sequence[str] | None, pad: int | None
 ) -> dict[str, Any]:
     """Returns the content of config.json; `names` are the labels, `pad` is the id of `[PAD]`."""
@@ -104,7 +104,7 @@ def make(
     return values
 
 
-def tokenizer(do_lower_case: bool, max_length: int) -> dict[str, Any]:
+def make_tokenizer_config(do_lower_case: bool, max_length: int) -> dict[str, Any]:
     """Returns the content of a tokenizer_config.json that matches the original's tokenizer."""
     return {
         "cls_token": "[CLS]",

@@ -24,10 +24,10 @@ def describe(source: Source, bert_config_file: str | None = None) -> str:
     shapes, types = source.shapes(), source.types()
     lines = [f"{source.path}: {_KINDS[source.kind]}", ""]
     width = max((len(name) for name in shapes), default=0)
-    shown = {name: str(list(shape)) for name, shape in shapes.items()}
-    shape_width = max((len(shape) for shape in shown.values()), default=0)
+    formatted = {name: str(list(shape)) for name, shape in shapes.items()}
+    shape_width = max((len(shape) for shape in formatted.values()), default=0)
     lines += [
-        f"{name:{width}}  {shown[name]:{shape_width}}  {types[name]}"
+        f"{name:{width}}  {formatted[name]:{shape_width}}  {types[name]}"
         for name in sorted(shapes, key=_natural_order)
     ]
     lines += [f"{name}  (not part of BERT)" for name in source.unknown]
@@ -69,7 +69,7 @@ def _describe_head(source: Source, shapes: configs.Shapes) -> str:
 def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -> list[str]:
     if names.WORD_EMBEDDINGS not in shapes:
         return ["Configuration: none, this is not a BERT model"]
-    sizes = ", ".join(f"{key} {value}" for key, value in configs.sizes_of(shapes).items())
+    sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
     config = BertConfig.from_json_file(path) if path else source.config()
     if config:
         file = path or source.config_file or source.path
@@ -81,8 +81,8 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
         origin = f" (guess: hidden_size / {size}; not stored in the weights)"
     num_heads = f"{config.num_attention_heads}{origin}" if config else "unknown"
     matching = releases.matching(config) if config else []
-    shown = "; ".join(f"{release.name} ({release.date})" for release in matching)
+    listed = "; ".join(f"{release.name} ({release.date})" for release in matching)
     return [
         f"Configuration: {sizes}, num_attention_heads {num_heads}",
-        f"Releases of this size: {shown or 'none'}",
+        f"Releases of this size: {listed or 'none'}",
     ]

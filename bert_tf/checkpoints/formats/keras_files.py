@@ -39,7 +39,7 @@ class KerasSource(Source):
         super().__init__(path, os.path.dirname(path) or ".")
         if path.endswith(MODEL_EXTENSION):
             self.config_file = None
-            self.head = _head_of_model_file(path)
+            self.head = _read_head(path)
             with _load_errors_as_user_errors(path):
                 self._model = keras.saving.load_model(path, compile=False, safe_mode=True)
         else:
@@ -78,7 +78,7 @@ def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.nd
     model = build(head, config, num_outputs)
     for name, variable in checkpoints.named_variables(model).items():
         variable.assign(weights[name])
-    with files.explained("write", path):
+    with files.wrap_errors("write", path):
         if hasattr(os, "posix_fallocate"):
             # Reserve the space, because h5py crashes with tracebacks when the disk is full.
             with open(path, "wb") as file:
@@ -86,8 +86,8 @@ def write(path: str, head: Head, config: BertConfig, weights: Mapping[str, np.nd
         model.save(path) if path.endswith(MODEL_EXTENSION) else model.save_weights(path)
 
 
-def _head_of_model_file(path: str) -> str:
-    """Returns the head of a `.keras` file; refuses classes other than those of our models.
+def _read_head(path: str) -> str:
+    """Returns the head of a `.keras` file; rejects classes other than those of bert_tf models.
 
     Keras imports all classes that a file references, so this is checked before loading it.
     """
@@ -98,17 +98,17 @@ def _head_of_model_file(path: str) -> str:
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise UserError(f"{path} is not a complete .keras file ({error})") from error
     model = description.get("registered_name") if isinstance(description, dict) else None
-    classes = [name for name in _classes(description) if name != _DTYPE_POLICY]
-    # Keras finds our classes by registered name, so a file may reference a module that has moved.
+    classes = [name for name in _find_classes(description) if name != _DTYPE_POLICY]
+    # Keras finds classes by registered name, so a file may reference a module that has moved.
     is_ours = len(classes) == 1 and str(classes[0][0]).startswith("bert_tf.")
     if model not in _MODELS or not is_ours or classes[0][1] != model.removeprefix("bert_tf>"):
-        shown = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
+        listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
         problem = f"{path} must contain a bert_tf.modeling model and no other classes"
-        raise UserError(f"{problem}. It contains: {shown or 'no classes'}")
+        raise UserError(f"{problem}. It contains: {listed or 'no classes'}")
     return _MODELS[model]
 
 
-def _classes(description: Any) -> Iterator[tuple[Any, Any]]:
+def _find_classes(description: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the module and name of each class that Keras would import."""
     children = description
     if isinstance(description, dict):
@@ -117,7 +117,7 @@ def _classes(description: Any) -> Iterator[tuple[Any, Any]]:
         # Loading with compile=False ignores `compile_config`.
         children = [value for key, value in description.items() if key != "compile_config"]
     for child in children if isinstance(children, list) else ():
-        yield from _classes(child)
+        yield from _find_classes(child)
 
 
 @contextlib.contextmanager

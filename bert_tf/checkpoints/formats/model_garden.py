@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints.formats import configs, names
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.tensors import OBJECT_GRAPH, reader_of
+from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
 from bert_tf.config import BertConfig
 from bert_tf.errors import UserError, reason, shortened
 
@@ -57,7 +57,7 @@ _COUNTERS = re.compile(r"^(save_counter|global_step|step)/")
 def is_object_based(prefix: str) -> bool:
     """Returns whether a checkpoint is object-based, TensorFlow 2's default."""
     try:
-        return reader_of(prefix).has_tensor(OBJECT_GRAPH)
+        return open_reader(prefix).has_tensor(OBJECT_GRAPH)
     except UserError:
         # Reading it will report the problem.
         return False
@@ -74,10 +74,10 @@ class ModelGardenSource(Source):
     def __init__(self, prefix: str, path: str | None = None) -> None:
         path = path or prefix
         super().__init__(path, os.path.dirname(prefix) or ".")
-        self._reader = reader_of(prefix)
+        self._reader = open_reader(prefix)
         self._keys: dict[str, str] = {}
         ignored = set()
-        for variable, key in _variables(self._reader, path):
+        for variable, key in _list_variables(self._reader, path):
             name = self.original_name(variable)
             if name is None:
                 ignored.add(variable or key)
@@ -89,13 +89,13 @@ class ModelGardenSource(Source):
                 raise UserError(f"{path} has several encoders: {duplicates}")
             else:
                 self._keys[name] = key
-        shown = shortened(sorted(ignored), 4)
+        listed = shortened(sorted(ignored), 4)
         if names.WORD_EMBEDDINGS not in self._keys:
-            content = f"variables named {shown}" if ignored else "no weights: is it a preprocessor?"
+            content = f"the variables {listed}" if ignored else "no weights: is it a preprocessor?"
             problem = f"{path} does not contain a BERT encoder of the Model Garden"
             raise UserError(f"{problem}. It contains {content}")
         if ignored:
-            self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {shown}")
+            self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
 
     def original_name(self, variable: str) -> str | None:
         """Returns the original's name of a variable; None if it is not part of BERT."""
@@ -110,7 +110,7 @@ class ModelGardenSource(Source):
         """Returns the configuration, from a file or inferred from the variables' shapes."""
         config = super().config()
         query = "bert/encoder/layer_0/attention/self/query/kernel"
-        sizes = configs.sizes_of(self.shapes())
+        sizes = configs.infer_sizes(self.shapes())
         stored = self._stored_shape(query) if query in self._keys else []
         if len(stored) < 3 or len(sizes) < 6:
             return config
@@ -143,7 +143,7 @@ class ModelGardenSource(Source):
         return list(self._reader.get_variable_to_shape_map()[self._keys[name]])
 
 
-def _variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _list_variables(reader: Any, prefix: str) -> Iterator[tuple[str, str]]:
     """Yields the names and keys of all weights, without optimizer variables."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 

@@ -87,7 +87,7 @@ class HuggingFaceNames:
     """
 
     def __init__(self, file_names: Iterable[str]) -> None:
-        modern = {_modern(name): name for name in sorted(file_names)}
+        modern = {_modernize(name): name for name in sorted(file_names)}
         if not any(name.startswith("bert.") for name in modern):
             scopes = ("embeddings.", "encoder.", "pooler.")
             modern = {
@@ -105,6 +105,6 @@ class HuggingFaceNames:
         self.unknown = sorted(modern[name] for name in others)
 
 
-def _modern(name: str) -> str:
+def _modernize(name: str) -> str:
     # Early versions of transformers kept TensorFlow's names.
     return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import checkpoints, releases
+from bert_tf import backend, checkpoints, releases
 from bert_tf.checkpoints.formats.source import Source
 
 
@@ -29,7 +28,7 @@ class OriginalSource(Source):
 
     def types(self) -> dict[str, str]:
         """Returns the stored dtypes by name."""
-        dtypes = tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
+        dtypes = backend.tf.train.load_checkpoint(self.path).get_variable_to_dtype_map()
         return {name: dtype.name for name, dtype in dtypes.items()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:

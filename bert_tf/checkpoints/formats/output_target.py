@@ -27,7 +27,7 @@ class OutputTarget:
     def __init__(self, output: str, to: str | None) -> None:
         self.output = output.rstrip("/") or output
         if os.path.islink(self.output):
-            self.output = files.resolved(self.output)
+            self.output = files.resolve(self.output)
         by_extension = _format_by_extension(self.output)
         if by_extension is None and to is None:
             problem = f"--output={output} does not determine the format"
@@ -41,7 +41,7 @@ class OutputTarget:
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)
 
     def require_free(self) -> None:
-        """Raises a UserError if the output exists or is not a path that can be written."""
+        """Raises a UserError if the output exists or cannot be written."""
         if files.is_remote(self.output):
             raise UserError(f"--output={self.output}: only local files can be written")
         parent = os.path.dirname(self.output)
@@ -58,12 +58,12 @@ class OutputTarget:
                 raise UserError(f"{path} already exists: pass a different --output")
 
     @contextlib.contextmanager
-    def staged(self) -> Iterator[str]:
+    def stage(self) -> Iterator[str]:
         """Yields a temporary folder, and moves its content to the output on success."""
         parent, base = os.path.split(self.output)
         with (
             locks.exclusive(locks.lock_path(self.output), f"--output={self.output}"),
-            # A fixed name, so that the next conversion deletes what a killed one left.
+            # Use a fixed name, so that the next conversion deletes leftovers of a killed one.
             files.temporary_folder_at(os.path.join(parent, f".{base}.tmp")) as folder,
         ):
             yield folder
@@ -72,7 +72,7 @@ class OutputTarget:
     def _move(self, folder: str, parent: str) -> None:
         names = files.list_dir(folder)
         destination = self.output if self.is_folder else parent
-        with files.explained("write", self.output):
+        with files.wrap_errors("write", self.output):
             if not self.is_folder:
                 names = [name for name in names if not _is_same(folder, parent, name)]
             elif not files.exists(destination):

@@ -29,13 +29,13 @@ class SafetensorsReader:
         self.types: dict[str, str] = {}
         self._files: dict[str, tuple[str, Any]] = {}
         folder, is_index = os.path.dirname(path), path.endswith(".json")
-        for file in [os.path.join(folder, n) for n in _shards(path)] if is_index else [path]:
+        for file in [os.path.join(folder, n) for n in _read_shards(path)] if is_index else [path]:
             self._open(file)
 
     def _open(self, path: str) -> None:
         from safetensors import SafetensorError, safe_open
 
-        files.open_binary(path).close()  # Explains a missing file better than the library does.
+        files.open_binary(path).close()  # Raises a clearer error for a missing file.
         try:
             file = safe_open(path, framework="numpy")
         except (SafetensorError, OSError, ValueError) as error:
@@ -72,7 +72,7 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
         raise UserError(f"Cannot write {path}: {error}") from error
 
 
-def _shards(path: str) -> Iterable[str]:
+def _read_shards(path: str) -> Iterable[str]:
     index: Any = read_json(path)
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
@@ -85,7 +85,7 @@ def _shards(path: str) -> Iterable[str]:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object; anything else is a UserError."""
+    """Reads a JSON object; raises a UserError for any other content."""
     text = files.read_text(path).removeprefix("\ufeff")
     try:
         content = json.loads(text)

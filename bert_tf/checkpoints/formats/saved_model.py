@@ -10,12 +10,12 @@ from typing import Any
 from bert_tf import files
 from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
-from bert_tf.checkpoints.formats.source import CONFIG_FILE, existing, read_labels
+from bert_tf.checkpoints.formats.source import CONFIG_FILE, find_file, read_labels
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import ROOT_HEAD
 
 GRAPH_FILE = "saved_model.pb"
-# Inputs of TensorFlow Hub's encoders, in the order of our input_ids, input_mask, segment_ids.
+# Inputs of TensorFlow Hub's encoders, in the order input_ids, input_mask, segment_ids.
 ENCODER_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 # Names of the asset in TensorFlow Hub's encoders, and in fine-tuned models of bert_tf.
 _VOCABULARY = ("vocab_file", "vocab")
@@ -45,7 +45,7 @@ class SavedModelSource(ModelGardenSource):
             raise UserError(f"{folder} is {kind}. {advice} (docs/checkpoints.md)")
         super().__init__(prefix, folder)
         extra = os.path.join(folder, "assets.extra")
-        self.config_file = existing(extra, CONFIG_FILE)
+        self.config_file = find_file(extra, CONFIG_FILE)
         assets = os.path.join(folder, "assets")
         self.labels = read_labels(assets)
         children = {child.local_name: nodes[child.node_id] for child in nodes[0].children}
@@ -53,13 +53,13 @@ class SavedModelSource(ModelGardenSource):
         for name in _VOCABULARY:
             if name in children and children[name].HasField("asset"):
                 asset = meta_graph.asset_file_def[children[name].asset.asset_file_def_index]
-                self.vocab_file = existing(assets, os.path.basename(asset.filename))
+                self.vocab_file = find_file(assets, os.path.basename(asset.filename))
         if self._reader.has_tensor(_LOWER_CASE):
             self.do_lower_case = bool(self._reader.get_tensor(_LOWER_CASE))
         self.read_run(extra)
 
     def original_name(self, variable: str) -> str | None:
-        """Returns a variable's name in original checkpoints; our exports already use it."""
+        """Returns a variable's name in original checkpoints, which our exports also use."""
         name = variable.removeprefix(f"{ROOT_HEAD}/")
         if name.startswith(_EXPORT_SCOPES) or name in _EXPORT_HEADS:
             return name

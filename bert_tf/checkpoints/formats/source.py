@@ -35,14 +35,14 @@ class Source(abc.ABC):
     Attributes:
         kind: `original`, `hugging_face`, `keras`, `model_garden` or `saved_model`.
         path: path of the model; for an archive, the folder that it was unpacked to.
-        config_file: path of the configuration, in the source's format; None if there is none.
-        vocab_file: path of the vocabulary; None if there is none.
+        config_file: path of the configuration, in the source's format; None if missing.
+        vocab_file: path of the vocabulary; None if missing.
         head: name of the head that the source declares, see `heads.HEADS`; None if undeclared.
         labels: labels of the head's outputs; None if unknown.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         has_run: whether `do_lower_case` is from the `run.json` of a bert_tf training run.
         unknown: names of tensors in the file that are not part of BERT.
-        has_best: whether the training run also kept its best checkpoint.
+        has_best: whether the training run also saved its best checkpoint.
         notes: messages to show to the user.
     """
 
@@ -50,8 +50,8 @@ class Source(abc.ABC):
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = path
-        self.config_file = existing(folder, CONFIG_FILE)
-        self.vocab_file = existing(folder, VOCAB_FILE)
+        self.config_file = find_file(folder, CONFIG_FILE)
+        self.vocab_file = find_file(folder, VOCAB_FILE)
         self.head: str | None = None
         self.labels: list[str] | None = None
         # An unrelated file of this name must not make the model unreadable.
@@ -76,7 +76,7 @@ class Source(abc.ABC):
             self.do_lower_case, self.has_run = lower, True
 
     def config(self) -> BertConfig | None:
-        """Returns the configuration; None if there is none."""
+        """Returns the configuration; None if it is missing."""
         return BertConfig.from_json_file(self.config_file) if self.config_file else None
 
     @abc.abstractmethod
@@ -92,7 +92,7 @@ class Source(abc.ABC):
         """Yields the names and values of variables, one at a time."""
 
 
-def existing(folder: str, name: str) -> str | None:
+def find_file(folder: str, name: str) -> str | None:
     """Returns the path of a file in a folder; None if there is no such file."""
     path = os.path.join(folder, name)
     return path if files.exists(path) else None
@@ -100,7 +100,7 @@ def existing(folder: str, name: str) -> str | None:
 
 def read_labels(folder: str) -> list[str] | None:
     """Reads the label map in a folder, if there is one."""
-    path = existing(folder, label_map.LABELS_FILE)
+    path = find_file(folder, label_map.LABELS_FILE)
     return label_map.read(path) if path else None
 
 

@@ -1,4 +1,4 @@
-"""Fine-tunes and applies classifiers of texts and pairs of texts."""
+"""Classification of texts and text pairs: fine-tuning, evaluation and prediction."""
 
 from typing import Any
 

@@ -14,8 +14,8 @@ BALANCED = "balanced"
 def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.ndarray:
     """Returns the weights that `--class_weights` specifies, float32 [L], 1 for labels not named.
 
-    With `balanced`, each label has the same share of the loss: its weight is the mean of the counts
-    [L] of all labels in the training set, divided by its own; 1 if it does not occur.
+    With `balanced`, all labels contribute equally to the loss: a weight is the mean of the `counts`
+    [L] of labels in the training set divided by the label's count; 1 if the label does not occur.
     """
     if spec == BALANCED:
         weights = np.where(counts > 0, counts.sum() / len(labels) / np.maximum(counts, 1), 1.0)
@@ -25,8 +25,8 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
         if len(named) < len(pairs):
             raise UserError(f"--class_weights has a duplicate label. Received: {spec}")
         weights = np.array([named.get(label, 1.0) for label in labels])
-    shown = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
-    log.info("Weights of the labels: %.500s", ", ".join(shown))
+    entries = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
+    log.info("Weights of the labels: %.500s", ", ".join(entries))
     return weights.astype(np.float32)
 
 

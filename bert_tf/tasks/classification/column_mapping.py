@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, parse_number, some
+from bert_tf.data.cell_values import COLUMN_NAME, counted, excerpt, first_few, parse_number
 from bert_tf.data.tables import Row
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.label_inference import LabelParser, is_missing_number
@@ -20,12 +20,12 @@ _SHOWN_NAMES = 20
 
 
 def columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column; prediction files have ids, the others labels."""
+    """Returns purpose -> column, with "id" for prediction and "label" for other splits."""
     unused = "label" if split == "predict" else "id"
-    return {purpose: name for purpose, name in _columns(options).items() if purpose != unused}
+    return {purpose: name for purpose, name in _get_columns(options).items() if purpose != unused}
 
 
-def _columns(options: ClassifierOptions) -> dict[str, str]:
+def _get_columns(options: ClassifierOptions) -> dict[str, str]:
     columns = {purpose: getattr(options, f"{purpose}_column") for purpose in _PURPOSES}
     return {purpose: column for purpose, column in columns.items() if column is not None}
 
@@ -38,7 +38,7 @@ def find_header(
     labels: LabelParser,
     training_header: Sequence[str] | None,
 ) -> list[str]:
-    """Returns the column names in the first row of a table; none if that row is data.
+    """Returns the column names in the first row of a table, or [] if that row is data.
 
     If all columns are given by number and `has_header` is "auto", this is a guess, which is logged:
     the first row is a header if its label does not look like the others. Without labels, it is
@@ -47,7 +47,7 @@ def find_header(
     if isinstance(rows[0].cells, dict):
         return []
     header = [name.strip() for name in rows[0].cells]
-    columns = _columns(options).items()
+    columns = _get_columns(options).items()
     named = [f"--{purpose}_column={name}" for purpose, name in columns if _is_name(name)]
     if options.has_header == "no":
         for name in named:
@@ -59,7 +59,7 @@ def find_header(
     if not _is_header(rows, positions, labels, training_header):
         return []
     message = "%s: the first row is used as column names: %s (--has_header=no if it is data)"
-    _logger.info(message, path, _shown(header))
+    _logger.info(message, path, _join_names(header))
     return header
 
 
@@ -70,7 +70,7 @@ def find_positions(
     purposes: dict[Any, str] = {}
     for purpose, column in columns.items():
         is_json = isinstance(first.cells, dict)
-        position = column if is_json else _position(first, purpose, column, header)
+        position = column if is_json else _find_position(first, purpose, column, header)
         other = purposes.setdefault(position, purpose)
         if other != purpose:
             raise UserError(
@@ -79,15 +79,15 @@ def find_positions(
     return {purpose: position for position, purpose in purposes.items()}
 
 
-def warn_of_headers(
+def warn_about_headers(
     rows: Sequence[Row], columns: Mapping[str, str], header: Sequence[str], known: Sequence[str]
 ) -> None:
-    """Warns about rows that repeat the header, and about names unlike `known`, of training."""
+    """Warns about repeated headers, and names that differ from `known`, the training file's."""
     repeated = [r.place for r in rows[1:] if header and [c.strip() for c in r.cells] == header]
     if repeated:
         message = "%s equals the header (%s in all). Check whether files were joined"
         _logger.warning(message, repeated[0], counted(len(repeated), "such row"))
-    # A header that was taken for data also has names of the training file.
+    # A header that was mistaken for data shares names with the training file.
     names = header or [name.strip() for name in rows[0].cells]
     pairs = list(zip(names, known, strict=False)) if header or {*names} & {*known} else []
     for purpose, column in columns.items():
@@ -110,7 +110,7 @@ def _is_name(column: str) -> bool:
     return not re.fullmatch("[0-9]{1,9}", column)
 
 
-def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
+def _find_position(first: Row, purpose: str, column: str, header: Sequence[str]) -> int:
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
         columns = f"columns {matches[0] + 1} and {matches[1] + 1}"
@@ -130,7 +130,7 @@ def _position(first: Row, purpose: str, column: str, header: Sequence[str]) -> i
 def _no_such_column(
     place: str, purpose: str, column: str, names: Sequence[str], kind: str
 ) -> UserError:
-    shown = some(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
+    available = first_few(list(map(excerpt, names)), _SHOWN_NAMES) or "nothing"
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), folded, n=1)
     if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
@@ -142,7 +142,7 @@ def _no_such_column(
     else:
         advice = _csv_hint(names) or " If this row is data, pass 1-based column numbers"
     return UserError(
-        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {shown}.{advice}"
+        f"{place}: there is no {kind} {column!r} (--{purpose}_column), only {available}.{advice}"
     )
 
 
@@ -176,7 +176,7 @@ def _is_header(
         looks_like_name |= len(first.split()) == 1 and longer > len(others) / 2
     if looks_like_name:
         message = "%s looks like a header, but is read as data: %s (--has_header=yes leaves it out)"
-        _logger.warning(message, rows[0].place, _shown(cells))
+        _logger.warning(message, rows[0].place, _join_names(cells))
     return False
 
 
@@ -190,7 +190,7 @@ def _is_label_name(first: str, others: Sequence[str], labels: LabelParser) -> bo
         return not any(name in labels.labels for name in names)
     numbers = sum(count for name, count in counts.items() if parse_number(name) is not None)
     if numbers > counts.total() / 2 and all(map(_is_number_like, counts)):
-        # Another number, even one that occurs only once, is not a name.
+        # A number is not a name, even if it occurs only once.
         return not all(map(_is_number_like, names))
     return max(counts.values(), default=0) > 1
 
@@ -200,5 +200,5 @@ def _is_number_like(label: str) -> bool:
     return parse_number(label) is not None or is_missing_number(label)
 
 
-def _shown(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(" ".join(name.split())[:30] for name in names[:_SHOWN_NAMES])

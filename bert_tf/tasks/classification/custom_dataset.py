@@ -17,7 +17,7 @@ from bert_tf.tasks.classification.column_mapping import (
     columns_of_split,
     find_header,
     find_positions,
-    warn_of_headers,
+    warn_about_headers,
 )
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
@@ -34,13 +34,13 @@ _TEXTS = {"text": "text", "text_pair": "second text"}
 
 
 class CustomDataset(TextDataset):
-    """Table files of a user.
+    """A dataset in table files of a user.
 
     The training file is read on construction, since the model's size depends on its labels.
 
     Args:
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
-        options: columns, and how to read them. Without a training file, the problem type "auto" is
+        options: columns, and how to read them. Without a training file, problem type "auto" means
             "classification".
         labels: in the order of their ids; empty to use those of the training file.
 
@@ -61,24 +61,24 @@ class CustomDataset(TextDataset):
         self.holds_out = "eval" not in paths and "train" in paths
         self._examples: dict[str, list[InputExample]] = {}
         self._training_header: list[str] | None = None
-        given = tuple(label.strip() for label in labels)
+        labels = tuple(label.strip() for label in labels)
         problem_type = options.problem_type
-        _check_labels(problem_type, given)
+        _check_labels(problem_type, labels)
         if options.label_column is None and not paths.keys() <= {"predict"}:
             raise UserError("--do_train and --do_eval need --label_column")
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
-        self._parser = LabelParser(problem_type, given, options.label_separator)
+        self._parser = LabelParser(problem_type, labels, options.label_separator)
         if "train" in paths:
             self._examples["train"] = self._load("train")
-        elif not given and problem_type != REGRESSION:
+        elif not labels and problem_type != REGRESSION:
             raise UserError("There is no training file to take the labels from: pass --labels")
         elif problem_type == AUTO:
             self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
 
     def read(self, split: str) -> list[InputExample]:
-        """Reads the examples of a split, at least one; without labels for prediction."""
+        """Reads the examples of a split (at least one); those for prediction have no labels."""
         if split != "predict" and "train" in self._examples and "eval" not in self._paths:
             self._hold_out_dev_set()
         if split not in self._examples:
@@ -110,7 +110,7 @@ class CustomDataset(TextDataset):
         header = find_header(path, rows, self._options, split, self._parser, self._training_header)
         columns = columns_of_split(self._options, split)
         positions = find_positions(path, rows[0], columns, header)
-        warn_of_headers(rows, columns, header, self._training_header or [])
+        warn_about_headers(rows, columns, header, self._training_header or [])
         if header:
             del rows[0]
         if not rows:
@@ -121,7 +121,7 @@ class CustomDataset(TextDataset):
             for purpose, position in positions.items()
         }
         if self._options.quoted == AUTO:
-            _warn_of_quotes(path, values)
+            _warn_about_quotes(path, values)
         if split == "train":
             self._training_header = header
             self._parser = infer_labels(path, places, values["label"], self._parser)
@@ -132,7 +132,7 @@ class CustomDataset(TextDataset):
     ) -> list[InputExample]:
         guids = [f"{SPLIT_NAMES[split]}-{row}" for row in range(len(places))]
         if "id" in values:
-            guids = _unique_ids(values["id"], places)
+            guids = _read_ids(values["id"], places)
         examples, empty = [], []
         for row, place in enumerate(places):
             texts = [
@@ -177,7 +177,7 @@ def _check_labels(problem_type: str, labels: Sequence[str]) -> None:
             raise UserError(f"--labels: duplicate label {excerpt(label)}. Remove one")
 
 
-def _warn_of_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
+def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
     for purpose, cells in values.items():
         if len(cells) > 1 and all(re.fullmatch(r'\s*".*"\s*', str(value)) for value in cells):
             message = "%s: each %s is in quotes, which stay in it. --quoted=yes removes them"
@@ -185,7 +185,7 @@ def _warn_of_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
             return
 
 
-def _unique_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
+def _read_ids(values: Sequence[Any], places: Sequence[str]) -> list[str]:
     ids: dict[str, str] = {}
     for value, place in zip(values, places, strict=True):
         name = to_text(value, "id", place)

@@ -1,4 +1,4 @@
-"""Makes the dataset that the options of `run_classifier.py` describe."""
+"""Creates the dataset that the options of `run_classifier.py` describe."""
 
 import dataclasses
 import os
@@ -31,17 +31,17 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     data: TextDataset
     if options.task_module and not reads_data:
         # The module may no longer exist, and only its class knows whether texts come in pairs.
-        data = _custom_dataset(options, {})
+        data = _make_custom_dataset(options, {})
         data.has_pairs = None
         return data
-    if options.is_own_tables:
-        data = _custom_dataset(options, _paths(options))
+    if options.uses_custom_tables:
+        data = _make_custom_dataset(options, _find_paths(options))
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
     else:
         data = GlueDataset(glue.task_named(options.task_name or ""), options.data_dir or "")
     if not data.is_published:
-        label_map.require_same(data.labels, _source_of_labels(options, data), options)
+        label_map.require_same(data.labels, _describe_label_source(options, data), options)
     elif not options.do_train:
         label_map.require_order(data.labels, options)
     if options.glue_submission and not data.submission:
@@ -49,15 +49,15 @@ def make_dataset(options: ClassifierOptions) -> TextDataset:
     return data
 
 
-def _source_of_labels(options: ClassifierOptions, data: TextDataset) -> str:
-    given = options.task_module or ("--labels" if options.labels else None)
-    return given or (data.describe("train") if options.do_train else data.name)
+def _describe_label_source(options: ClassifierOptions, data: TextDataset) -> str:
+    source = options.task_module or ("--labels" if options.labels else None)
+    return source or (data.describe("train") if options.do_train else data.name)
 
 
-def _paths(options: ClassifierOptions) -> dict[str, str]:
+def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     """Returns the path of each split; without a dev file, part of the training file is held out."""
     args = (options.data_dir or "", options.train_file, options.eval_file, options.predict_file)
-    # Without a dev file, training holds rows out, whether or not this run evaluates.
+    # Without a dev file, training holds out rows, even if this run does not evaluate.
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
     splits = [split for split, is_needed in needed.items() if is_needed]
@@ -76,17 +76,17 @@ def _paths(options: ClassifierOptions) -> dict[str, str]:
     return paths
 
 
-def _custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
+def _make_custom_dataset(options: ClassifierOptions, paths: dict[str, str]) -> CustomDataset:
     labels = options.labels.split(",") if options.labels else []
     if not options.do_train:
-        options = dataclasses.replace(options, problem_type=_trained_type(options))
+        options = dataclasses.replace(options, problem_type=_find_trained_problem_type(options))
         _check_columns(options, paths)
         if not labels and options.problem_type != REGRESSION:
             labels = label_map.of_checkpoint(options)
     return CustomDataset(paths, options, labels)
 
 
-def _trained_type(options: ClassifierOptions) -> str:
+def _find_trained_problem_type(options: ClassifierOptions) -> str:
     """Returns the problem type of the trained model, for evaluation or prediction."""
     folder, requested = label_map.folder_of_checkpoint(options), options.problem_type
     trained = run_metadata.read_run_string(folder, "flags", "problem_type")
@@ -109,5 +109,5 @@ def _check_columns(options: ClassifierOptions, paths: dict[str, str]) -> None:
         differs |= before != now and {*filter(None, before)} <= {*map(str.strip, cells)}
     if paths and before[0] and differs:
         columns_read = [" and ".join(filter(None, columns)) for columns in (before, now)]
-        message = "%s: trained on column %s, asked with %s. Check --text_column, --text_pair_column"
+        message = "%s: trained on column %s, not %s. Check --text_column, --text_pair_column"
         log.warning(message, folder, *columns_read)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import excerpt, some
+from bert_tf.data.cell_values import excerpt, first_few
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification import glue
 
@@ -18,12 +18,17 @@ MULTILABEL = "multilabel"
 REGRESSION = "regression"
 # Tolerated fraction of evaluation rows whose text is also in the training set.
 _MAX_SHARED = 0.01
-# Tolerated fraction of training rows whose text also has another label, and tolerated distance of
-# numbers to evaluate on from those of the training, as a multiple of their range.
+# Tolerated fraction of training rows whose text also occurs with a different label; tolerated
+# distance of evaluation labels from the range of training labels, as a multiple of that range.
 _MAX_CONTRADICTORY, _MAX_DISTANCE = 0.1, 10
 
-# Suspicious texts, which suggest a wrong column or a faulty export; and their tolerated share.
-_ODD_TEXTS = (("numbers", r"[+-]?[\d.,]*\d", 0.5), ("missing values", "nan|null|none", 0.05))
+# Suspicious texts, with their tolerated fraction and what to check.
+_ODD_TEXTS = (
+    ("numbers", r"[+-]?[\d.,]*\d", 0.5, "text column"),
+    ("missing values", "nan|null|none", 0.05, "text column"),
+    # UTF-8 that was read as Latin-1 or Windows-1252, such as "cafÃ©".
+    ("garbled", "(?s).*(ã[©¨¤¶¼§±¡³º]|â€).*", 0.01, "encoding of the file, which must be UTF-8"),
+)
 
 # Split -> its name in ids and in GLUE, as in the original.
 SPLIT_NAMES = {"train": "train", "eval": "dev", "predict": "test"}
@@ -36,12 +41,12 @@ class TextDataset(abc.ABC):
         name: for messages ("task cola").
         problem_type: `CLASSIFICATION`, `MULTILABEL` or `REGRESSION`.
         labels: in the order of their ids; empty for regression.
-        is_published: whether the name determines labels and files, as for GLUE. Its examples to
-            predict have the first label as a placeholder, as in the original; others have none.
-        primary_metric: without `eval_`; None for that of the problem type.
+        is_published: whether the name determines labels and files, as for GLUE. If so, examples to
+            predict have the first label as a placeholder, as in the original; otherwise none.
+        primary_metric: its name without `eval_`; None for the problem type's default.
         has_pairs: whether examples have two texts; None if unknown.
-        submission: name of the file of predictions for GLUE's server.
-        holds_out: whether the rows to evaluate on are held out of the training file.
+        submission: file name of the predictions for GLUE's server.
+        holds_out: whether the evaluation rows are held out of the training file.
     """
 
     name: str
@@ -96,11 +101,11 @@ def check_split(
     `training` is empty if the training set has not been read.
     """
     path, count = data.describe(split), len(examples)
-    for what, pattern, share in () if data.is_published else _ODD_TEXTS:
+    for kind, pattern, share, suspect in () if data.is_published else _ODD_TEXTS:
         odd = [e.text_a for e in examples if re.fullmatch(pattern, e.text_a.strip().casefold())]
         if len(odd) > share * count:
-            message = "%s: %d of %d texts are %s, such as %r. Check the text column"
-            _logger.warning(message, path, len(odd), count, what, odd[0])
+            message = "%s: %d of %d texts are %s, such as %r. Check the %s"
+            _logger.warning(message, path, len(odd), count, kind, odd[0], suspect)
     if split == "predict":
         return
     if count > 1 and all(example.label == examples[0].label for example in examples):
@@ -112,14 +117,14 @@ def check_split(
         if alike:
             message = "%s: labels that differ only in case or white space: %s"
             _logger.warning(message, path, ", ".join(map(repr, alike)))
-        for odd, message in _odd_labels(data):
+        for odd, message in _find_odd_labels(data):
             _logger.warning(f"%s: {message}", path, odd)
         if not data.is_published and data.problem_type != REGRESSION:
-            _warn_of_contradictions(path, examples)
+            _check_contradictions(path, examples)
     elif training:
         if data.problem_type == REGRESSION:
-            _warn_of_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
-        unseen = _labels(examples) - _labels(training)
+            _check_range(path, *([float(str(e.label)) for e in x] for x in (examples, training)))
+        unseen = _collect_labels(examples) - _collect_labels(training)
         if unseen and data.labels:
             message = "%s: no row of the training set has the label %s"
             _logger.warning(message, path, ", ".join(sorted(unseen)))
@@ -133,30 +138,30 @@ def check_split(
             _logger.log(level, message, path, shared, count, 100 * shared / count)
 
 
-def _warn_of_contradictions(path: str, examples: Sequence[InputExample]) -> None:
+def _check_contradictions(path: str, examples: Sequence[InputExample]) -> None:
     texts = [(example.text_a.strip(), example.text_b) for example in examples]
     labels: dict[Any, set[Any]] = {text: set() for text in texts}
     for text, example in zip(texts, examples, strict=True):
         labels[text].add(example.label)
     odd = [text for text in texts if len(labels[text]) > 1]
     if len(odd) > _MAX_CONTRADICTORY * len(texts):
-        example_labels = some(sorted(map(str, labels[odd[0]])))
+        example_labels = first_few(sorted(map(str, labels[odd[0]])))
         message = "%s: %d of %d rows (%.1f%%) have texts with different labels, such as %s: %s"
-        figures = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
-        _logger.warning(f"{message}. Check the labels", path, *figures, example_labels)
+        values = len(odd), len(texts), 100 * len(odd) / len(texts), excerpt(odd[0][0])
+        _logger.warning(f"{message}. Check the labels", path, *values, example_labels)
 
 
-def _warn_of_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
+def _check_range(path: str, numbers: Sequence[float], known: Sequence[float]) -> None:
     low, high = min(known), max(known)
     far = [n for n in numbers if max(low - n, n - high) > _MAX_DISTANCE * (high - low) > 0]
     if far:
         message = "%s: %d of %d labels, such as %g, are far outside of %g to %g in training"
-        figures = len(far), len(numbers), far[0], low, high
-        _logger.warning(f"{message}. Check their scale", path, *figures)
+        values = len(far), len(numbers), far[0], low, high
+        _logger.warning(f"{message}. Check their scale", path, *values)
 
 
-def _odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
-    """Yields labels that are probably misread, with what to do."""
+def _find_odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
+    """Yields labels that were probably misread, each with a message."""
     with_comma = [label for label in data.labels if "," in label]
     parts = {part.strip() for label in data.labels for part in label.split(",")}
     if data.problem_type == CLASSIFICATION and 2 * len(with_comma) > len(data.labels) > len(parts):
@@ -169,6 +174,6 @@ def _odd_labels(data: TextDataset) -> Iterator[tuple[str, str]]:
             return
 
 
-def _labels(examples: Sequence[InputExample]) -> set[str]:
+def _collect_labels(examples: Sequence[InputExample]) -> set[str]:
     labels = (example.label or () for example in examples)
     return {name for label in labels for name in ((label,) if isinstance(label, str) else label)}

@@ -53,7 +53,7 @@ class TsvTask:
         name: the value of `--task_name`.
         labels: in the order of their ids; empty if labels are numbers, as in STS-B.
         splits: "train", "dev" and "test", those that exist.
-        submission: name of the file of predictions for gluebenchmark.com.
+        submission: file name of the predictions for gluebenchmark.com.
         primary_metric: the benchmark's, if it is not accuracy or Pearson's correlation.
     """
 
@@ -71,7 +71,7 @@ _ENTAILMENT_LABELS = ("entailment", "not_entailment")
 _SPLITS = ("train", "dev", "test")
 
 
-def _splits(
+def _make_splits(
     texts: tuple[int, ...],
     test_texts: tuple[int, ...] | None = None,
     *,
@@ -80,7 +80,7 @@ def _splits(
     header_splits: Collection[str] = _SPLITS,
     names: tuple[str, ...] = ("sentence1", "sentence2"),
 ) -> dict[str, Split]:
-    """Makes the splits of a GLUE dataset from the columns of its text or texts and of its label.
+    """Creates the splits of a GLUE dataset from the columns of its texts and its label.
 
     The test set may have other columns, and no labels. Ids are in the first column.
     """
@@ -100,9 +100,9 @@ def _splits(
     return splits
 
 
-def _mnli(kind: str) -> dict[str, Split]:
-    """Makes MNLI's splits, with one of its two dev and test sets."""
-    splits = _splits((8, 9), id_splits=_SPLITS)
+def _make_mnli_splits(kind: str) -> dict[str, Split]:
+    """Creates MNLI's splits with the "matched" or "mismatched" dev and test sets."""
+    splits = _make_splits((8, 9), id_splits=_SPLITS)
     dev = dataclasses.replace(splits["dev"], file=f"dev_{kind}.tsv", guid=f"dev_{kind}")
     test = dataclasses.replace(splits["test"], file=f"test_{kind}.tsv")
     return {**splits, "dev": dev, "test": test}
@@ -121,12 +121,12 @@ _XNLI = {
     ),
     "dev": Split(file="xnli.dev.tsv", text_a=6, text_b=7, label=1, guid="dev", where=(0, "zh")),
 }
-_COLA = _splits((3,), (1,), label=1, header_splits=["test"], names=("sentence",))
-_PAIRS = _splits((1, 2), id_splits=_SPLITS)
-_QNLI = _splits((1, 2), id_splits=_SPLITS, names=("question", "sentence"))
-_QQP = _splits((3, 4), (1, 2), id_splits=_SPLITS, names=("question1", "question2"))
-_MRPC = _splits((3, 4), label=0, names=("#1 String", "#2 String"))
-_SST_2 = _splits((0,), (1,), id_splits=["test"], names=("sentence",))
+_COLA = _make_splits((3,), (1,), label=1, header_splits=["test"], names=("sentence",))
+_PAIRS = _make_splits((1, 2), id_splits=_SPLITS)
+_QNLI = _make_splits((1, 2), id_splits=_SPLITS, names=("question", "sentence"))
+_QQP = _make_splits((3, 4), (1, 2), id_splits=_SPLITS, names=("question1", "question2"))
+_MRPC = _make_splits((3, 4), label=0, names=("#1 String", "#2 String"))
+_SST_2 = _make_splits((0,), (1,), id_splits=["test"], names=("sentence",))
 # Columns, guids and labels of CoLA, MNLI, MRPC and XNLI are those of the original release. Labels
 # of QNLI and RTE are in alphabetical order, like MNLI's.
 TASKS: dict[str, TsvTask] = {
@@ -134,14 +134,14 @@ TASKS: dict[str, TsvTask] = {
     for task in (
         TsvTask("ax", _NLI_LABELS, _AX, "AX.tsv"),
         TsvTask("cola", ("0", "1"), _COLA, "CoLA.tsv", "matthews"),
-        TsvTask("mnli", _NLI_LABELS, _mnli("matched"), "MNLI-m.tsv"),
-        TsvTask("mnli-mm", _NLI_LABELS, _mnli("mismatched"), "MNLI-mm.tsv"),
+        TsvTask("mnli", _NLI_LABELS, _make_mnli_splits("matched"), "MNLI-m.tsv"),
+        TsvTask("mnli-mm", _NLI_LABELS, _make_mnli_splits("mismatched"), "MNLI-mm.tsv"),
         TsvTask("mrpc", ("0", "1"), _MRPC, "MRPC.tsv"),
         TsvTask("qnli", _ENTAILMENT_LABELS, _QNLI, "QNLI.tsv"),
         TsvTask("qqp", ("0", "1"), _QQP, "QQP.tsv"),
         TsvTask("rte", _ENTAILMENT_LABELS, _PAIRS, "RTE.tsv"),
         TsvTask("sst-2", ("0", "1"), _SST_2, "SST-2.tsv"),
-        TsvTask("sts-b", (), _splits((7, 8), id_splits=_SPLITS), "STS-B.tsv"),
+        TsvTask("sts-b", (), _make_splits((7, 8), id_splits=_SPLITS), "STS-B.tsv"),
         TsvTask("wnli", ("0", "1"), _PAIRS, "WNLI.tsv"),
         TsvTask("xnli", _NLI_LABELS, _XNLI),
     )
@@ -163,7 +163,7 @@ def read_examples(task: TsvTask, split: str, data_dir: str) -> list[InputExample
     """Reads the "train", "dev" or "test" split of a dataset, in file order.
 
     Args:
-        task: the dataset, from `TASKS` or your own.
+        task: the dataset, from `TASKS` or custom.
         split: the split.
         data_dir: the folder with its files.
 
@@ -214,7 +214,7 @@ def examples(
             guid=f"{split.guid}-{number}",
             text_a=row.cells[split.text_a],
             text_b=None if split.text_b is None else row.cells[split.text_b],
-            label=_label(task, split, row, path),
+            label=_parse_label(task, split, row, path),
         )
 
 
@@ -224,18 +224,18 @@ def _check_header(task: TsvTask, split: Split, row: TsvRow, path: str) -> None:
     data = [cell for cell in label if cell in known] + [
         cell for cell in row.cells if parse_number(cell) is not None
     ]
-    found = [cell.strip().casefold() for cell in row.cells]
-    missing = [name for name in split.names if name.casefold() not in found]
+    header = [cell.strip().casefold() for cell in row.cells]
+    missing = [name for name in split.names if name.casefold() not in header]
     if data:
         skipped = f"the first line is skipped, because task {task.name} has a header there"
         message = "%s:1: %s; but %r in it is not a column name. Is the header missing?"
         _logger.warning(message, path, skipped, data[0])
-    elif missing and found:
+    elif missing and header:
         message = "%s:1: task %s has a column %r, and the header has %s. Check --data_dir"
         _logger.warning(message, path, task.name, missing[0], excerpt(", ".join(row.cells)))
 
 
-def _label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
+def _parse_label(task: TsvTask, split: Split, row: TsvRow, path: str) -> str:
     if split.label is None:
         return task.labels[0] if task.labels else "0"
     written = row.cells[split.label]

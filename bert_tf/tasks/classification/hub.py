@@ -18,7 +18,7 @@ def run(options: HubClassifierOptions) -> Results:
 
 
 def with_module(options: HubClassifierOptions) -> ClassifierOptions:
-    """Converts to options of `run_classifier.py`: weights, vocabulary and casing of the module."""
+    """Returns options of `run_classifier.py` with the module's weights, vocabulary and casing."""
     folder = options.bert_hub_module_handle or ""
     if not files.is_dir(folder):
         reason = files.describe_absence(folder)
@@ -30,9 +30,9 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
     if vocab_file is None:
         raise UserError(f"{folder} has no vocabulary: pass --vocab_file for its model")
     for name in ("bert_config_file", "init_checkpoint", "vocab_file"):
-        given = getattr(options, name)
-        if given and given != vocab_file:
-            log.warning("--%s=%s is not used: the module determines it", name, given)
+        value = getattr(options, name)
+        if value and value != vocab_file:
+            log.warning("--%s=%s is not used: the module determines it", name, value)
     lower = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
     log.info("Vocabulary %s, do_lower_case=%s", vocab_file, str(lower).lower())
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]

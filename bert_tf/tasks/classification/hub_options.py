@@ -26,7 +26,7 @@ class HubClassifierOptions(ClassifierOptions):
         """Checks nothing: the module determines the casing."""
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         super().check()
         handle = self.bert_hub_module_handle or ""
         if "://" in handle and not handle.startswith("gs://"):

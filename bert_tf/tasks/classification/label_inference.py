@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.data.cell_values import counted, excerpt, parse_number, some, to_text
+from bert_tf.data.cell_values import counted, excerpt, first_few, parse_number, to_text
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 
-# More labels than this, most of them unique, are hardly classes. Small files: half of the rows.
+# More labels than this (or half the rows, in small files) that mostly occur once are not classes.
 _MANY_LABELS, _FEW_LABELS = 50, 8
 # Common spellings of a missing number.
 _MISSING = re.compile(r"(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
@@ -77,57 +77,57 @@ class LabelParser:
             close = difflib.get_close_matches(name, self.labels, n=1)
             advice = f"Did you mean {close[0]}?" if close else _advice(place)
             subject = f"{place}: label {excerpt(name)}"
-            raise UserError(f"{subject} is not one of {some(self.labels)}. {advice}")
+            raise UserError(f"{subject} is not one of {first_few(self.labels)}. {advice}")
 
 
 def infer_labels(
-    path: str, places: Sequence[str], values: Sequence[Any], given: LabelParser
+    path: str, places: Sequence[str], values: Sequence[Any], known: LabelParser
 ) -> LabelParser:
-    """Infers the problem type and labels, unless given, from a training file, and logs them.
+    """Infers the problem type and labels, if unknown, from a training file, and logs them.
 
     `values` are the labels of the rows at `places`. Inferred labels are in numerical order if all
     are whole numbers, otherwise in alphabetical order.
     """
-    problem_type = given.problem_type
+    problem_type = known.problem_type
     if problem_type == AUTO:
-        problem_type = _infer_problem_type(places, values, given)
-    parser = dataclasses.replace(given, problem_type=problem_type)
-    _warn_of_kinds(path, values)
+        problem_type = _infer_problem_type(places, values, known)
+    parser = dataclasses.replace(known, problem_type=problem_type)
+    _warn_about_kinds(path, values)
     names = list(map(parser.label_names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
         message = "%s: multilabel, but no row has two labels. Is --label_separator=%s correct?"
-        _logger.warning(message, path, given.separator)
+        _logger.warning(message, path, known.separator)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
-        found = f"numbers from {min(numbers):g} to {max(numbers):g}"
+        summary = f"numbers from {min(numbers):g} to {max(numbers):g}"
     else:
-        parser = dataclasses.replace(parser, labels=parser.labels or _sorted(counts))
+        parser = dataclasses.replace(parser, labels=parser.labels or _sort_labels(counts))
         _check_labels(path, parser, counts, len(values))
         kinds = [f"{label} ({counts[label]:,})" for label in parser.labels]
-        found = f"{counted(len(kinds), 'label')}: {some(kinds)}"
-    _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, found)
+        summary = f"{counted(len(kinds), 'label')}: {first_few(kinds)}"
+    _logger.info("%s: %s; %s with %s", path, counted(len(values), "row"), problem_type, summary)
     return parser
 
 
-def _infer_problem_type(places: Sequence[str], values: Sequence[Any], given: LabelParser) -> str:
+def _infer_problem_type(places: Sequence[str], values: Sequence[Any], known: LabelParser) -> str:
     """Infers the problem type.
 
-    If most labels are whole numbers, other words are still classes, but placeholders for missing
-    numbers and decimal commas are errors, since they would silently become classes.
+    If most labels are whole numbers, the others may still be classes, except for placeholders for
+    missing numbers and numbers with decimal commas: these are errors, not additional classes.
     """
     if any(isinstance(value, list) for value in values):
         return MULTILABEL
-    if given.labels:
+    if known.labels:
         return CLASSIFICATION
     texts = [to_text(*cell).strip() for cell in zip(values, itertools.repeat("label"), places)]
     numbers = [parse_number(text.replace(",", ".")) for text in texts]
-    known = [number for number in numbers if number is not None]
-    if len(known) <= len(texts) / 2:
+    valid = [number for number in numbers if number is not None]
+    if len(valid) <= len(texts) / 2:
         return CLASSIFICATION
-    all_integers = all(number.is_integer() for number in known)
+    all_integers = all(number.is_integer() for number in valid)
     for place, text, number in zip(places, texts, numbers, strict=True):
-        # A number that does not parse as it is written has a decimal comma.
+        # A number that only parses with its comma replaced has a decimal comma.
         is_invalid = number is not None or is_missing_number(text) or not all_integers
         if is_invalid and parse_number(text) is None:
             raise _not_a_number(text, place, ", but most labels are")
@@ -142,20 +142,20 @@ def _not_a_number(text: str, place: str, context: str = "") -> UserError:
     )
 
 
-def _sorted(labels: Counter[str]) -> tuple[str, ...]:
+def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
     numbers = {label: parse_number(label) for label in labels}
     if all(number is not None and number.is_integer() for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))
 
 
-def _warn_of_kinds(path: str, values: Sequence[Any]) -> None:
+def _warn_about_kinds(path: str, values: Sequence[Any]) -> None:
     cells = [part for value in values for part in (value if isinstance(value, list) else [value])]
     # "1" is the same label as 1. Cells of other formats than JSON are all strings.
     kinds = {type(x) if parse_number(str(x)) is None else "number": x for x in cells}
     if len(kinds) > 1 and not all(isinstance(cell, str) for cell in cells):
-        shown = " and ".join(json.dumps(each) for each in kinds.values())
-        _logger.warning("%s: labels of different kinds, such as %s. Check them", path, shown)
+        examples = " and ".join(json.dumps(value) for value in kinds.values())
+        _logger.warning("%s: labels of different kinds, such as %s. Check them", path, examples)
 
 
 def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: int) -> None:
@@ -164,7 +164,7 @@ def _check_labels(path: str, parser: LabelParser, counts: Counter[str], rows: in
     if all(counts[label] == rows for label in labels) or (
         len(labels) < 2 and parser.problem_type != MULTILABEL
     ):
-        reason = f"every row has the label {some(labels)}" if labels else "no row has a label"
+        reason = f"every row has the label {first_few(labels)}" if labels else "no row has a label"
         raise UserError(f"{path}: {reason}; nothing to learn. Check --label_column")
     once = sum(counts[label] == 1 for label in labels)
     many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, rows / 2))

@@ -20,7 +20,7 @@ THRESHOLD = 0.5
 
 _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
-# Our names of metrics, and scikit-learn's.
+# Metric name -> its name in scikit-learn's report.
 _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
@@ -35,17 +35,17 @@ def classification_metrics(
         `eval_precision_macro` and `eval_recall_macro` over all L labels, whether they occur or not;
         `eval_matthews`, Matthews' correlation coefficient.
     """
-    true, predicted = _true_and_predicted(probabilities, label_ids)
-    report = _report(true, predicted, probabilities.shape[-1])
+    true, predicted = _to_label_ids(probabilities, label_ids)
+    report = _make_report(true, predicted, probabilities.shape[-1])
     positive = _scores(report["1"]) if probabilities.shape[-1] == 2 else {}
     accuracy = np.mean(true == predicted)
-    with _warnings_ignored():
+    with _ignore_warnings():
         from sklearn.metrics import matthews_corrcoef
 
         matthews = matthews_corrcoef(true, predicted)
     # With one true and one predicted label per row, micro averages are the accuracy.
     values = {"accuracy": accuracy, "f1_micro": accuracy, "matthews": matthews}
-    return _results(per_example_loss, values | positive | _scores(report["macro avg"], "_macro"))
+    return _add_loss(per_example_loss, values | positive | _scores(report["macro avg"], "_macro"))
 
 
 def multilabel_metrics(
@@ -58,11 +58,11 @@ def multilabel_metrics(
         `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
         a label; `eval_f1_macro`, the mean over labels.
     """
-    true, predicted = _true_and_predicted(probabilities, label_ids)
-    report = _report(true, predicted, probabilities.shape[-1])
+    true, predicted = _to_label_ids(probabilities, label_ids)
+    report = _make_report(true, predicted, probabilities.shape[-1])
     accuracy = np.mean((true == predicted).all(axis=-1))
     values = {"accuracy": accuracy, "f1_macro": report["macro avg"]["f1-score"]}
-    return _results(per_example_loss, values | _scores(report["micro avg"], "_micro"))
+    return _add_loss(per_example_loss, values | _scores(report["micro avg"], "_micro"))
 
 
 def regression_metrics(
@@ -78,7 +78,7 @@ def regression_metrics(
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     if finite and np.ptp(values) > 0 and np.ptp(label_ids) > 0:
-        with _warnings_ignored():
+        with _ignore_warnings():
             from scipy import stats
 
             pearson = stats.pearsonr(values, label_ids).statistic
@@ -86,7 +86,7 @@ def regression_metrics(
     # Not computed with scikit-learn, which rejects values that are not finite.
     error = np.abs(values - label_ids).mean()
     metrics = {"pearson": pearson, "spearman": spearman, "mean_absolute_error": error}
-    return _results(per_example_loss, metrics)
+    return _add_loss(per_example_loss, metrics)
 
 
 def classification_report(
@@ -99,15 +99,15 @@ def classification_report(
         the number of rows with that label; `confusion_matrix` [L, L] counts rows by true label
         (row) and predicted label (column).
     """
-    true, predicted = _true_and_predicted(probabilities, label_ids)
-    report = _report(true, predicted, len(labels))
+    true, predicted = _to_label_ids(probabilities, label_ids)
+    report = _make_report(true, predicted, len(labels))
     scores = {
         label: _scores(report[str(number)]) | {"support": int(report[str(number)]["support"])}
         for number, label in enumerate(labels)
     }
     if label_ids.ndim == 2:
         return {"labels": scores}
-    with _warnings_ignored():
+    with _ignore_warnings():
         from sklearn.metrics import confusion_matrix
 
         matrix = confusion_matrix(true, predicted, labels=range(len(labels)))
@@ -143,7 +143,7 @@ def _display_width(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
-def _true_and_predicted(
+def _to_label_ids(
     probabilities: np.ndarray, label_ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns true and predicted label ids [N]; for multi-label tasks, 0/1 indicators [N, L + 1].
@@ -157,9 +157,9 @@ def _true_and_predicted(
     return np.pad(label_ids.astype(np.int8), pad), np.pad(predicted.astype(np.int8), pad)
 
 
-def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
+def _make_report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
     """Returns scikit-learn's report; keys are label ids, as strings, and "macro avg" etc."""
-    with _warnings_ignored():
+    with _ignore_warnings():
         from sklearn import metrics
 
         settings = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
@@ -167,7 +167,7 @@ def _report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[st
 
 
 @contextlib.contextmanager
-def _warnings_ignored() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     """Suppresses warnings about undefined metrics, which are set to 0 here."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -179,8 +179,8 @@ def _scores(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
     return {f"{ours}{suffix}": entry[theirs] for ours, theirs in _SCORES.items()}
 
 
-def _results(losses: np.ndarray, metrics: Mapping[str, Any]) -> dict[str, np.float32]:
-    """Adds the loss; as float32, so that `str` gives the shortest digits for result files."""
+def _add_loss(losses: np.ndarray, metrics: Mapping[str, Any]) -> dict[str, np.float32]:
+    """Adds the loss; converts to float32, for which `str` gives the fewest digits."""
     metrics = {**metrics, "loss": np.mean(losses, dtype=np.float64)}
     # An absolute error may exceed the range of float32.
     with np.errstate(over="ignore"):

@@ -6,9 +6,9 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import option
 from bert_tf.options.fine_tuning import FineTuningOptions
 
-# The task for a user's own files, and its options.
-OWN_TABLES = "tsv"
-_OWN_TABLES_OPTIONS = (
+# The task name for a user's own table files, and the options that need it.
+CUSTOM_TABLES = "tsv"
+_CUSTOM_TABLES_OPTIONS = (
     "text_column",
     "text_pair_column",
     "label_column",
@@ -23,7 +23,7 @@ _OWN_TABLES_OPTIONS = (
     "eval_file",
     "predict_file",
 )
-# Room for some words of each text of a pair.
+# Enough for a few words of both texts of a pair.
 _SHORTEST_WINDOW = 8
 
 
@@ -81,8 +81,8 @@ class ClassifierOptions(FineTuningOptions):
     label_separator: str = option(",", "Separator of the labels in a cell (multilabel).", new=True)
     dev_fraction: float = option(
         0.2,
-        "Fraction of the training file to hold out for evaluation if there is no dev file; the "
-        "same rows in every run. 0: none.",
+        "Fraction of the training file to hold out for evaluation if there is no dev file; every "
+        "run holds out the same rows. 0: none.",
         new=True,
         limits=(0, 0.9),
     )
@@ -121,23 +121,23 @@ class ClassifierOptions(FineTuningOptions):
     )
 
     @property
-    def is_own_tables(self) -> bool:
-        """Whether the data comes from a user's own files."""
-        return (self.task_name or "").lower() == OWN_TABLES
+    def uses_custom_tables(self) -> bool:
+        """Whether the data comes from a user's own table files."""
+        return (self.task_name or "").lower() == CUSTOM_TABLES
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file, in the original's order."""
+        """Checks the options without reading any files, in the original's order."""
         super().check()
         if self.task_module and self.task_name:
             raise UserError(
                 "--task_module and --task_name are mutually exclusive: pass one of them"
             )
-        if self.is_own_tables and not self.text_column:
+        if self.uses_custom_tables and not self.text_column:
             raise UserError(
                 "--task_name=tsv needs --text_column, the name or the number of a column"
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in () if self.is_own_tables else _OWN_TABLES_OPTIONS:
+        for name in () if self.uses_custom_tables else _CUSTOM_TABLES_OPTIONS:
             if getattr(self, name) != defaults[name]:
                 raise UserError(f"--{name} can only be used with --task_name=tsv, your own files")
         if self.class_weights and not self.do_train:
@@ -151,7 +151,7 @@ class ClassifierOptions(FineTuningOptions):
             raise UserError("--glue_submission needs --do_predict=true")
 
     def _not_needed(self) -> set[str]:
-        named = self.train_file or self.eval_file or self.predict_file
+        paths = self.train_file or self.eval_file or self.predict_file
         task = {"task_name"} if self.task_module else set()
-        folder = {"data_dir"} if self.task_module or (self.is_own_tables and named) else set()
+        folder = {"data_dir"} if self.task_module or (self.uses_custom_tables and paths) else set()
         return super()._not_needed() | task | folder

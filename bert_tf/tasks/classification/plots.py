@@ -10,7 +10,7 @@ from bert_tf.tasks.classification.metrics import one_line
 
 _DPI = 120
 _MAX_LABEL_LENGTH = 20
-# With more labels, cells are too small for numbers.
+# With more labels, cells are too small to contain numbers.
 _MAX_LABELS_WITH_NUMBERS = 20
 _MAX_INCHES = 14.0
 # Fallbacks for characters that matplotlib's own font lacks.
@@ -20,7 +20,7 @@ _CJK_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingF
 def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> bytes:
     """Plots a confusion matrix [L, L], true labels by predicted ones, as a PNG.
 
-    A cell's color is its share of the row. Up to 20 labels, cells show counts and shares.
+    Colors show each cell's share of its row. With up to 20 labels, cells contain counts and shares.
     """
     # A `Figure` instead of pyplot, which opens windows and is shared by all threads.
     from matplotlib import font_manager
@@ -51,7 +51,7 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{share}", fontsize=11)
     png = io.BytesIO()
     with warnings.catch_warnings():
-        # About characters that no font has.
+        # matplotlib warns about characters that no font has.
         warnings.simplefilter("ignore")
         axes.figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
     return png.getvalue()

@@ -23,17 +23,17 @@ def prediction_files(
 ) -> dict[str, str]:
     """Returns the contents of the files by name, for probabilities [E, L] or numbers [E].
 
-    `submission` is the name of the file for GLUE's server, if it is to be written.
+    `submission` is the name of the file for GLUE's server; None to omit it.
     """
     rows = values if values.ndim == 2 else values[:, None]
     contents = {
         # As in the original: a line for each example, its values in the order of the labels.
         TEST_RESULTS: "".join("\t".join(str(value) for value in row) + "\n" for row in rows),
-        TEST_PREDICTIONS: _table(_prediction_rows(examples, values, problem)),
+        TEST_PREDICTIONS: _format_table(_prediction_rows(examples, values, problem)),
     }
     if submission:
         answers = enumerate(map(problem.answer, values))
-        contents[submission] = _table([("index", "prediction"), *answers])
+        contents[submission] = _format_table([("index", "prediction"), *answers])
     return contents
 
 
@@ -47,10 +47,10 @@ def _prediction_rows(
         yield [example.guid, *texts, *problem.row(value)]
 
 
-def _table(rows: Iterable[Sequence[Any]]) -> str:
+def _format_table(rows: Iterable[Sequence[Any]]) -> str:
     """Writes tab-separated lines; cells with quotes are quoted, as most programs expect.
 
-    Tabs and line breaks in texts become spaces, so that a row is a line.
+    Tabs and line breaks in texts become spaces, so that each row is a single line.
     """
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")

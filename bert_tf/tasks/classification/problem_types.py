@@ -1,4 +1,4 @@
-"""The three kinds of labels: one of several, any number of them, or a number.
+"""The three problem types: one label per text, any number of labels, or a number.
 
 B batch, E examples, L labels.
 """
@@ -8,15 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
+from bert_tf import backend
 from bert_tf.data import array_ops
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import label_ids_of
-from bert_tf.data.records import Feature
 from bert_tf.errors import UserError
-from bert_tf.modeling.losses import binary_cross_entropy, cross_entropy
 from bert_tf.tasks.classification.class_weights import label_weights
 from bert_tf.tasks.classification.datasets import (
     CLASSIFICATION,
@@ -49,12 +47,12 @@ class LabelsPrediction(NamedTuple):
 
 
 class ProblemType(abc.ABC):
-    """Target, loss, outputs, metrics and files of a kind of labels.
+    """Target, loss, outputs, metrics and prediction columns of a problem type.
 
     Attributes:
         labels: names of the labels in order; empty for numbers.
         num_outputs: number of outputs of the head.
-        target: the feature of the labels.
+        target: the feature with the labels.
         metric_names: see `Task.metric_names`.
         lower_is_better: see `Task.lower_is_better`.
         soft_target: kind of the logits, see `Task.soft_targets`.
@@ -122,7 +120,7 @@ class ProblemType(abc.ABC):
         return [self.answer_column, *(f"probability_{label}" for label in self.labels)]
 
     def row(self, value: Any) -> list[Any]:
-        """Returns the cells of an example in these columns."""
+        """Returns the cells of an example for `columns`."""
         return [self.answer(value), *value]
 
     def report(self, values: np.ndarray, label_ids: np.ndarray) -> dict[str, Any]:
@@ -145,15 +143,18 @@ class _SingleLabel(ProblemType):
         return label_ids_of(examples, self.labels)
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        from bert_tf.modeling.losses import cross_entropy
+
         losses = cross_entropy(logits, label_ids)
         if training and self._weights is not None:
-            return ops.take(self._weights, label_ids) * losses
+            return array_ops.namespace(losses).take(self._weights, label_ids) * losses
         return losses
 
     def values(self, logits: Any) -> Any:
         return array_ops.softmax(logits)
 
     def serve(self, values: Any) -> dict[str, Any]:
+        tf = backend.tf
         best = tf.argmax(values, axis=-1)
         return {self.output: values, "label": tf.gather(tf.constant(list(self.labels)), best)}
 
@@ -184,27 +185,29 @@ class _MultiLabel(ProblemType):
         return label_ids
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
+        from bert_tf.modeling.losses import binary_cross_entropy
+
         losses = binary_cross_entropy(logits, label_ids)  # [B, L]
         if training and self._weights is not None:
             losses = self._weights * losses
-        return ops.mean(losses, axis=-1)
+        return array_ops.namespace(losses).mean(losses, axis=-1)
 
     def values(self, logits: Any) -> Any:
         return array_ops.sigmoid(logits)
 
     def prediction(self, value: Any) -> LabelsPrediction:
-        return LabelsPrediction(self._chosen(value), dict(zip(self.labels, value, strict=True)))
+        return LabelsPrediction(self._predicted(value), dict(zip(self.labels, value, strict=True)))
 
     def answer(self, value: Any) -> str:
-        return self.options.label_separator.join(self._chosen(value))
+        return self.options.label_separator.join(self._predicted(value))
 
-    def _chosen(self, value: Any) -> list[str]:
+    def _predicted(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
         return [label for label, probability in pairs if probability >= THRESHOLD]
 
 
 class _Regression(ProblemType):
-    """Each text has a number; the loss is the squared error of the one output."""
+    """Each text has a number; the loss is the squared error of the only output."""
 
     metric_names = ("pearson", "spearman", "loss", "mean_absolute_error")
     lower_is_better = ("loss", "mean_absolute_error")
@@ -222,7 +225,7 @@ class _Regression(ProblemType):
         return label_ids_of(examples, ())
 
     def loss(self, logits: Any, label_ids: Any, training: bool) -> Any:
-        return ops.square(logits[:, 0] - label_ids)
+        return array_ops.namespace(logits).square(logits[:, 0] - label_ids)
 
     def values(self, logits: Any) -> Any:
         return logits[:, 0]

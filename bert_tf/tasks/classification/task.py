@@ -8,19 +8,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
+from bert_tf.data.feature_specs import Feature
 from bert_tf.data.features import InputExample, log_examples
 from bert_tf.data.packing import convert_examples, encode_texts
-from bert_tf.data.records import Feature
 from bert_tf.data.text_windows import window_counts
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertClassifier
 from bert_tf.progress import log
 from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.datasets import CLASSIFICATION, check_split
@@ -78,7 +76,7 @@ class Classification(Task):
         submission = [data.submission or ""] * options.glue_submission
         plots = [CONFUSION_MATRIX] * (data.problem_type == CLASSIFICATION)
         self.result_files = (TEST_RESULTS, TEST_PREDICTIONS, *submission, *plots)
-        self._in_windows = options.long_text == "windows"
+        self._uses_windows = options.long_text == "windows"
         self._check_pairs = PairCheck(data.has_pairs)
         self._training: Sequence[InputExample] = ()
 
@@ -111,10 +109,12 @@ class Classification(Task):
         """Returns a row for each example, or for each of its windows."""
         label_ids = self.problem.label_ids(examples) if self._has_labels(split) else None
         length = self.options.max_seq_length
-        return convert_examples(examples, label_ids, length, self.tokenizer, self._in_windows)
+        return convert_examples(examples, label_ids, length, self.tokenizer, self._uses_windows)
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a classifier."""
+        from bert_tf.modeling import BertClassifier
+
         return BertClassifier(self.config, self.problem.num_outputs, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
@@ -126,7 +126,7 @@ class Classification(Task):
         return {self.problem.output: self.problem.values(outputs["logits"])}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the same outputs, and the name of the most likely label."""
+        """Selects probabilities and, for single labels, the most likely one; or numbers."""
         return self.problem.serve(self.problem.values(outputs["logits"]))
 
     def decode(
@@ -134,10 +134,10 @@ class Classification(Task):
     ) -> Predictions:
         """Averages the windows of each example."""
         values, losses = outputs[self.problem.output], outputs.get("loss")
-        if self._in_windows and len(examples):
-            counts = self._window_counts(examples)
-            values = _window_means(values, counts)
-            losses = None if losses is None else _window_means(losses, counts)
+        if self._uses_windows and len(examples):
+            counts = self._count_windows(examples)
+            values = _average_windows(values, counts)
+            losses = None if losses is None else _average_windows(losses, counts)
         return Predictions(self.problem, values, losses)
 
     def metrics(self, examples: Sequence[InputExample], predictions: Predictions) -> dict[str, Any]:
@@ -184,14 +184,14 @@ class Classification(Task):
 
     def epoch_size(self, examples: Sequence[InputExample]) -> int:
         """Returns the number of examples, or of their windows."""
-        return int(self._window_counts(examples).sum()) if self._in_windows else len(examples)
+        return int(self._count_windows(examples).sum()) if self._uses_windows else len(examples)
 
-    def _window_counts(self, examples: Sequence[InputExample]) -> np.ndarray:
+    def _count_windows(self, examples: Sequence[InputExample]) -> np.ndarray:
         a, b = encode_texts(examples, self.tokenizer)
         return window_counts(a.lengths, b.lengths, self.options.max_seq_length)
 
 
-def _window_means(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _average_windows(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Averages the windows of each example: [rows, ..] and counts [E] -> [E, ..]."""
     sums = np.add.reduceat(values.astype(np.float64), np.cumsum(counts) - counts, axis=0)
     return (sums / counts.reshape(-1, *[1] * (values.ndim - 1))).astype(values.dtype)

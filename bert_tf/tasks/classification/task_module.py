@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import parse_number, some
+from bert_tf.data.cell_values import first_few, parse_number
 from bert_tf.data.features import InputExample
 from bert_tf.errors import UserError
 from bert_tf.tasks.classification.datasets import (
@@ -37,13 +37,13 @@ class ModuleDataset(TextDataset):
         self.name = f"task {type(task).__name__}"
         with _user_code(path):
             labels = task.get_labels()
-        self.labels = _checked_labels(labels, path)
+        self.labels = _check_labels(labels, path)
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
-            given = f"problem_type is {self.problem_type!r}, but get_labels() returns"
+            problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
             count = f"{len(self.labels)} labels" if self.labels else "no labels"
-            raise UserError(f"{path}: {given} {count}. Use {' or '.join(allowed)}")
+            raise UserError(f"{path}: {problem} {count}. Use {' or '.join(allowed)}")
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for the split and checks the examples; without labels for prediction."""
@@ -55,27 +55,27 @@ class ModuleDataset(TextDataset):
             examples = None if examples is None else list(examples)
         if examples is None:
             raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
-        return [self._example(given, split, number) for number, given in enumerate(examples)]
+        return [self._convert(item, split, number) for number, item in enumerate(examples)]
 
     def describe(self, split: str) -> str:
         """Names the method that returns the split."""
         return f"{_METHODS[split]}() of {self._path}"
 
-    def _example(self, given: Any, split: str, number: int) -> InputExample:
-        guid = getattr(given, "guid", None)
+    def _convert(self, item: Any, split: str, number: int) -> InputExample:
+        guid = getattr(item, "guid", None)
         guid = f"{SPLIT_NAMES[split]}-{number}" if guid is None else str(guid)
         place = f"{self._path}: example {' '.join(guid.split())} of {_METHODS[split]}()"
-        text_a, text_b = getattr(given, "text_a", None), getattr(given, "text_b", None)
+        text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str):
-            found = f"its text_a is {_short(text_a)}" if hasattr(given, "text_a") else _short(given)
-            raise UserError(f"{place} has no text: {found}")
+            value = f"its text_a is {_short(text_a)}" if hasattr(item, "text_a") else _short(item)
+            raise UserError(f"{place} has no text: {value}")
         if not isinstance(text_b, str | None):
-            raise UserError(f"{place}: its text_b is {_short(text_b)}, and neither a text nor None")
-        label = getattr(given, "label", None)
-        label = None if split == "predict" else self._label(label, place)
+            raise UserError(f"{place}: its text_b is {_short(text_b)}, not a text or None")
+        label = getattr(item, "label", None)
+        label = None if split == "predict" else self._convert_label(label, place)
         return InputExample(guid, text_a, text_b, label)
 
-    def _label(self, label: Any, place: str) -> Any:
+    def _convert_label(self, label: Any, place: str) -> Any:
         if label is None:
             raise UserError(f"{place} has no label")
         if self.problem_type == REGRESSION:
@@ -89,16 +89,16 @@ class ModuleDataset(TextDataset):
         labels = list(label) if is_multilabel else [label]
         for each in labels:
             if not isinstance(each, str) or each not in self.labels:
-                allowed = f"one of get_labels(): {some(self.labels)}"
-                raise UserError(f"{place}: its label {_typed(each)} is not {allowed}")
+                allowed = f"one of get_labels(): {first_few(self.labels)}"
+                raise UserError(f"{place}: its label {_show(each)} is not {allowed}")
         return tuple(each for each in self.labels if each in labels) if is_multilabel else label
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:
-    """Loads the one class of a user's Python file that has the methods of a task.
+    """Loads the class with the methods of a task, exactly one, from a user's Python file.
 
     Raises:
-        UserError: the file is missing, is not Python, fails, or has no or several such classes; the
+        UserError: the file is missing, is not Python, fails, or has not exactly one such class; the
             message names the line.
     """
     with files.open_binary(path) as file:
@@ -118,14 +118,14 @@ def load_task_module(path: str, data_dir: str) -> ModuleDataset:
     sys.modules[module.__name__] = module
     with _user_code(path):
         exec(code, module.__dict__)
-    cls = _class_of(module, path)
+    cls = _find_task_class(module, path)
     with _user_code(path):
         task = cls()
     return ModuleDataset(task, path, data_dir)
 
 
-def _class_of(module: types.ModuleType, path: str) -> type:
-    """Returns the module's one task class, ignoring its base classes."""
+def _find_task_class(module: types.ModuleType, path: str) -> type:
+    """Returns the module's only task class; base classes of it do not count."""
     methods = _METHODS.values()
     # A dict removes duplicates: a class may be bound to two names.
     classes = {
@@ -139,8 +139,8 @@ def _class_of(module: types.ModuleType, path: str) -> type:
     ]
     if len(leaf_classes) != 1:
         names = ", ".join(cls.__name__ for cls in leaf_classes)
-        shown = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
-        raise UserError(f"{path}: {shown} one of {', '.join(methods)}. Exactly one must")
+        subject = f"{len(leaf_classes)} classes ({names}) have" if leaf_classes else "no class has"
+        raise UserError(f"{path}: {subject} one of {', '.join(methods)}. Exactly one must")
     if not hasattr(leaf_classes[0], "get_labels"):
         raise UserError(f"{path}: class {leaf_classes[0].__name__} has no get_labels(). Write it")
     return leaf_classes[0]
@@ -148,7 +148,7 @@ def _class_of(module: types.ModuleType, path: str) -> type:
 
 @contextlib.contextmanager
 def _user_code(path: str) -> Iterator[None]:
-    """Runs code of the user's file, which may import from its folder; errors name its line."""
+    """Context for code of the user's file: allows imports from its folder; errors name the line."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.append(folder)
     try:
@@ -167,16 +167,16 @@ def _user_code(path: str) -> Iterator[None]:
 
 def _short(value: Any) -> str:
     """Shows a value, or the message of an error, on one line."""
-    shown = str(value) if isinstance(value, BaseException) else repr(value)
-    return " ".join(shown.split())[:_SHOWN_CHARACTERS]
+    text = str(value) if isinstance(value, BaseException) else repr(value)
+    return " ".join(text.split())[:_SHOWN_CHARACTERS]
 
 
-def _typed(value: Any) -> str:
+def _show(value: Any) -> str:
     """Shows a value, with its type unless it is a string: 0 and "0" look alike in a message."""
     return _short(value) if isinstance(value, str) else f"{_short(value)} ({type(value).__name__})"
 
 
-def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
+def _check_labels(labels: Any, path: str) -> tuple[str, ...]:
     if labels is None:
         return ()
     if not isinstance(labels, list | tuple):
@@ -185,7 +185,7 @@ def _checked_labels(labels: Any, path: str) -> tuple[str, ...]:
         # labels.txt has one label per line.
         if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
             raise UserError(
-                f"{path}: get_labels() returns the label {_typed(label)}, not a string of one line"
+                f"{path}: get_labels() returns the label {_show(label)}, not a string of one line"
             )
         if label in labels[:number]:
             raise UserError(f"{path}: get_labels() returns the duplicate label {label!r}")

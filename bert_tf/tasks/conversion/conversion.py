@@ -26,13 +26,13 @@ def run(options: ConversionOptions) -> None:
         bert_config_file=options.bert_config_file,
         vocab_file=options.vocab_file,
         do_lower_case=options.do_lower_case,
-        labels=_labels(options.labels) if options.labels else None,
+        labels=_parse_labels(options.labels) if options.labels else None,
         strip_optimizer=options.strip_optimizer,
     )
     convert(source, request)
 
 
-def _labels(value: str) -> list[str]:
+def _parse_labels(value: str) -> list[str]:
     if files.exists(value):
         return label_map.read(value)
     labels = file_names.split(value)

@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 
 _ANY_LENGTH = 128
-_OF_SAVED_MODELS = ("text_pairs", "text_input", "ids_model", "jit_compile")
+_SAVED_MODEL_FLAGS = ("text_pairs", "text_input", "ids_model", "jit_compile")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,83 +16,85 @@ class ExportOptions:
 
     model_dir: str | None = option(
         None,
-        "Folder of a training (output_dir, or best in it), or of a published model: checkpoint, "
-        "bert_config.json, vocab.txt.",
+        "Folder of a training run (its output_dir, or best in it) or of a published model: "
+        "checkpoint, bert_config.json, vocab.txt.",
         required=True,
     )
     export_dir: str | None = option(
         None,
-        "Folder to write to: a SavedModel becomes the next version in it, an ONNX export its "
-        "contents.",
+        "Output folder: a SavedModel is written to a new numbered subfolder, files in other "
+        "formats to the folder itself.",
         required=True,
     )
     format: str = option(
         "saved_model",
         "saved_model: for TensorFlow Serving, with the tokenizer; onnx: model.onnx, config.json "
-        "and tokenizer.json, as Optimum and ONNX Runtime use them.",
-        choices=("saved_model", "onnx"),
+        "and tokenizer.json, as Optimum and ONNX Runtime use them; litert: model.tflite, for "
+        "LiteRT (TensorFlow Lite) on phones and small boards.",
+        choices=("saved_model", "onnx", "litert"),
     )
     precision: str = option(
         "float32",
-        "Precision of an ONNX model. int8: quantized weights, for a smaller and faster, but less "
-        "exact model.",
+        "Precision of an ONNX or LiteRT model. int8: quantized weights, for a smaller and faster, "
+        "but less exact model.",
         choices=("float32", "int8"),
     )
     pooling: str = option(
         "none",
-        "For an encoder in ONNX format: adds sentence_embedding, the mean or maximum over all "
-        "tokens, or the vector of [CLS].",
+        "For an encoder in ONNX or LiteRT: add the output sentence_embedding, the mean or "
+        "maximum over all tokens, or the vector of [CLS].",
         choices=("none", "mean", "max", "cls"),
     )
     form: str = option(
         "auto",
-        "task: the fine-tuned model, on texts, ids and tf.train.Examples; encoder: the encoder, as "
-        "on TensorFlow Hub; preprocessor: from texts to the encoder's inputs. auto: task for a "
+        "task: the fine-tuned model, which takes texts, ids or tf.train.Examples; encoder: as on "
+        "TensorFlow Hub; preprocessor: converts texts to the encoder's inputs. auto: task for a "
         "fine-tuned model, otherwise encoder.",
         choices=("auto", "task", "encoder", "preprocessor"),
     )
     script: str | None = option(
-        None, "Fine-tuning script of the model, if the folder does not say it, e.g. run_squad."
+        None, "Fine-tuning script, if the folder does not record it, e.g. run_squad."
     )
-    task_name: str | None = option(None, "Its --task_name, if the folder does not say it.")
+    task_name: str | None = option(None, "Task name, if the folder does not record it, e.g. MRPC.")
     max_seq_length: int = option(
-        0, "Word pieces of a text or pair. 0: as in the training, or 128.", limits=(0, 2**31)
+        0, "Maximum input length in word pieces. 0: as in training, or 128.", limits=(0, 2**31)
     )
     do_lower_case: str = option(
         "auto",
-        "Lower-case the text: true for uncased models. auto: as in the training, or as the "
-        "folder's name says.",
+        "Lower-case the text: true for uncased models. auto: as in training, or inferred from the "
+        "folder's name.",
         choices=("auto", "true", "false"),
     )
     text_pairs: str = option(
         "auto",
-        "Whether serving_default takes two texts. auto: as in the task; the signature pairs always "
-        "does.",
+        "Whether serving_default takes text pairs. auto: as in the task. The signature `pairs` "
+        "always does.",
         choices=("auto", "true", "false"),
     )
     text_input: bool = option(True, "Include the tokenizer; without it the model takes ids.")
     ids_model: bool = option(
         True,
-        "Also write the model without text operations, to the folder ids, for programs without "
+        "Also write a model without text operations to the subfolder ids, for programs without "
         "TensorFlow Text.",
     )
     jit_compile: bool = option(
-        False, "Let XLA compile the model where it runs, once for each length."
+        False, "Compile the model with XLA when serving, once per input length."
     )
     verbose_logging: bool = option(False, "Log more.")
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self)
-        # 0 stands for another length.
+        # 0 means that the length is not specified.
         check_values(dataclasses.replace(self, max_seq_length=self.max_seq_length or _ANY_LENGTH))
         defaults = ExportOptions()
-        unused = _OF_SAVED_MODELS if self.format == "onnx" else ("precision", "pooling")
+        is_saved_model = self.format == "saved_model"
+        unused = ("precision", "pooling") if is_saved_model else _SAVED_MODEL_FLAGS
         for name in unused:
             if getattr(self, name) != getattr(defaults, name):
                 raise UserError(f"--{name} does not apply to --format={self.format}")
-        if self.form == "preprocessor" and self.format == "onnx":
-            raise UserError("--form=preprocessor needs --format=saved_model: ONNX has no texts")
+        if self.form == "preprocessor" and not is_saved_model:
+            raise UserError("--form=preprocessor needs --format=saved_model: others take no texts")
         scripts = [name for name, script in registry.SCRIPTS.items() if script.make_task]
         if self.script and self.script not in scripts:
             known = ", ".join(scripts)

@@ -1,7 +1,7 @@
 """Computes features of texts with a trained encoder, for `extract_features.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-In shapes: n texts, T tokens of a text, S max_seq_length, L layers, H hidden_size.
+Shapes: n texts, T tokens in a text, S max_seq_length, L layers, H hidden_size.
 """
 
 import itertools
@@ -13,42 +13,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import backend, file_names, files, training
+from bert_tf import backend, file_names, files
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import COLUMN_NAME
+from bert_tf.data.feature_specs import sequence_features
 from bert_tf.data.packing import pack_batch
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.records import sequence_features
 from bert_tf.data.texts import STDIN, Text, display_name, read_columns, read_lines
 from bert_tf.errors import UserError
 from bert_tf.finetuning.engines import find_onnx_model, is_exported, use_exported_files
-from bert_tf.finetuning.export import export_to_onnx
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_from,
-)
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.inference.onnx_engine import OnnxInference
 from bert_tf.inference.row_batches import RowBatches
-from bert_tf.modeling import BertModel
 from bert_tf.progress import bar, log
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
-# Maximum size of the features, and number of texts, in a chunk.
+# Maximum bytes of features, and number of texts, per chunk.
 _MAX_BYTES = 1 << 28
 _MAX_TEXTS = 4096
-# Folder in that of the checkpoint for the ONNX model of the encoder.
+# Subfolder of the checkpoint's folder for the encoder's ONNX model.
 _ONNX_FOLDER = "onnx_encoder"
-# With this many batches per core, cores wait little for the last batch. Batches of short texts are
-# larger, so there are fewer of them.
+# With this many batches per core, little time is lost while a few cores finish. Short texts form
+# larger, and therefore fewer, batches.
 _MANY_BATCHES = 16
-# Output extensions that do not suggest JSON lines; signs of columns in the first input line.
-_OTHER_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
-_SIGNS_OF_COLUMNS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
+# Output extensions of other formats than JSON lines; text in the first line that suggests columns.
+_NON_JSON_EXTENSIONS = (".npy", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
+_COLUMN_HINTS = {"tsv": "\t", "csv": ",", "jsonl": "{", "json": ""}
 
 
 def run(options: ExtractionOptions) -> None:
@@ -56,15 +50,15 @@ def run(options: ExtractionOptions) -> None:
     input_file, output_file = options.input_file or "", options.output_file or ""
     file_names.require_distinct([output_file], [input_file])
     file_names.require_writable(output_file)
-    # Reads the input once beforehand to find errors, unless it can be read only once.
-    is_read_once = input_file == STDIN or files.is_stream(input_file)
-    total = 0 if is_read_once else sum(1 for _ in _read(options))
+    # Read the whole input first to find errors early, unless it is a stream.
+    is_stream = input_file == STDIN or files.is_stream(input_file)
+    total = 0 if is_stream else sum(1 for _ in _read(options))
     texts = _read(options)
     first = next(texts, None)
     if first is None:
         raise UserError(f"{display_name(input_file)} contains no text")
-    _check_first(options, first)
-    if options.file_format == "jsonl" and output_file.lower().endswith(_OTHER_EXTENSIONS):
+    _warn_about_columns(options, first)
+    if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         message = "%s will contain JSON lines. Pass --output_format=npz to write NumPy arrays"
         log.warning(message, output_file)
     extractor = Extractor(options, total)
@@ -75,7 +69,7 @@ def run(options: ExtractionOptions) -> None:
         bar(total, "texts") as progress,
     ):
         while chunk := list(itertools.islice(numbered, _chunk_size(options, extractor))):
-            if not extractor.texts:
+            if not extractor.num_texts:
                 strings = [[*filter(None, text)] for _, text in chunk]
                 is_split = options.pretokenized
                 extractor.tokenizer.warn_about_unknown(display_name(input_file), strings, is_split)
@@ -83,10 +77,10 @@ def run(options: ExtractionOptions) -> None:
             for (number, _), text_features in zip(chunk, features, strict=True):
                 write(number, *text_features)
             progress.update(len(chunk))
-    log.info("Features of %d texts: %s", extractor.texts, output_file)
-    if extractor.cut:
-        count = f"{extractor.cut} of {extractor.texts} texts"
-        message = "%s are longer than --max_seq_length=%d and were cut"
+    log.info("Features of %d texts: %s", extractor.num_texts, output_file)
+    if extractor.num_truncated:
+        count = f"{extractor.num_truncated} of {extractor.num_texts} texts"
+        message = "%s are longer than --max_seq_length=%d and were truncated"
         log.warning(message, count, options.max_seq_length)
 
 
@@ -108,15 +102,15 @@ def _read(options: ExtractionOptions) -> Iterator[Text]:
     path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
     if not column:
         return read_lines(path)
-    has_header = {"auto": options.names_columns, "yes": True}.get(options.has_header, False)
+    has_header = {"auto": options.uses_column_names, "yes": True}.get(options.has_header, False)
     return read_columns(path, column, pair, has_header)
 
 
-def _check_first(options: ExtractionOptions, first: Text) -> None:
-    """Warns if columns or a header are probably read as text."""
+def _warn_about_columns(options: ExtractionOptions, first: Text) -> None:
+    """Warns if the first text looks like several columns or a header."""
     path, column = options.input_file or "", options.text_column
     kind = re.search(r"\.(tsv|csv|jsonl?)(\.gz)?$", path)
-    if not column and kind and _SIGNS_OF_COLUMNS[kind[1]] in " ".join(filter(None, first)):
+    if not column and kind and _COLUMN_HINTS[kind[1]] in " ".join(filter(None, first)):
         message = "%s: each line is read as one text. Select a column with --text_column"
         log.warning(message, path)
     is_number = (column or "").isdecimal() and options.has_header == "auto"
@@ -133,7 +127,7 @@ class TextFeatures(NamedTuple):
 
 
 class Extractor:
-    """A trained encoder, loaded once, that computes features; it is thread-safe.
+    """Computes features with a trained encoder, loaded once; thread-safe.
 
     Args:
         options: the options; input and output files are not used.
@@ -144,8 +138,8 @@ class Extractor:
         config: configuration of the model.
         layers: layer indexes from the options.
         tokenizer: tokenizer of the model.
-        texts: number of texts so far.
-        cut: number of texts so far that were truncated.
+        num_texts: number of texts so far.
+        num_truncated: number of texts so far that were truncated.
 
     Raises:
         UserError: the checkpoint cannot be read or does not match, a layer does not exist, or there
@@ -153,8 +147,6 @@ class Extractor:
     """
 
     def __init__(self, options: ExtractionOptions, total: int = 0) -> None:
-        devices = training.open_devices(options, one_thread=_has_many_batches(options, total))
-        devices.require_one_process()
         checkpoint = options.init_checkpoint or ""
         self._folder = checkpoint if files.is_dir(checkpoint) else os.path.dirname(checkpoint)
         if options.engine == "onnx" and is_exported(self._folder):
@@ -164,45 +156,56 @@ class Extractor:
         self.config, tokenizer = load_config_and_tokenizer(options)
         self.layers = options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
-        self.texts = self.cut = 0
+        self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._options = options
-        with training.explained_errors():
-            if options.engine == "onnx":
-                self._inference: RowBatches = self._onnx_inference()
-            else:
-                self._inference = self._tensorflow_inference(devices)
+        self._inference: RowBatches
+        if options.engine == "onnx":
+            self._inference = self._onnx_inference()
+        else:
+            self._inference = self._tensorflow_inference(_has_many_batches(options, total))
 
-    def _tensorflow_inference(self, devices: training.Devices) -> training.Inference:
+    def _tensorflow_inference(self, one_thread: bool) -> RowBatches:
+        from bert_tf import training
+        from bert_tf.finetuning.initialization import restore_from
+        from bert_tf.modeling import BertModel
+
         options = self._options
 
         def build(use_one_hot_embeddings: bool, **kwargs: Any) -> BertModel:
             one_hot = use_one_hot_embeddings or options.use_one_hot_embeddings
             return BertModel(self.config, use_one_hot_embeddings=one_hot, **kwargs)
 
-        model = training.build_model(build, devices, zero_init_encoder=True)
-        log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
         features = sequence_features(options.max_seq_length)
-        return training.Inference(model, self._select, features, devices, options.batch_size)
+        with training.explained_errors():
+            devices = training.open_devices(options, one_thread=one_thread)
+            devices.require_one_process()
+            model = training.build_model(build, devices, zero_init_encoder=True)
+            log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
+            return training.Inference(model, self._select, features, devices, options.batch_size)
 
     def _onnx_inference(self) -> OnnxInference:
         options = self._options
 
         def export(export_dir: str, entries: Mapping[str, str]) -> None:
+            from bert_tf.finetuning.export import export_to_folder
+            from bert_tf.finetuning.initialization import restore_from
+            from bert_tf.modeling import BertModel
+
             model = BertModel(self.config, zero_init_encoder=True)
             log.info("%s", restore_from(model, options.init_checkpoint or "").describe())
-            export_to_onnx(model, options, export_dir, entries, hidden_states=True)
+            export_to_folder(model, options, export_dir, entries, hidden_states=True)
 
         path = find_onnx_model(
             self._folder, options, options.init_checkpoint or "", export, _ONNX_FOLDER
         )
         features = sequence_features(options.max_seq_length)
         inference = OnnxInference(path, self._select, features, options.batch_size)
-        has_all = "hidden_states.0" in inference.output_names
+        all_layers = "hidden_states.0" in inference.output_names
         if "last_hidden_state" not in inference.output_names:
             raise UserError(f"{path} is not an encoder: it has no last_hidden_state")
-        if not has_all and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
-            raise UserError(f"{path} has the last layer only: pass --layers=-1")
+        if not all_layers and not {-1, self.config.num_hidden_layers - 1}.issuperset(self.layers):
+            raise UserError(f"{path} has only the last layer: pass --layers=-1")
         return inference
 
     def _select(self, outputs: Any, batch: Any) -> dict[str, Any]:
@@ -218,15 +221,14 @@ class Extractor:
         """Computes the features of texts."""
         backend.require_runtime()
         rows = self._rows(texts)
-        with training.explained_errors():
-            if self._options.pooling != "none":
-                return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
-            values: list[Any] = [None] * len(texts)
-            lengths = rows["input_mask"].sum(axis=1)
-            for numbers, outputs in self._inference.batches(rows):
-                for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
-                    # A copy, so that the padded batch can be freed.
-                    values[row] = row_values[: lengths[row]].copy()
+        if self._options.pooling != "none":
+            return [TextFeatures(None, v) for v in self._inference.predict(rows)["values"]]
+        values: list[Any] = [None] * len(texts)
+        lengths = rows["input_mask"].sum(axis=1)
+        for numbers, outputs in self._inference.batches(rows):
+            for row, row_values in zip(numbers.tolist(), outputs["values"], strict=True):
+                # Copy, so that the padded batch can be freed.
+                values[row] = row_values[: lengths[row]].copy()
         to_tokens = self.tokenizer.reference.convert_ids_to_tokens
         pairs = zip(rows["input_ids"].tolist(), values, strict=True)
         return [TextFeatures(to_tokens(ids[: len(v)]), v) for ids, v in pairs]
@@ -239,8 +241,8 @@ class Extractor:
             b = self._encode([text.text_b or "" for text in texts])
             total, num_special = a.lengths + b.lengths, 2 + (b.lengths > 0)
         with self._lock:
-            self.texts += len(texts)
-            self.cut += int((total > size - num_special).sum())
+            self.num_texts += len(texts)
+            self.num_truncated += int(np.count_nonzero(total > size - num_special))
         vocab = self.tokenizer.reference.vocab
         return pack_batch(a, b, size, vocab["[CLS]"], vocab["[SEP]"])
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import backend, files
 from bert_tf.errors import UserError
 
 # As in the original.
@@ -36,7 +35,7 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
         pairs = zip(layers, values, strict=True)
         return [{"index": index, "values": numbers} for index, numbers in pairs]
 
-    with tf.io.gfile.GFile(path, "w") as file:
+    with backend.tf.io.gfile.GFile(path, "w") as file:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
             rounded = np.round(values.astype(np.float64), _DECIMALS).tolist()
@@ -55,10 +54,10 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
 def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
     """Writes an .npz file for `numpy.load`.
 
-    For N texts: `layers` int64 [L] and pooled `features` float32 [N, L, H]. Without pooling,
+    For N texts: `layers` int64 [L] and, if pooled, `features` float32 [N, L, H]. Without pooling,
     `features` are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64
-    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The file's header needs the
-    total number, so features are kept in a temporary file until the end.
+    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. The header of
+    an array contains its shape, so features are kept in a temporary file until the end.
     """
     if files.is_stream(path):
         problem = f"{path} is a pipe or device, to which .npz files cannot be written"
@@ -81,7 +80,7 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
             contents["row_splits"] = np.array(row_splits, np.int64)
             contents["tokens"] = np.array(all_tokens)
         with (
-            tf.io.gfile.GFile(path, "wb") as file,
+            backend.tf.io.gfile.GFile(path, "wb") as file,
             zipfile.ZipFile(_WriteOnly(file), "w") as archive,
         ):
             with archive.open("features.npy", "w", force_zip64=True) as entry:
@@ -114,13 +113,13 @@ def records(path: str, layers: Sequence[int]) -> Iterator[Write]:
     Features: `index` int64; `layer_<index>` for each layer, float32 [T * H], or [H] if pooled; and,
     unless pooled, `tokens`, bytes [T].
     """
-    with tf.io.TFRecordWriter(path) as file:
+    with backend.tf.io.TFRecordWriter(path) as file:
 
         def write(index: int, tokens: Sequence[str] | None, values: np.ndarray) -> None:
-            example = tf.train.Example()
+            example = backend.tf.train.Example()
             entries = example.features.feature
             entries["index"].int64_list.value.append(index)
-            # A layer that was requested twice is written once.
+            # Write a layer once, even if it was requested twice.
             for layer, number in {layer: n for n, layer in enumerate(layers)}.items():
                 layer_values = np.ascontiguousarray(values[..., number, :])
                 entries[f"layer_{layer}"].float_list.value.extend(layer_values.reshape(-1))

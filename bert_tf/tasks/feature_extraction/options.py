@@ -34,22 +34,22 @@ class ExtractionOptions(ModelOptions, EngineOptions):
     )
     output_format: str = option(
         "auto",
-        "jsonl: the original's; npz: arrays for numpy.load; tfrecord: a tf.train.Example per text. "
-        "auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
+        "jsonl: the original's format; npz: NumPy arrays; tfrecord: a tf.train.Example per "
+        "text. auto: npz or tfrecord if --output_file has that extension, otherwise jsonl.",
         new=True,
         choices=("auto", "jsonl", "npz", "tfrecord"),
     )
     pooling: str = option(
         "none",
-        "none: one vector per token. cls, mean, max: one per text, that of [CLS], or the mean or "
-        "maximum over all tokens. mean_max: mean and maximum, concatenated.",
+        "none: one vector per token; otherwise, one per text. cls: the vector of [CLS]; mean, "
+        "max: mean or maximum over all tokens; mean_max: both, concatenated.",
         new=True,
         choices=("none", "cls", "mean", "max", "mean_max"),
     )
     pretokenized: bool = option(
         False,
-        "The texts are tokens separated by spaces, which are only split into word pieces, never "
-        "lower-cased.",
+        "The texts are tokens separated by spaces; only split them into word pieces, without "
+        "lower-casing.",
         new=True,
     )
     text_column: str | None = option(
@@ -76,7 +76,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         return extension if extension in ("npz", "tfrecord") else "jsonl"
 
     @property
-    def names_columns(self) -> bool:
+    def uses_column_names(self) -> bool:
         """Whether a column is given by its name in the header."""
         columns = (self.text_column, self.text_pair_column)
         return any(name and not name.isdecimal() for name in columns)
@@ -102,7 +102,7 @@ class ExtractionOptions(ModelOptions, EngineOptions):
         self.layer_indexes()
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self, self._not_needed())
         self.check_model()
         for name in ("text_column", "text_pair_column"):
@@ -113,5 +113,5 @@ class ExtractionOptions(ModelOptions, EngineOptions):
             for name in ("text_pair_column", "has_header"):
                 if getattr(self, name) not in (None, "auto"):
                     raise UserError(f"--{name} needs --text_column")
-        if self.names_columns and self.has_header == "no":
+        if self.uses_column_names and self.has_header == "no":
             raise UserError("With --has_header=no, columns must be given by number")

@@ -1,7 +1,7 @@
 """Predicts the words for `[MASK]` with a pre-trained model, for `predict_masked.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-In shapes: R rows, P masks per row, K candidates, V vocabulary size.
+Shapes: R rows, P masks per row, K candidates, V vocabulary size.
 """
 
 import contextlib
@@ -15,14 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.texts import STDIN
 from bert_tf.errors import UserError
-from bert_tf.finetuning.initialization import (
-    find_model_files,
-    load_config_and_tokenizer,
-    restore_from,
-)
+from bert_tf.finetuning.initialization import restore_from
+from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.modeling import BertPretrainer
 from bert_tf.progress import bar, log
@@ -54,7 +51,7 @@ def run(options: MaskedWordsOptions) -> None:
     if output_file != STDOUT:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
-    # Reads the input once beforehand to find errors; standard input can be read only once.
+    # Read the whole input first to find errors early, unless it is standard input.
     total = 0 if input_file == STDIN else sum(1 for _ in _read(options))
     model = FillMask(options)
     write = FORMATS[options.output_format]
@@ -67,9 +64,9 @@ def run(options: MaskedWordsOptions) -> None:
                 file.write(write(number, text, masks).encode("utf-8", "surrogateescape"))
             progress.update(len(chunk))
     if output_file != STDOUT:
-        log.info("Predictions for the masks in %d texts: %s", model.texts, output_file)
-    if model.cut:
-        count = f"{model.cut} of {model.texts} texts"
+        log.info("Predictions for the masks in %d texts: %s", model.num_texts, output_file)
+    if model.num_truncated:
+        count = f"{model.num_truncated} of {model.num_texts} texts"
         message = "%s are longer than --max_seq_length=%d: only the text around a [MASK] was read"
         log.warning(message, count, options.max_seq_length)
 
@@ -106,9 +103,9 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 
 
 class FillMask:
-    """A pre-trained model, loaded once, that predicts masked words; it is thread-safe.
+    """Predicts masked words with a pre-trained model, loaded once; thread-safe.
 
-    `texts` counts the texts so far, and `cut` those that were longer than `max_seq_length`.
+    `num_texts` counts the texts so far, and `num_truncated` those that were truncated.
     """
 
     def __init__(self, options: MaskedWordsOptions) -> None:
@@ -117,10 +114,8 @@ class FillMask:
         options = find_model_files(options)
         config, tokenizer = load_config_and_tokenizer(options)
         if MASK not in tokenizer.vocab:
-            raise UserError(
-                f"The vocabulary {options.vocab_file} has no {MASK}: pass that of the model"
-            )
-        self.texts = self.cut = 0
+            raise UserError(f"The vocabulary {options.vocab_file} has no {MASK}: pass the model's")
+        self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
         self._tokenizer = BatchTokenizer(tokenizer)
         self._max_seq_length = options.max_seq_length
@@ -154,8 +149,8 @@ class FillMask:
         """
         masked = MaskedTexts(texts, self._tokenizer, self._max_seq_length)
         with self._lock:
-            self.texts += len(texts)
-            self.cut += masked.cut
+            self.num_texts += len(texts)
+            self.num_truncated += masked.num_truncated
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         with training.explained_errors():
             for first in range(0, len(masked.text), self._chunk_size):

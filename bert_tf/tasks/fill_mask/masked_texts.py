@@ -1,7 +1,7 @@
 """Texts with `[MASK]` as model inputs: `[CLS] word pieces [SEP]`.
 
 A text that fits becomes one row. In a longer text, each mask gets a row with the surrounding word
-pieces, the same number on both sides if possible. In shapes: M masks, R rows, P masks per row, W
+pieces, the same number on both sides if possible. Shapes: M masks, R rows, P masks per row, W
 word pieces in place of a mask, S max_seq_length.
 """
 
@@ -30,7 +30,7 @@ def read_masked_texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def require_mask(text: str, where: str) -> None:
-    """Raises a UserError, which begins with `where`, if `[MASK]` is not in a text."""
+    """Raises a UserError that starts with `where` if a text lacks `[MASK]`."""
     if MASK not in text:
         advice = f"Write {MASK}, in capitals, for the word to predict"
         raise UserError(f"{where}: there is no {MASK}. {advice}. Received: {text[:100]!r}")
@@ -39,8 +39,8 @@ def require_mask(text: str, where: str) -> None:
 def allowed_pieces(names: Mapping[int, str], size: int) -> np.ndarray:
     """Returns which word pieces `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, size].
 
-    Words contain no special tokens such as `[unused0]`, because in texts, brackets are separate
-    word pieces. Ids without a token are never allowed.
+    Words contain no special tokens such as `[unused0]`, because the tokenizer splits at brackets.
+    Ids without a token are never allowed.
     """
     allowed = np.zeros((3, size), bool)
     for number, name in names.items():
@@ -57,7 +57,7 @@ class MaskedTexts:
         pieces: word pieces of the texts, including masks.
         position: index of each mask in `pieces.ids`, int64 [M].
         text: index of the text of each mask, ascending, int64 [M].
-        cut: number of texts that do not fit into a row.
+        num_truncated: number of texts that do not fit into a row.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class MaskedTexts:
         self.text = np.repeat(np.arange(len(texts)), counts - 1)
         splits = tokens.row_splits[first_part] + first_part - np.arange(len(texts) + 1)
         self.pieces = RaggedIds(np.insert(tokens.ids, starts, self._mask), splits)
-        self.cut = int((self.pieces.lengths > max_seq_length - 2).sum())
+        self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
 
     def shared_rows(
         self, masks: np.ndarray, max_masks: int
@@ -91,7 +91,7 @@ class MaskedTexts:
             The inputs, int32 [R, S], with `masked_lm_positions`, int32 [R, P], padded with 0; and
             the row of each mask and its index among the masks of the row, int64 [M, 2].
         """
-        start = self.position[masks] - self._surroundings(masks, 1)[0]
+        start = self.position[masks] - self._context_sizes(masks, 1)[0]
         differs = np.diff(start, prepend=-1) != 0
         firsts = np.flatnonzero(differs)
         number = np.arange(len(start)) - firsts[np.cumsum(differs) - 1]
@@ -113,7 +113,7 @@ class MaskedTexts:
             The inputs, int32 [R, S]; and the position of the first fill in each row, int64 [R].
         """
         width = fills.shape[1]
-        before, after = self._surroundings(masks, width)
+        before, after = self._context_sizes(masks, width)
         position, first = self.position[masks], 1 + before
         input_ids = np.zeros((len(masks), self._max_seq_length), np.int32)
         input_ids[:, 0] = self._cls
@@ -127,10 +127,10 @@ class MaskedTexts:
         segments = np.zeros_like(input_ids)
         return {"input_ids": input_ids, "input_mask": mask, "segment_ids": segments}, first
 
-    def _surroundings(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    def _context_sizes(self, masks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of word pieces before and after each mask in its row, int64 [M] each.
 
-        If there are too few on one side, the other side gets more.
+        If one side has too few, the other side gets more.
         """
         position, text = self.position[masks], self.text[masks]
         before = position - self.pieces.row_splits[text]

@@ -46,7 +46,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions):
     batch_size: int = option(32, "Rows per batch.", limits=(1, 2**31 - 1))
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self, self._not_needed())
         self.check_model()
         if bool(self.input_file) == bool(self.text):

@@ -31,10 +31,10 @@ def json_line(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> s
 def table(number: int, text: str, masks: Sequence[Sequence[Candidate]]) -> str:
     """Returns the text, followed by a column of candidates for each mask."""
     blocks = [masks[n : n + _COLUMNS] for n in range(0, len(masks), _COLUMNS)]
-    return "\n".join([text, *map(_block, blocks)]) + "\n"
+    return "\n".join([text, *map(_format_block, blocks)]) + "\n"
 
 
-def _block(masks: Sequence[Sequence[Candidate]]) -> str:
+def _format_block(masks: Sequence[Sequence[Candidate]]) -> str:
     widths = [max((len(c.word) for c in candidates), default=0) for candidates in masks]
     lines = []
     for row in itertools.zip_longest(*masks, fillvalue=None):

@@ -57,10 +57,10 @@ class WordSearch:
             for word in words:
                 best[word.mask].append(word)
             best = {mask: self._prune(words) for mask, words in best.items()}
-        return [[Candidate(self._name(w), w.probability) for w in words] for words in best.values()]
+        return [[Candidate(self._join(w), w.probability) for w in words] for words in best.values()]
 
     def _extend(self, texts: MaskedTexts, words: list[_Word], size: int) -> list[_Word]:
-        """Appends a piece to prefixes of the same length, of words of `size` pieces."""
+        """Extends prefixes, all of the same length, of words of `size` pieces by one piece."""
         if not words:
             return []
         count = len(words[0].pieces)
@@ -80,13 +80,13 @@ class WordSearch:
     def _prune(self, words: list[_Word]) -> list[_Word]:
         """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
         ordered = sorted(words, key=lambda word: -word.probability)
-        return list(itertools.islice(filter(self._is_as_tokenized, ordered), self._top_k))
+        return list(itertools.islice(filter(self._matches_tokenizer, ordered), self._top_k))
 
-    def _is_as_tokenized(self, word: _Word) -> bool:
-        # If the tokenizer splits a word like this, then also its prefixes: check them as well.
+    def _matches_tokenizer(self, word: _Word) -> bool:
+        # The tokenizer splits the prefixes of such a word in the same way, so check them as well.
         names = self._tokenizer.convert_ids_to_tokens(word.pieces)
-        return len(names) == 1 or self._tokenizer.tokenize(self._name(word)) == names
+        return len(names) == 1 or self._tokenizer.tokenize(self._join(word)) == names
 
-    def _name(self, word: _Word) -> str:
+    def _join(self, word: _Word) -> str:
         names = self._tokenizer.convert_ids_to_tokens(word.pieces)
         return "".join(name.removeprefix("##") for name in names)

@@ -1,4 +1,4 @@
-"""Fine-tunes and applies models that choose one of several endings of a text."""
+"""Multiple choice (SWAG): fine-tuning, evaluation and prediction."""
 
 from typing import Any
 

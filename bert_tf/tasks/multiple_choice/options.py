@@ -33,7 +33,7 @@ class MultipleChoiceOptions(FineTuningOptions):
     eval_batch_size: int = option(8, "Evaluation batch size, in questions.")
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file.
+        """Checks the options without reading any files.
 
         Raises:
             UserError: an option is missing or invalid, or there is nothing to do.

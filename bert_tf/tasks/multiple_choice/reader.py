@@ -33,32 +33,32 @@ def read_questions(
     if split not in paths:
         raise UserError(f"{options.data_dir} has no file to {split} on: pass --{split}_file")
     questions = []
-    for place, row in _rows(paths[split]):
-        question = _question(row, place, options, split)
+    for place, row in _read_rows(paths[split]):
+        question = _parse_question(row, place, options, split)
         num_endings = num_endings or len(question.endings)
         if len(question.endings) != num_endings:
-            shown = f"Received: {len(question.endings)}"
-            raise UserError(f"{place}: expected {num_endings} endings. {shown}")
+            received = f"Received: {len(question.endings)}"
+            raise UserError(f"{place}: expected {num_endings} endings. {received}")
         questions.append(question)
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
-    _check(paths[split], split, questions)
+    _check_questions(paths[split], split, questions)
     return questions
 
 
-def _check(path: str, split: str, questions: Sequence[Question]) -> None:
+def _check_questions(path: str, split: str, questions: Sequence[Question]) -> None:
     same, labels = sum(len(set(q.endings)) == 1 for q in questions), {q.label for q in questions}
     if same:
         message = "%s: all endings are equal in %d of %d questions. Check --ending_columns"
         log.warning(message, path, same, len(questions))
     count = len(questions[0].endings)
-    # In a few questions a label may be missing by chance.
+    # With few questions, a label may be missing by chance.
     if split == "train" and len(questions) >= 5 * count and 0 not in labels and count - 1 in labels:
         message = "%s: no label is 0, but some are %d, the last one. Check that labels begin with 0"
         log.warning(message, path, count - 1)
 
 
-def _rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the file and line of each row, and its cells by column name."""
     header: list[str] | None = None
     for row in read_table(path):
@@ -70,26 +70,26 @@ def _rows(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield row.place, dict(zip(header, row.cells, strict=True))
 
 
-def _question(
+def _parse_question(
     row: Mapping[str, Any], place: str, options: MultipleChoiceOptions, split: str
 ) -> Question:
-    start = _text(row, options.question_column, place) if options.question_column else ""
+    start = _cell(row, options.question_column, place) if options.question_column else ""
     names = options.endings
     if len(names) == 1 and isinstance(row.get(names[0]), list):
         endings = [str(ending) for ending in row[names[0]]]
         names = []
     else:
-        endings = [_text(row, name, place) for name in names]
+        endings = [_cell(row, name, place) for name in names]
     if len(endings) < 2:
         raise UserError(f"{place}: a question needs at least two endings (--ending_columns)")
     label = None
     if split != "predict":
-        label = _label(_text(row, options.label_column, place), names, len(endings), place)
+        label = _parse_label(_cell(row, options.label_column, place), names, len(endings), place)
     texts = tuple(f"{start} {ending}".strip() for ending in endings)
-    return Question(_text(row, options.context_column, place), texts, label)
+    return Question(_cell(row, options.context_column, place), texts, label)
 
 
-def _text(row: Mapping[str, Any], name: str, place: str) -> str:
+def _cell(row: Mapping[str, Any], name: str, place: str) -> str:
     if name not in row:
         raise UserError(
             f"{place}: there is no column {name!r}, only {', '.join(map(str, row))[:200]}. Pass "
@@ -98,7 +98,7 @@ def _text(row: Mapping[str, Any], name: str, place: str) -> str:
     return str(row[name])
 
 
-def _label(cell: str, names: list[str], count: int, place: str) -> int:
+def _parse_label(cell: str, names: list[str], count: int, place: str) -> int:
     if cell in names:
         return names.index(cell)
     if cell.isascii() and cell.isdecimal() and int(cell) < count:

@@ -1,4 +1,4 @@
-"""Multiple choice: one of several endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
+"""Multiple choice among endings of a text, as in SWAG (Devlin et al. 2018, section 4.4).
 
 B batch, C endings of a question, S max_seq_length.
 """
@@ -6,9 +6,7 @@ B batch, C endings of a question, S max_seq_length.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
-from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -16,8 +14,6 @@ from bert_tf.data.packing import CUT_TOKENS, pack_batch
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertClassifier
-from bert_tf.modeling.losses import cross_entropy
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
 from bert_tf.tokenization import FullTokenizer
@@ -29,38 +25,6 @@ class ChoicePrediction(NamedTuple):
 
     choice: int
     probabilities: list[float]
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class BertMultipleChoice(BertClassifier):
-    """Scores the endings of a question, each by the `pooled_output` of context and ending.
-
-    Example:
-        model = BertMultipleChoice(BertConfig(vocab_size=100))
-        ids = np.ones((2, 4, 16), "int32")  # [B, C, S]
-        model({"input_ids": ids})["logits"]  # [B, C]
-    """
-
-    input_rank = 3
-    hugging_face_class = "BertForMultipleChoice"
-
-    def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
-        super().__init__(config, num_labels, **kwargs)
-
-    def call(
-        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
-    ) -> dict[str, Any]:
-        """Inputs of `BertModel` as [B, C, S] -> `logits` and `probabilities` [B, C]."""
-        shape = ops.shape(inputs["input_ids"])
-        rows = {
-            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B C, S]
-            for name in self.input_names
-            if inputs.get(name) is not None
-        }
-        rows |= {name: inputs[name] for name in ("token_positions",) if name in inputs}
-        outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
-        logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
-        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}
 
 
 class MultipleChoice(Task):
@@ -100,19 +64,23 @@ class MultipleChoice(Task):
         contexts = contexts.take(np.repeat(np.arange(len(examples)), count))
         vocab = self.tokenizer.reference.vocab
         packed = pack_batch(contexts, endings, length, vocab["[CLS]"], vocab["[SEP]"])
-        cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
+        num_cut = contexts.lengths + endings.lengths + 3 - packed["input_mask"].sum(axis=1)
         rows = {name: values.reshape(-1, count, length) for name, values in packed.items()}
-        rows[CUT_TOKENS] = cut.reshape(-1, count).sum(axis=1)
+        rows[CUT_TOKENS] = num_cut.reshape(-1, count).sum(axis=1)
         if split != "predict":
             rows["label_ids"] = np.array([question.label for question in examples], np.int32)
         return rows
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder and the head that scores an ending."""
+        from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
+
         return BertMultipleChoice(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the cross entropy over the endings, [B]."""
+        from bert_tf.modeling.losses import cross_entropy
+
         return cross_entropy(outputs["logits"], batch["label_ids"])
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:

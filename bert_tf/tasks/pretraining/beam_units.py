@@ -1,4 +1,4 @@
-"""Runs work on a cluster as an Apache Beam pipeline, for example on Dataflow, Flink or Spark."""
+"""Runs a function on a cluster with an Apache Beam pipeline (Dataflow, Flink, Spark, ...)."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence

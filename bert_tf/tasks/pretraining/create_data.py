@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bert_tf import file_names, files, locks
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
-from bert_tf.data.texts import warn_of_columns
+from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import Terminated, UserError, shortened
 from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.progress import bar, log
@@ -21,10 +21,10 @@ from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
     create_training_instances,
-    gc_paused,
+    pause_gc,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
-from bert_tf.tasks.pretraining.record_description import described
+from bert_tf.tasks.pretraining.record_description import describe_outputs
 from bert_tf.tasks.pretraining.rng import ReferenceRng
 from bert_tf.tokenization import FullTokenizer
 
@@ -55,14 +55,14 @@ def run(options: PretrainingDataOptions) -> list[str]:
     for path in paths:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         encode.tokenizer.warn_about_unknown(path, [[line] for line in lines])
-        warn_of_columns(path, lines)
+        warn_about_columns(path, lines)
         _check_lines(path, lines, options.max_seq_length)
     _check_num_predictions(options)
     log.info("Reading %d files: %s", len(paths), shortened(paths, _MAX_PATHS))
-    if options.in_shards:
+    if options.uses_shards:
         _write_in_shards(options, paths, encode.tokenizer.reference.vocab)
     else:
-        with gc_paused():
+        with pause_gc():
             _write_in_memory(options, paths, encode)
     return options.outputs
 
@@ -76,9 +76,9 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     file_names.require_distinct(outputs, sources)
     for output in outputs:
         file_names.require_writable(output)
-    if options.in_shards and files.is_stream(outputs[0]):
+    if options.uses_shards and files.is_stream(outputs[0]):
         problem = f"--output_file={outputs[0]} is not a file, but shards are stored next to it"
-        raise UserError(f"{problem}: leave out --num_workers and --beam_runner")
+        raise UserError(f"{problem}: omit --num_workers and --beam_runner")
     return paths
 
 
@@ -90,7 +90,7 @@ def _check_num_predictions(options: PretrainingDataOptions) -> None:
     product = f"--masked_lm_prob * --max_seq_length = {needed}"
     message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
     message += f": pass --max_predictions_per_seq={needed}, here and to run_pretraining.py"
-    if options.in_shards:
+    if options.uses_shards:
         raise UserError(message)
     log.warning("%s", message)
 
@@ -110,7 +110,7 @@ def _write_in_shards(
     with locks.exclusive(locks.lock_path(folder), f"--output_file={outputs[0]}"):
         try:
             units = sharded_data.write_parts(options, paths, folder, workers)
-            with described(options, vocab):
+            with describe_outputs(options, vocab):
                 count = sharded_data.join(units, folder, outputs, workers)
         except (KeyboardInterrupt, Terminated) as stop:
             raise type(stop)(f"The same command resumes from {folder}.") from None
@@ -134,7 +134,7 @@ def _write_in_memory(
     for instance in instances[:_NUM_SHOWN]:
         log.debug("%s", _describe(instance, tokenizer))
     features, outputs = record_features(options), options.outputs
-    with described(options, tokenizer.vocab):
+    with describe_outputs(options, tokenizer.vocab):
         for number, output in enumerate(outputs):
             batches = record_batches(instances[number :: len(outputs)], options, use_threads=True)
             count = write_records(output, features, batches)

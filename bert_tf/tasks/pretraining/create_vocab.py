@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf import file_names, files
-from bert_tf.data.texts import warn_of_columns
+from bert_tf.data.texts import warn_about_columns
 from bert_tf.errors import UserError
 from bert_tf.progress import bar, log
 from bert_tf.tasks.pretraining.options import VocabularyOptions
@@ -33,14 +33,14 @@ _LEARNER_PARAMS = {
     "joiner": "##",
 }
 _BATCH_LINES = 1000
-# Minimum fraction of words that remain after dropping those with characters that do not fit.
+# Minimum fraction of words that consist only of characters that fit into the vocabulary.
 _MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
     """Learns and writes a vocabulary; returns its `vocab_size` tokens in the order of their ids.
 
-    If there are too few word pieces, missing characters and then `[unusedN]` fill the rest.
+    If there are too few word pieces, missing characters and then `[unusedN]` fill the rest of it.
     """
     options.check()
     learner = _import_learner()
@@ -59,7 +59,7 @@ def run(options: VocabularyOptions) -> list[str]:
     log.info(message, total, distinct)
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
-    tokens += _missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
+    tokens += _find_missing_characters(counts, tokens)[: options.vocab_size - len(tokens)]
     num_unused = options.num_unused_tokens + options.vocab_size - len(tokens)
     tokens += [f"[unused{n}]" for n in range(options.num_unused_tokens, num_unused)]
     files.write_text(output, "\n".join(tokens) + "\n")
@@ -79,7 +79,7 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     with bar(len(paths), "files") as progress:
         for path in paths:
             lines = iter(files.read_lines(path))
-            warn_of_columns(path, first := [*itertools.islice(lines, _BATCH_LINES)])
+            warn_about_columns(path, first := [*itertools.islice(lines, _BATCH_LINES)])
             lines = itertools.chain(first, lines)
             while batch := list(itertools.islice(lines, _BATCH_LINES)):
                 counts.update(tokenizer.tokenize("\n".join(batch)))
@@ -105,7 +105,7 @@ def learn(
     room = vocab_size - len(first)
     params = learner.Params(
         vocab_size=vocab_size,
-        # Each takes two tokens: one at the start of a word, and one with `##`.
+        # A character takes two tokens: one at the start of a word, and one with `##`.
         max_unique_chars=max(room // 3, 1),
         reserved_tokens=first,
         **_LEARNER_PARAMS,
@@ -127,7 +127,7 @@ def learn(
     return tokens[:vocab_size]
 
 
-def _missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
+def _find_missing_characters(counts: Mapping[str, int], tokens: Sequence[str]) -> list[str]:
     """Returns characters without a token, most frequent first; those inside words with `##`."""
     frequencies: Counter[str] = Counter()
     for word, count in counts.items():

@@ -1,6 +1,6 @@
 """Converts pre-training instances to record features.
 
-In shapes: n instances, S max_seq_length, P max_predictions_per_seq.
+Shapes: n instances, S max_seq_length, P max_predictions_per_seq.
 """
 
 import functools
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
-from bert_tf.data.records import Feature, sequence_features
 from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions
 

@@ -24,7 +24,7 @@ _MAX_ATTEMPTS = 10
 
 
 @contextlib.contextmanager
-def gc_paused() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Disables garbage collection, which would take a seventh of the time and free nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -48,7 +48,7 @@ class VocabInfo:
         # Random tokens are drawn from all entries, special tokens included.
         self.replacements = list(vocab.values())
         self.size = max(vocab.values()) + 1
-        # `word_segments` adds `size` to ids of pieces inside a word; the second half is for those.
+        # The second half is for ids of pieces inside a word, to which `word_segments` adds `size`.
         self.is_inner = [False] * self.size + [True] * self.size
         for token, index in vocab.items():
             self.is_inner[index] = token.startswith("##")
@@ -97,18 +97,18 @@ def create_instances_from_document(
     document = documents[index]
     max_tokens = options.max_seq_length - 3
     is_short = rng.random() < options.short_seq_prob
-    target = 2 + rng.below(max_tokens - 1) if is_short else max_tokens
+    target = 2 + rng.randbelow(max_tokens - 1) if is_short else max_tokens
     chunk: list[Sentence] = []
     length = i = 0
     while i < len(document):
         chunk.append(document[i])
         length += len(document[i])
         if i == len(document) - 1 or length >= target:
-            count_a = 1 + rng.below(len(chunk) - 1) if len(chunk) > 1 else 1
+            count_a = 1 + rng.randbelow(len(chunk) - 1) if len(chunk) > 1 else 1
             first = list(itertools.chain.from_iterable(chunk[:count_a]))
             is_random_next = len(chunk) == 1 or rng.random() < 0.5
             if is_random_next:
-                second = _random_segment(documents, index, target - len(first), rng)
+                second = _draw_segment(documents, index, target - len(first), rng)
                 # Put the unused sentences back, as in the original.
                 i -= len(chunk) - count_a
             else:
@@ -121,16 +121,16 @@ def create_instances_from_document(
         i += 1
 
 
-def _random_segment(
+def _draw_segment(
     documents: Sequence[Document], index: int, target: int, rng: ReferenceRng
 ) -> Sentence:
     for _ in range(_MAX_ATTEMPTS):
-        other = rng.below(len(documents))
+        other = rng.randbelow(len(documents))
         if other != index:
             break
     document = documents[other]
     segment: Sentence = []
-    for sentence in document[rng.below(len(document)) :]:
+    for sentence in document[rng.randbelow(len(document)) :]:
         segment += sentence
         if len(segment) >= target:
             break
@@ -173,14 +173,14 @@ def _mask(
             if len(chosen) + len(word) <= count:
                 chosen += word
     else:
-        chosen = rng.choose(candidates, count)
+        chosen = rng.sample(candidates, count)
     labels = {position: input_ids[position] for position in chosen}
-    uniform, below = rng.random, rng.below
+    uniform, randbelow = rng.random, rng.randbelow
     for position in chosen:
         if uniform() < 0.8:
             input_ids[position] = vocab.mask_id
         elif uniform() >= 0.5:
-            input_ids[position] = vocab.replacements[below(len(vocab.replacements))]
+            input_ids[position] = vocab.replacements[randbelow(len(vocab.replacements))]
     chosen.sort()
     return chosen, [labels[position] for position in chosen]
 

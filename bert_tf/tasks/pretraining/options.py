@@ -7,7 +7,7 @@ from bert_tf.errors import UserError
 from bert_tf.options.fields import check_required, check_values, option
 from bert_tf.options.shared import DeviceOptions, EncoderOptions, TrainingOptions
 
-# Three special tokens and one token of each segment.
+# Three special tokens, and one token for each of the two segments.
 _SHORTEST_PAIR = 5
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _SPECIAL_TOKENS = 5
@@ -45,7 +45,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions):
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self, self._not_needed())
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
@@ -90,20 +90,20 @@ class PretrainingDataOptions:
     verbose_logging: bool = option(False, "Log the first examples.", new=True)
     whole_word_segments: str | None = option(
         None,
-        "How to find words for --do_whole_word_mask in languages without spaces, such as Chinese: "
+        "Word segmentation for --do_whole_word_mask in languages without spaces, such as Chinese: "
         "a file with one word per line, or a Python function such as jieba:lcut.",
         new=True,
     )
     num_workers: int = option(
         0,
-        "Number of processes that create the examples shard by shard, for corpora of any size; the "
-        "examples do not depend on it. 0: as in the original, with the whole corpus in memory.",
+        "Number of processes that create the examples shard by shard, for corpora of any size; it "
+        "does not affect the examples. 0: as in the original, with the whole corpus in memory.",
         new=True,
         limits=(0, 1024),
     )
     shard_mb: float = option(
         4.0,
-        "Megabytes of text per shard, with --num_workers or --beam_runner. Each process has one "
+        "Megabytes of text per shard, with --num_workers or --beam_runner. Each process keeps one "
         "shard in memory, and draws random next sentences from it.",
         new=True,
         limits=(0.001, 4096),
@@ -122,7 +122,7 @@ class PretrainingDataOptions:
     )
 
     @property
-    def in_shards(self) -> bool:
+    def uses_shards(self) -> bool:
         """Whether texts are processed shard by shard, unlike in the original."""
         return bool(self.num_workers or self.beam_runner)
 
@@ -137,7 +137,7 @@ class PretrainingDataOptions:
         return file_names.split(self.output_file or "")
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
         if self.max_seq_length < _SHORTEST_PAIR:
@@ -173,7 +173,7 @@ class VocabularyOptions:
     )
 
     def check(self) -> None:
-        """Checks what can be checked without reading a file."""
+        """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
         if self.vocab_size <= self.num_unused_tokens + _SPECIAL_TOKENS:

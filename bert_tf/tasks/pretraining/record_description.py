@@ -1,4 +1,4 @@
-"""Descriptions of pre-training records, written next to them and checked before training."""
+"""Metadata of pre-training records, stored next to them and checked before training."""
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_pred
 
 
 @contextlib.contextmanager
-def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
+def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
     """Locks the record files while they are written, then writes `<output>.json` next to each.
 
     The lock keeps other runs from writing their descriptions. Pipes and devices get none.
@@ -31,14 +31,14 @@ def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iter
     description = {
         **{flag: getattr(options, flag) for flag in flags},
         "vocab_size": max(vocab.values()) + 1,
-        "vocab_sha256": _digest(vocab),
+        "vocab_sha256": _hash_vocab(vocab),
     }
     with contextlib.ExitStack() as stack:
         # Sorted, to prevent a deadlock between two runs.
         for lock in sorted(map(locks.lock_path, outputs)):
             stack.enter_context(locks.exclusive(lock))
         # An old description must not outlive its records if this run fails.
-        for path in {*outputs, *map(files.resolved, outputs)}:
+        for path in {*outputs, *map(files.resolve, outputs)}:
             files.remove(f"{path}.json")
         yield
         for output in outputs:
@@ -46,7 +46,7 @@ def described(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iter
             files.write_text(f"{output}.json", f"{text}\n")
 
 
-def _digest(vocab: Mapping[str, int]) -> str:
+def _hash_vocab(vocab: Mapping[str, int]) -> str:
     lines = [f"{index} {token}" for token, index in sorted(vocab.items(), key=lambda item: item[1])]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -59,9 +59,9 @@ def check_records(
     Raises:
         UserError: they do not match, or a file is empty or does not contain such records.
     """
-    vocabularies = {_digest(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
+    vocabularies = {_hash_vocab(load_vocab(vocab_file)): vocab_file} if vocab_file else {}
     for path in paths:
-        first = _first_record(path)
+        first = _read_first_record(path)
         description = _read_description(path)
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
@@ -95,7 +95,7 @@ def _read_description(path: str) -> dict[str, Any]:
         raise UserError(f"{name} {_MISMATCH} ({error!r})") from error
 
 
-def _first_record(path: str) -> dict[str, Sequence[int]]:
+def _read_first_record(path: str) -> dict[str, Sequence[int]]:
     files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
         first = next(iter(tf.data.TFRecordDataset(path).take(1)), None)

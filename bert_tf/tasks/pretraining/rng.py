@@ -6,15 +6,15 @@ import random
 class ReferenceRng:
     """Draws the same numbers as a `random.Random`, but faster.
 
-    `below` and `shuffle` do what `random.Random.randint` and `shuffle` do internally, without their
-    intermediate calls, which would take most of the time of masking.
+    `randbelow` and `shuffle` inline the internals of `random.Random`, whose nested calls would
+    otherwise dominate the time spent on masking.
     """
 
     def __init__(self, source: random.Random) -> None:
         self.random = source.random
         self._bits = source.getrandbits
 
-    def below(self, limit: int) -> int:
+    def randbelow(self, limit: int) -> int:
         """Returns an integer from 0 to `limit` - 1; `limit` is at least 1."""
         width = limit.bit_length()
         while (number := self._bits(width)) >= limit:
@@ -30,14 +30,14 @@ class ReferenceRng:
                 pass
             items[last], items[other] = items[other], items[last]
 
-    def choose(self, items: list, count: int) -> list:
+    def sample(self, items: list, count: int) -> list:
         """Returns `count` items by shuffling all of them in place, as the original does."""
         self.shuffle(items)
         return items[:count]
 
 
 class FastRng(ReferenceRng):
-    """Draws fewer numbers than the original, and so different ones."""
+    """Draws fewer numbers than the original, so the results differ."""
 
     def shuffle(self, items: list, first: int = 0) -> None:
         """Shuffles `items` in place; only those from index `first` on are a random sample."""
@@ -46,7 +46,7 @@ class FastRng(ReferenceRng):
             other = int(uniform() * count)
             items[count - 1], items[other] = items[other], items[count - 1]
 
-    def choose(self, items: list, count: int) -> list:
+    def sample(self, items: list, count: int) -> list:
         """Returns `count` random items with only `count` draws; changes the order of `items`."""
         first = max(len(items) - count, 0)
         self.shuffle(items, first)

@@ -29,7 +29,7 @@ from bert_tf.tasks.pretraining.instances import (
     Instance,
     VocabInfo,
     create_instances_from_document,
-    gc_paused,
+    pause_gc,
 )
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.rng import FastRng
@@ -79,7 +79,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
         "format": _FORMAT,
         "options": {name: v for name, v in settings if not name.startswith(_IRRELEVANT_OPTIONS)},
         "outputs": len(options.outputs),
-        "digests": [_digest(options.vocab_file), _digest(options.whole_word_segments)],
+        "digests": [_hash_file(options.vocab_file), _hash_file(options.whole_word_segments)],
         "texts": [(path, *files.size_and_mtime(path)) for path in texts],
         "units": [unit.ranges for unit in units],
     }
@@ -94,7 +94,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     files.write_text(path, text + "\n")
 
 
-def _digest(path: str | None) -> str:
+def _hash_file(path: str | None) -> str:
     """Returns the digest of a file; "" if the option names a function or is not set."""
     if not path or not files.exists(path):
         return ""
@@ -134,11 +134,11 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     parts = [_part_path(folder, unit, output) for output in range(len(options.outputs))]
     count = single_document_shards = 0
     with contextlib.ExitStack() as stack:
-        stack.enter_context(gc_paused())
+        stack.enter_context(pause_gc())
         names = [stack.enter_context(files.atomic_write(part)) for part in parts]
         try:
             writers = [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
-            for num_documents, records in _shards(options, unit):
+            for num_documents, records in _make_shards(options, unit):
                 single_document_shards += num_documents == 1
                 for record in records:
                     writers[count % len(writers)].write(record)
@@ -150,16 +150,16 @@ def write_unit(options: PretrainingDataOptions, folder: str, unit: Unit) -> None
     files.write_text(_report_path(folder, unit), json.dumps(report))
 
 
-def _shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
+def _make_shards(options: PretrainingDataOptions, unit: Unit) -> Iterator[tuple[int, list[bytes]]]:
     """Yields the number of documents and the shuffled records of each shard."""
     encode = _load_encoder(options)
     for number, texts in enumerate(read_shards(unit, options.shard_bytes)):
         documents = _encode_documents(texts, encode)
         seed_key = f"{options.random_seed} {unit.number} {number}"
-        instances = _instances(options, documents, encode.vocab, seed_key)
+        instances = _make_instances(options, documents, encode.vocab, seed_key)
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
-        _random(seed_key).shuffle(records)
+        _make_rng(seed_key).shuffle(records)
         yield len(documents), records
 
 
@@ -169,16 +169,16 @@ def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Docum
     return [document for document in documents if document]
 
 
-def _instances(
+def _make_instances(
     options: PretrainingDataOptions, documents: list[Document], vocab: VocabInfo, seed_key: str
 ) -> Iterator[Instance]:
     for index in range(len(documents)):
-        rng = _random(f"{seed_key} {index}")
+        rng = _make_rng(f"{seed_key} {index}")
         for _ in range(options.dupe_factor):
             yield from create_instances_from_document(documents, index, rng, options, vocab)
 
 
-def _random(seed_key: str) -> FastRng:
+def _make_rng(seed_key: str) -> FastRng:
     """Returns an independent random number generator for each key."""
     digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
     return FastRng(random.Random(int.from_bytes(digest, "big")))
@@ -196,13 +196,13 @@ def join(units: Sequence[Unit], folder: str, outputs: Sequence[str], workers: Un
         message = "%d shards contain only one document, so random next sentences come from the same"
         advice = "put a blank line between documents, or pass a larger --shard_mb"
         log.warning(f"{message} text: {advice}", single_document_shards)
-    for _ in workers(functools.partial(_join, units, folder), list(enumerate(outputs))):
+    for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)
     return count
 
 
 # Pickled by name, like `write_unit`.
-def _join(units: Sequence[Unit], folder: str, output: tuple[int, str]) -> None:
+def _join_output(units: Sequence[Unit], folder: str, output: tuple[int, str]) -> None:
     number, path = output
     files.concatenate([_part_path(folder, unit, number) for unit in units], path)

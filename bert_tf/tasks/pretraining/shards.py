@@ -24,7 +24,7 @@ Range = tuple[str, int, int | None]
 
 @dataclass(frozen=True)
 class Unit:
-    """What a worker processes at a time."""
+    """A unit of work for one worker."""
 
     number: int
     ranges: tuple[Range, ...]
@@ -50,10 +50,10 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
                 room = shard_bytes
             groups[-1].append((path, 0, size))
             room -= size
-    return [Unit(number, tuple(ranges), _size(ranges)) for number, ranges in enumerate(groups)]
+    return [Unit(number, tuple(ranges), _sum_sizes(ranges)) for number, ranges in enumerate(groups)]
 
 
-def _size(ranges: Sequence[Range]) -> int:
+def _sum_sizes(ranges: Sequence[Range]) -> int:
     return sum((files.size(p) if stop is None else stop) - start for p, start, stop in ranges)
 
 
@@ -62,19 +62,19 @@ def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
 
     Unlike in the original, the end of a file also ends a document.
     """
-    documents = _numbered_documents(unit, shard_bytes)
+    documents = _read_numbered_documents(unit, shard_bytes)
     for _, shard in itertools.groupby(documents, key=operator.itemgetter(0)):
         yield [document for _, document in shard]
 
 
-def _numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
+def _read_numbered_documents(unit: Unit, shard_bytes: int) -> Iterator[tuple[int, list[str]]]:
     for path, start, stop in unit.ranges:
         with files.open_decompressed(path, regular=True) as file:
-            for blank_start, document in _documents(path, file, start, stop, shard_bytes):
+            for blank_start, document in _read_documents(path, file, start, stop, shard_bytes):
                 yield 0 if stop else blank_start // shard_bytes, document
 
 
-def _documents(
+def _read_documents(
     path: str, file: Any, start: int, stop: int | None, shard_bytes: int
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields each document of a byte range, with the offset of the blank line before it."""

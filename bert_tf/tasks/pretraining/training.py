@@ -10,12 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, file_names, files, training
-from bert_tf.checkpoints.formats.source import VOCAB_FILE, existing
+from bert_tf.checkpoints.formats.source import VOCAB_FILE, find_file
 from bert_tf.config import BertConfig
-from bert_tf.data.records import Feature, count_records
+from bert_tf.data.feature_specs import Feature
+from bert_tf.data.records import count_records
 from bert_tf.errors import UserError
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.initialization import check_length, find_model_files, restore_weights
+from bert_tf.finetuning.initialization import restore_weights
+from bert_tf.finetuning.model_files import check_length, find_model_files
 from bert_tf.finetuning.output_dir import (
     EVAL_FILES,
     Results,
@@ -42,7 +44,7 @@ def run(options: PretrainingOptions) -> Results:
     config = BertConfig.from_json_file(options.bert_config_file or "")
     check_length(options, config)
     paths = file_names.expand(options.input_file or "")
-    # Before reading records: workers must be connected before TensorFlow computes anything.
+    # Connect workers before reading records, because TensorFlow must not compute anything earlier.
     devices = training.open_devices(options)
     with training.explained_errors(devices.workers), locked_output_dir(options, devices.is_chief):
         check_records(paths, options, config, _find_vocab_file(options.init_checkpoint or ""))
@@ -58,7 +60,7 @@ def run(options: PretrainingOptions) -> Results:
 def _find_vocab_file(init_checkpoint: str) -> str:
     """Returns the path of the vocabulary next to a published checkpoint, or ""."""
     folder = init_checkpoint if files.is_dir(init_checkpoint) else os.path.dirname(init_checkpoint)
-    return existing(folder, VOCAB_FILE) or "" if init_checkpoint else ""
+    return find_file(folder, VOCAB_FILE) or "" if init_checkpoint else ""
 
 
 def _train_and_evaluate(
@@ -128,7 +130,8 @@ def _train(
     batches = training.training_batches(
         paths, features, options, devices, num_records=_SHUFFLE_BUFFER, skip_batches=state.step
     )
-    loss, step_options = _loss(options.use_next_sentence), training.step_options(options, devices)
+    loss = _make_loss(options.use_next_sentence)
+    step_options = training.step_options(options, devices)
     train_step = training.make_train_step(
         state, loss, devices.strategy, step_options, batches.element_spec
     )
@@ -141,14 +144,14 @@ def _train(
     training.train(train_step, state, batches, loop, callbacks)
 
 
-def _loss(use_next_sentence: bool) -> training.Loss:
+def _make_loss(use_next_sentence: bool) -> training.Loss:
     """Averages the masked-LM loss over masked tokens, and the next sentence loss over rows."""
 
     def totals(batch: Mapping[str, Any]) -> dict[str, Any]:
         return {"weights": tf.reduce_sum(batch["masked_lm_weights"])}
 
     def replica_loss(outputs: Any, batch: Mapping[str, Any], totals: Mapping[str, Any]) -> Any:
-        rows = _row_metrics(outputs, batch)
+        rows = _compute_row_metrics(outputs, batch)
         loss = tf.reduce_sum(rows["masked_lm_loss"]) / (totals["weights"] + MASKED_LM_EPSILON)
         if use_next_sentence:
             loss += tf.reduce_sum(rows["next_sentence_loss"]) / totals["sequences"]
@@ -157,7 +160,7 @@ def _loss(use_next_sentence: bool) -> training.Loss:
     return training.Loss(totals, replica_loss)
 
 
-def _row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
     """Returns losses and correct predictions of each row [B], summed over its masked tokens."""
     token_logits, sentence_logits = outputs["masked_lm_logits"], outputs["next_sentence_logits"]
     labels, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]  # [B, P]
@@ -182,10 +185,10 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Evaluates `max_eval_steps` batches, as the original does, repeating records if needed."""
     size = options.eval_batch_size
-    inference = training.Inference(model, _row_metrics, features, devices, size)
+    inference = training.Inference(model, _compute_row_metrics, features, devices, size)
     rows = inference.predict_records(paths, options.max_eval_steps * size, "eval")
     batches = {name: values.reshape(-1, size) for name, values in rows.items()}
-    # As in the original, `loss` is a mean over batches, but `masked_lm_loss` is one over tokens.
+    # As in the original, `loss` is a mean over batches, but `masked_lm_loss` a mean over tokens.
     loss = batches["masked_lm_loss"].sum(1) / (
         batches["masked_lm_weights"].sum(1) + MASKED_LM_EPSILON
     )

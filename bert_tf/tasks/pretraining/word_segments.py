@@ -58,13 +58,13 @@ def mark_inner_pieces(
     for row, text in enumerate(texts):
         first, stop = tokens.row_splits[row], tokens.row_splits[row + 1]
         is_inner_char = np.zeros(len(text) + 1, bool)
-        for start, end in _word_spans(text, segmenter):
+        for start, end in _find_word_spans(text, segmenter):
             is_inner_char[start + 1 : end] = True
         is_inner[first:stop] = is_inner_char[starts[first:stop]]
     return tokens.ids + np.where(is_inner, vocab_size, 0).astype(np.int32)
 
 
-def _word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
+def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
     try:
         words = list(segmenter(text))
     except Exception as error:

@@ -1,6 +1,6 @@
 """Decodes start and end logits into n-best lists of answers, as the original does.
 
-In shapes: N windows, and the K most likely starts and ends of each.
+Shapes: N windows, and the K most likely starts and ends of each.
 """
 
 import functools
@@ -73,13 +73,13 @@ def decode(
     n_best_lists = []
     for first, end in itertools.pairwise(row_splits.tolist()):
         rows = np.arange(first, end)
-        null = _null_answer(top, rows) if options.version_2_with_negative else None
-        entries = _best_spans(windows, top, options.max_answer_length, rows)
+        null = _find_null_answer(top, rows) if options.version_2_with_negative else None
+        entries = _find_best_spans(windows, top, options.max_answer_length, rows)
         n_best_lists.append(n_best(entries, null, text_of, options.n_best_size))
     return n_best_lists
 
 
-def _best_spans(
+def _find_best_spans(
     windows: Windows, top: Mapping[str, np.ndarray], max_length: int, rows: np.ndarray
 ) -> Iterator[Entry]:
     """Returns the valid spans in the windows [n] of a question, best first."""
@@ -100,7 +100,7 @@ def _best_spans(
     return zip(*(column[order].tolist() for column in columns), strict=True)
 
 
-def _null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
+def _find_null_answer(top: Mapping[str, np.ndarray], rows: np.ndarray) -> Answer:
     """Returns "no answer" with its lowest score in any window; 0 if there are no windows."""
     logits = zip(top["null_start_logits"][rows], top["null_end_logits"][rows], strict=True)
     answers = [Answer("", float(start), float(end)) for start, end in logits]

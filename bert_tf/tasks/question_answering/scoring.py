@@ -78,7 +78,7 @@ def score(
 ) -> dict[str, float]:
     """Returns means of metrics in percent, by default those of SQuAD 1.1.
 
-    `predictions` are by question id; "" is the correct one for a question without an answer.
+    `predictions` are by question id; "" is correct for a question without an answer.
     """
     return {
         name: 100
@@ -101,7 +101,7 @@ def score_with_negative(
     drops answers with odds above its `--na-prob-thresh` of 1.0, this scores all predictions as is.
     """
     metrics = {"exact": exact_match, "f1": _f1_or_exact}
-    scores = {key: _scores(examples, predictions, metric) for key, metric in metrics.items()}
+    scores = {key: _score_all(examples, predictions, metric) for key, metric in metrics.items()}
     has_answer = {example.qas_id: bool(example.answers) for example in examples}
     results: dict[str, float] = {}
     for prefix, kinds in (("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,))):
@@ -126,8 +126,8 @@ def best_f1_threshold(
     Unlike the official `best_f1_thresh`, it treats questions with equal odds alike, as prediction
     does. `best_texts` are the best answers other than "no answer", by question id.
     """
-    answered = _scores(examples, best_texts, _f1_or_exact)
-    unanswered = _scores(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
+    answered = _score_all(examples, best_texts, _f1_or_exact)
+    unanswered = _score_all(examples, dict.fromkeys(best_texts, ""), _f1_or_exact)
     gains: dict[float, float] = collections.defaultdict(float)
     for qas_id in answered:
         gains[null_odds[qas_id]] += answered[qas_id] - unanswered[qas_id]
@@ -147,7 +147,7 @@ def _f1_or_exact(prediction: str, answer: str) -> float:
     return f1(prediction, answer)
 
 
-def _scores(
+def _score_all(
     examples: Sequence[SquadExample],
     predictions: Mapping[str, str],
     metric: Callable[[str, str], float],

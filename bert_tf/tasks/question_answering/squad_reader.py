@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import files
-from bert_tf.data.cell_values import some
+from bert_tf.data.cell_values import first_few
 from bert_tf.errors import UserError
 
 _logger = logging.getLogger(__name__)
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# What to say about doubtful questions.
+# Descriptions of doubtful questions in warnings.
 _EMPTY = 'empty (check "question")'
 _CONTRADICTORY = 'impossible, but have answers (check "is_impossible")'
 # Number of question ids listed in a warning.
@@ -90,14 +90,14 @@ def read_squad_examples(
 
     For training, a question needs exactly one answer or, with `version_2_with_negative`,
     `is_impossible`. Questions whose answer is not in the text at `answer_start` are skipped with a
-    warning. A UserError tells what is invalid, and where.
+    warning. Raises a UserError that locates the first invalid entry.
     """
     examples: list[SquadExample] = []
     skipped: list[str] = []
     doubtful: dict[str, list[str]] = {_EMPTY: [], _CONTRADICTORY: []}
-    for location, paragraph, entry in _questions(path):
-        qas_id = str(_value(entry, "id", (str, int, float), location))
-        question = _value(entry, "question", str, location)
+    for location, paragraph, entry in _read_questions(path):
+        qas_id = str(_get(entry, "id", (str, int, float), location))
+        question = _get(entry, "question", str, location)
         doubtful[_EMPTY] += [qas_id] * (not question.strip())
         if version_2_with_negative and entry.get("is_impossible") is True and entry.get("answers"):
             doubtful[_CONTRADICTORY].append(qas_id)
@@ -112,7 +112,7 @@ def read_squad_examples(
         reason = f": skipped {len(skipped)} whose answer is not in the text" if skipped else ""
         raise UserError(f"{path} has no usable questions{reason}")
     if skipped:
-        total, ids = len(skipped) + len(examples), some(skipped, _MAX_LISTED)
+        total, ids = len(skipped) + len(examples), first_few(skipped, _MAX_LISTED)
         message = "%s: skipped %d of %d questions, because their answer is not at answer_start: %s"
         _logger.warning(message, path, len(skipped), total, ids)
         _logger.debug("Skipped: %s", ", ".join(skipped))
@@ -127,11 +127,11 @@ def read_squad_examples(
     duplicates = sorted(qas_id for qas_id, count in counts.items() if count > 1)
     if duplicates:
         message = "%s: %d ids belong to several questions, of which only the last is used: %s"
-        _logger.warning(message, path, len(duplicates), some(duplicates, _MAX_LISTED))
+        _logger.warning(message, path, len(duplicates), first_few(duplicates, _MAX_LISTED))
     return examples
 
 
-def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
+def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     """Yields the location in the file, the text and the JSON object of each question."""
     text = files.read_text(path, _MAX_BYTES).removeprefix("\ufeff")
     try:
@@ -143,16 +143,16 @@ def _questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
     # For numbers with thousands of digits, or thousands of nested brackets.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as JSON ({error})") from error
-    for n, article in enumerate(_value(content, "data", list, path)):
+    for n, article in enumerate(_get(content, "data", list, path)):
         location = f"{path}: data[{n}]"
-        for m, entry in enumerate(_value(article, "paragraphs", list, location)):
+        for m, entry in enumerate(_get(article, "paragraphs", list, location)):
             paragraph_location = f"{location}.paragraphs[{m}]"
-            paragraph = Paragraph.of(_value(entry, "context", str, paragraph_location))
-            for k, question in enumerate(_value(entry, "qas", list, paragraph_location)):
+            paragraph = Paragraph.of(_get(entry, "context", str, paragraph_location))
+            for k, question in enumerate(_get(entry, "qas", list, paragraph_location)):
                 yield f"{paragraph_location}.qas[{k}]", paragraph, question
 
 
-def _value(parent: Any, key: str, kind: Any, location: str) -> Any:
+def _get(parent: Any, key: str, kind: Any, location: str) -> Any:
     if isinstance(parent, dict) and isinstance(parent.get(key), kind):
         return parent[key]
     problem = f'has no "{key}"'
@@ -164,7 +164,7 @@ def _value(parent: Any, key: str, kind: Any, location: str) -> Any:
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
     """Returns the correct answers; None if they are missing or invalid."""
     try:
-        return tuple(_value(x, "text", str, "") for x in _value(entry, "answers", list, ""))
+        return tuple(_get(x, "text", str, "") for x in _get(entry, "answers", list, ""))
     except UserError:
         return None
 
@@ -177,9 +177,9 @@ def _answer(
         if "is_impossible" not in entry:
             advice = "omit --version_2_with_negative for SQuAD 1.1 files"
             raise UserError(f'{location} has no "is_impossible": {advice}')
-        if _value(entry, "is_impossible", bool, location):
+        if _get(entry, "is_impossible", bool, location):
             return "", -1, -1, True
-    answers = _value(entry, "answers", list, location)
+    answers = _get(entry, "answers", list, location)
     if len(answers) != 1:
         advice = ". Evaluation data may have several" if answers else ""
         if not answers and not version_2_with_negative:
@@ -187,8 +187,8 @@ def _answer(
         needed = "training questions need exactly one"
         raise UserError(f"{location} has {len(answers)} answers: {needed}{advice}")
     answer_location = f"{location}.answers[0]"
-    text = _value(answers[0], "text", str, answer_location)
-    index = _value(answers[0], "answer_start", int, answer_location)
+    text = _get(answers[0], "text", str, answer_location)
+    index = _get(answers[0], "answer_start", int, answer_location)
     try:
         start, end = paragraph.word_at(index), paragraph.word_at(index + len(text) - 1)
     except IndexError:

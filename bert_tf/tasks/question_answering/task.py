@@ -5,18 +5,15 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
-from bert_tf.data.records import Feature, sequence_features
+from bert_tf.data.feature_specs import Feature, sequence_features
 from bert_tf.errors import UserError
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertSpanLabeler
-from bert_tf.modeling.losses import span_loss
 from bert_tf.progress import log
 from bert_tf.tasks.question_answering import decoding, scoring, squad_reader
 from bert_tf.tasks.question_answering.options import SquadOptions
@@ -31,7 +28,7 @@ _SHUFFLE_SEED = 12345
 _LOGGED_EXAMPLES = 20
 # Number of questions to check for unknown tokens.
 _NUM_CHECKED = 2000
-# With more windows per question than this, a warning explains what an epoch is.
+# With more windows per question than this, warn that epochs are counted in questions.
 _MANY_WINDOWS = 1.5
 
 
@@ -76,7 +73,7 @@ class QuestionAnswering(Task):
                 log.info(f"{message} (pass --answer_scoring=words for words only)", path)
         texts = [(e.question_text, *e.doc_tokens) for e in examples[:_NUM_CHECKED]]
         self.tokenizer.warn_about_unknown(path, texts)
-        windows = self._windows(examples)
+        windows = self._make_windows(examples)
         log.info("%s: %d questions, %d windows", path, len(examples), len(windows))
         if is_training and not len(windows):
             raise UserError(f"{path}: all texts are empty; cannot train")
@@ -89,7 +86,7 @@ class QuestionAnswering(Task):
         self._log_examples(windows)
         return windows
 
-    def _windows(self, examples: Sequence[SquadExample]) -> Windows:
+    def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
         lengths = (options.max_seq_length, options.doc_stride, options.max_query_length)
         return Windows(examples, self.tokenizer, *lengths)
@@ -114,12 +111,16 @@ class QuestionAnswering(Task):
         targets = examples.targets(0, len(examples)) if split == "train" else {}
         return {**examples.inputs(0, len(examples)), **targets}
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a span head: logits for the answer's start and end."""
+        from bert_tf.modeling import BertSpanLabeler
+
         return BertSpanLabeler(self.config, **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the mean of the cross entropies of start and end, [B]."""
+        from bert_tf.modeling.losses import span_loss
+
         start, end = outputs["start_logits"], outputs["end_logits"]
         return span_loss(start, end, batch["start_positions"], batch["end_positions"])
 
@@ -173,7 +174,7 @@ class QuestionAnswering(Task):
         # Questions about the same text share its words.
         words = {text: Paragraph.of(text).words for text in {text for _, text in inputs}}
         pairs = enumerate(inputs)
-        return self._windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
+        return self._make_windows([SquadExample(str(n), q, words[text]) for n, (q, text) in pairs])
 
     def epoch_size(self, examples: Windows) -> int:
         """Returns the number of questions, as in the original."""

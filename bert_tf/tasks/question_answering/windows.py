@@ -1,6 +1,6 @@
 """Questions with windows of their texts, as model inputs: `[CLS] question [SEP] window [SEP]`.
 
-A text that does not fit into one row is split into overlapping windows. In shapes: N windows, T
+A text that does not fit into one row is split into overlapping windows. Shapes: N windows, T
 tokens and W words of all texts, S max_seq_length.
 """
 
@@ -21,7 +21,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 class Windows(Sequence[Any]):
-    """All windows of some questions; a slice is a view whose attributes describe all of them.
+    """Windows of questions. A slice is a view, whose attributes still describe all windows.
 
     Args:
         questions: the questions.
@@ -34,7 +34,7 @@ class Windows(Sequence[Any]):
         question_index: int64 [N], ascending; the question of each window.
         window_index: int64 [N]; index of each window among those of its question.
         start: int64 [N]; index of the first token of each window in the text.
-        length: int64 [N]; number of its tokens in the text.
+        length: int64 [N]; number of text tokens in each window.
         offset: int64 [N]; position of the first token of each window in the row.
         words: words of all texts.
         token_ids: int32 [T]; tokens of all texts.
@@ -68,7 +68,7 @@ class Windows(Sequence[Any]):
         self.start = self.window_index * step[question_of]
         self.length = np.minimum(text_lengths[question_of] - self.start, room[question_of])
         self.offset = query_lengths[question_of] + 2
-        # How many windows before and after a window may share tokens with it.
+        # Number of windows on either side that may overlap with a window.
         self._max_overlap = int(np.max(-(-room // step), initial=1)) - 1
         self._rows = range(len(question_of))
 
@@ -155,7 +155,7 @@ class Windows(Sequence[Any]):
         plus a hundredth of the window's length; ties go to the first window. Tokens are indexes
         into the window; the result is False for indexes outside of it.
         """
-        own_context, is_best = self._context(rows, tokens)
+        current, is_best = self._context(rows, tokens)
         text_tokens = self.start[rows][:, None] + tokens
         for shift in (s for reach in range(1, self._max_overlap + 1) for s in (-reach, reach)):
             others = (rows + shift).clip(0, len(self.start) - 1)
@@ -163,7 +163,7 @@ class Windows(Sequence[Any]):
             same &= others == rows + shift
             if same.any():
                 context, inside = self._context(others, text_tokens - self.start[others][:, None])
-                better = context >= own_context if shift < 0 else context > own_context
+                better = context >= current if shift < 0 else context > current
                 is_best &= ~(same[:, None] & inside & better)
         return is_best
 

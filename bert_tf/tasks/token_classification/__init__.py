@@ -1,4 +1,4 @@
-"""Fine-tunes and applies models that label words, such as named entities."""
+"""Token classification (named entity recognition): fine-tuning, evaluation and prediction."""
 
 from typing import Any
 

@@ -1,14 +1,14 @@
-"""Words with labels in columns, as in the files of the CoNLL shared tasks.
+"""Reads words and their labels from columns, as in the files of the CoNLL shared tasks.
 
 Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task:
-Language-Independent Named Entity Recognition": a word on each line, its label in the last column, a
-blank line after each sentence, and `-DOCSTART-` where a document begins.
+Language-Independent Named Entity Recognition": one word per line, its label in the last column; a
+blank line after each sentence; and `-DOCSTART-` before each document.
 
 Labels are in BIO, IOB1 (the scheme of 2003, where `B-` only separates an entity from one of the
 same type before it) or BIOES.
 
-MSRA's corpus of Chinese names (SIGHAN 2006) also comes with a sentence on each line, cut into spans
-with `/o`, `/nr` (person), `/ns` (place) or `/nt` (organization); each character becomes a word.
+The MSRA corpus of Chinese entities (SIGHAN 2006) may have one sentence per line, in spans such as
+`TEXT/nr` (person), `/ns` (place), `/nt` (organization) or `/o`; each character becomes a word.
 """
 
 import itertools
@@ -30,7 +30,7 @@ LAST = -1
 
 # Other spaces, such as U+00A0, are parts of words.
 _COLUMN = re.compile("[^ \t]+")
-# The type may be missing in files with a single one.
+# The entity type may be omitted if there is only one.
 _LABEL = re.compile("O|[BIES](-.+)?")
 _SPAN = re.compile("(.+)/(o|nr|ns|nt)")
 _SPAN_TYPES = {"nr": "PER", "ns": "LOC", "nt": "ORG"}
@@ -47,9 +47,9 @@ class ConllFile:
     words: list[str] = field(default_factory=list)
     labels: list[str] | None = None
     lines: list[int] = field(default_factory=list)
-    # The first word of each sentence, and W.
+    # Index of the first word of each sentence, then W.
     sentences: list[int] = field(default_factory=lambda: [0])
-    # The first word of each document, and W.
+    # Index of the first word of each document, then W.
     documents: list[int] = field(default_factory=lambda: [0])
     # Line numbers of the `-DOCSTART-` lines.
     marks: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class ConllFile:
         """Returns the lines of the file as columns: word, label if any, predicted label.
 
         `-DOCSTART-` lines also get labels, as the shared task's script (conlleval) requires. A line
-        of spans becomes a line for each character and a blank one.
+        of spans becomes one line per character, followed by a blank line.
         """
         columns = [self.words, *([self.labels] if self.labels else []), predicted]
         lines: list[list[str]] = [[] for _ in range(self.num_lines)]
@@ -98,19 +98,19 @@ def read_conll(
             continue
         where = f"{path}:{number}"
         if not file.words:
-            # A line "w/o" in a file without labels is a word.
+            # In a file without labels, "w/o" is a word, not a span.
             are_spans = all(map(_SPAN.fullmatch, columns))
             file.has_spans = are_spans and (need_labels or len(columns) > 1)
             token, label, width, first = 0, 1, 2, columns
             if not file.has_spans:
                 wanted, width = (token_column, label_column, need_labels), len(columns)
                 token, label = _find_columns(columns, *wanted, where)
-        for row in _characters(columns, where) if file.has_spans else [columns]:
+        for row in _split_spans(columns, where) if file.has_spans else [columns]:
             if len(row) != width:
                 missing = " and no label" if label is not None and len(row) <= label else ""
                 raise UserError(
                     f"{where}: {counted(len(row), 'column')}{missing}, but "
-                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_shown(row, first)}"
+                    f"{counted(width, 'column')} in {path}:{file.lines[0]}: {_excerpt(row, first)}"
                 )
             file.words.append(row[token])
             file.lines.append(number)
@@ -123,7 +123,7 @@ def read_conll(
     _end(file.sentences, file.words)
     _end(file.documents, file.words)
     file.labels = labels or None
-    _check(file, 1 if label is None else label + 1)
+    _check_labels(file, 1 if label is None else label + 1)
     return file
 
 
@@ -133,12 +133,12 @@ def _end(starts: list[int], words: list[str]) -> None:
         starts.append(len(words))
 
 
-def _characters(spans: list[str], where: str) -> Iterator[list[str]]:
+def _split_spans(spans: list[str], where: str) -> Iterator[list[str]]:
     """Yields rows of the characters of a line of spans, and their labels in BIO."""
     for text in spans:
         span = _SPAN.fullmatch(text)
         if span is None:
-            raise UserError(f"{where}: {_shown([text])} does not end with /o, /nr, /ns or /nt")
+            raise UserError(f"{where}: {_excerpt([text])} does not end with /o, /nr, /ns or /nt")
         entity_type = _SPAN_TYPES.get(span[2])
         for index, character in enumerate(span[1]):
             yield [character, f"{'I' if index else 'B'}-{entity_type}" if entity_type else OUTSIDE]
@@ -147,20 +147,20 @@ def _characters(spans: list[str], where: str) -> Iterator[list[str]]:
 def _find_columns(
     columns: list[str], token_column: int, label_column: int, need_labels: bool, where: str
 ) -> tuple[int, int | None]:
-    """Returns the indices of words and labels in the first row; None without labels."""
+    """Returns the indices of the word column and the label column, if any."""
     row = f"the row has {counted(len(columns), 'column')}"
     if token_column > len(columns):
-        raise UserError(f"{where}: --token_column={token_column}, but {row}: {_shown(columns)}")
+        raise UserError(f"{where}: --token_column={token_column}, but {row}: {_excerpt(columns)}")
     label = len(columns) if label_column == LAST else label_column
     has_label = label <= len(columns) and label != token_column
     if need_labels and not has_label:
         raise UserError(
-            f"{where}: {row} and no label (--label_column={label_column}): {_shown(columns)}"
+            f"{where}: {row} and no label (--label_column={label_column}): {_excerpt(columns)}"
         )
     return token_column - 1, label - 1 if has_label else None
 
 
-def _check(file: ConllFile, column: int) -> None:
+def _check_labels(file: ConllFile, column: int) -> None:
     """Warns about missing blank lines; raises a UserError if `column` does not have labels."""
     start, end = max(itertools.pairwise(file.sentences), key=lambda pair: pair[1] - pair[0])
     if end - start > _MAX_SENTENCE_WORDS and not file.has_spans:
@@ -169,19 +169,19 @@ def _check(file: ConllFile, column: int) -> None:
     labels = file.labels or []
     distinct = set(labels)
     if len(distinct) > _MAX_LABELS:
-        found = f"column {column} has {len(distinct):,} different values"
-        raise UserError(f"{file.path}: {found}: these are not labels. Check --label_column")
+        problem = f"column {column} has {len(distinct):,} different values: too many for labels"
+        raise UserError(f"{file.path}: {problem}. Check --label_column")
     invalid = {label for label in distinct if not is_label(label)}
     if invalid:
         word = next(word for word, label in enumerate(labels) if label in invalid)
         raise UserError(
-            f"{file.path}:{file.lines[word]}: {_shown([labels[word]])} in column {column} is not a "
-            "label such as O and B-PER. Check --label_column, and that the scheme is BIO, IOB1 or "
+            f"{file.path}:{file.lines[word]}: {_excerpt([labels[word]])} in column {column} is not "
+            "a label such as O or B-PER. Check --label_column, and that the scheme is BIO, IOB1 or "
             "BIOES (in BILOU, write E- for L- and S- for U-)"
         )
 
 
-def _shown(columns: list[str], first: Sequence[str] = ()) -> str:
+def _excerpt(columns: list[str], first: Sequence[str] = ()) -> str:
     is_comment = "#" in (columns[0], *first[:1])
     advice = ". Comments (#) are not supported: remove these lines" if is_comment else ""
     return f"{' '.join(columns)[:_SHOWN_CHARACTERS]!r}{advice}"

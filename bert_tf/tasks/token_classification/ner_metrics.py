@@ -11,7 +11,7 @@ from bert_tf.errors import UserError
 # Averages in seqeval's report; the first one is over all entities.
 _ALL = "micro avg"
 _AVERAGES = (_ALL, "macro avg", "weighted avg")
-# Our names of metrics, and seqeval's.
+# Metric name -> its name in seqeval's report.
 _SCORES = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
 
 
@@ -38,7 +38,7 @@ def entity_scores(
     seqeval = require_seqeval()
     labels = [[list(row) for row in rows] for rows in (gold, predicted)]
     report: dict[str, Any] = {_ALL: dict.fromkeys(_SCORES.values(), 0) | {"support": 0}}
-    # Without any entity seqeval divides by zero.
+    # Without entities, seqeval would divide by zero.
     if any(label != "O" for rows in labels for row in rows for label in row):
         report = seqeval.classification_report(*labels, output_dict=True, zero_division=0)
     return {

@@ -9,21 +9,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
-from bert_tf import files
+from bert_tf import backend, files
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.cell_values import counted
-from bert_tf.data.records import Feature
+from bert_tf.data.feature_specs import Feature
 from bert_tf.errors import UserError
 from bert_tf.finetuning import label_map
 from bert_tf.finetuning.task import Task
-from bert_tf.modeling import BertTokenClassifier
-from bert_tf.modeling.losses import cross_entropy
 from bert_tf.progress import log
 from bert_tf.tasks.token_classification import conll
 from bert_tf.tasks.token_classification.ner_metrics import entity_scores, require_seqeval
@@ -68,7 +63,7 @@ class TokenClassification(Task):
         )
         self._train_file = self._read_file("train") if options.do_train else None
         if self._train_file:
-            self.labels = _training_labels(self._train_file, options)
+            self.labels = _read_training_labels(self._train_file, options)
         else:
             self.labels = label_map.of_checkpoint(options, conll.is_label)
 
@@ -122,8 +117,8 @@ class TokenClassification(Task):
             ids = windows.inputs(row, row + 1)["input_ids"][0, :length].tolist()
             labels = (examples.file.labels or [])[slice(*windows.first_word[row : row + 2])]
             tokens = reference.convert_ids_to_tokens(ids)
-            shown = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
-            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *shown)
+            values = [" ".join(map(str, part)) for part in (tokens, ids, labels)]
+            log.debug("Window %d\n  tokens: %s\n  input_ids: %s\n  labels: %s", row, *values)
 
     def featurize(self, examples: Sentences, split: str) -> Mapping[str, np.ndarray]:
         """Returns a row for each window."""
@@ -145,25 +140,31 @@ class TokenClassification(Task):
         """Returns the number of windows."""
         return len(examples.windows)
 
-    def build_model(self, **kwargs: Any) -> keras.Model:
+    def build_model(self, **kwargs: Any) -> Any:
         """Builds an encoder with a classifier for each token."""
+        from bert_tf.modeling import BertTokenClassifier
+
         return BertTokenClassifier(self.config, len(self.labels), **kwargs)
 
     def loss(self, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
         """Computes the mean cross entropy over the labels of each row, 0 if it has none."""
-        mask = ops.cast(batch["label_mask"], "float32")  # [B, S]
+        from bert_tf.modeling.losses import cross_entropy
+
+        ops = array_ops.namespace(batch["label_mask"])
+        mask = array_ops.cast(batch["label_mask"], "float32")  # [B, S]
         losses = cross_entropy(outputs["logits"], batch["label_ids"])  # [B, S]
         return ops.sum(mask * losses, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
     def fetch(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the most probable label of each piece, int32 [B, S]."""
         label_ids = array_ops.argmax(outputs["logits"])
-        # Batches may be cut to their longest row, but all results need the same shape.
+        # Batches may be trimmed to their longest row, but all results need the same shape.
         return {"label_ids": array_ops.pad_rows(label_ids, self.options.max_seq_length)}
 
     def serve(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Selects the outputs for each word piece; for a word, use those of its first piece."""
         probabilities = outputs["probabilities"]  # [B, S, L]
+        tf = backend.tf
         labels = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
         return {"probabilities": probabilities, "input_ids": batch["input_ids"], "labels": labels}
 
@@ -207,11 +208,11 @@ class TokenClassification(Task):
         With `doc_context`, the inputs are the sentences of a document in order.
         """
         file = conll.ConllFile("")
-        for number, given in enumerate(inputs):
-            words = split_words(given) if isinstance(given, str) else given
+        for number, item in enumerate(inputs):
+            words = split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 expected = f"Input {number}: expected a text, or a tuple of words"
-                raise UserError(f"{expected}. Received: {repr(given)[:100]}")
+                raise UserError(f"{expected}. Received: {repr(item)[:100]}")
             file.words += words
             # An input without words is an empty sentence.
             file.sentences.append(len(file.words))
@@ -219,8 +220,8 @@ class TokenClassification(Task):
         return self._make_sentences(file)
 
 
-def _training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
-    """Returns the labels of the training file; raises a UserError if a resumed run had others."""
+def _read_training_labels(file: conll.ConllFile, options: NerOptions) -> list[str]:
+    """Returns the training file's labels; raises a UserError if a resumed run has others."""
     labels = conll.label_list(conll.to_bio(file.labels or [], file.sentences))
     if labels == [conll.OUTSIDE]:
         raise UserError(f"{file.path}: all labels are O; nothing to learn. Check --label_column")

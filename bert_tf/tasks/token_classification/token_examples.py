@@ -37,7 +37,7 @@ class Sentences(Sequence[Any]):
 
     @property
     def window_range(self) -> tuple[int, int]:
-        """The first window of these sentences, and one past their last."""
+        """Range of their windows: the first one, and one past the last."""
         first_window = self.windows.first_window
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 

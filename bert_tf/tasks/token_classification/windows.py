@@ -1,6 +1,6 @@
 """Windows of sentences as rows of the model: `[CLS] pieces of words [SEP]`.
 
-A sentence that does not fit into one row is cut into overlapping windows. Each word is labeled in
+A sentence that does not fit into one row is split into overlapping windows. Each word is labeled in
 the window that gives it the most context: where its first piece is nearest the middle. Shapes: N
 windows, W words, S max_seq_length.
 """
@@ -30,10 +30,10 @@ class WordWindows:
         tokenizer: tokenizer with the model's vocabulary.
         max_seq_length: S; at least 3.
         documents: the first word of each document, and W; windows are filled up with the pieces
-            before and after the sentence in its document. None: no such context.
+            before and after the sentence in its document. None: no context.
 
     Attributes:
-        pieces: word pieces of the words; `[UNK]` for a word without any.
+        pieces: word pieces of the words; `[UNK]` for a word without pieces.
         start: int64 [N]; the first piece of each window.
         length: int64 [N]; its number of pieces.
         first_word: int64 [N + 1], ascending; the first word that is labeled in each window, and W.
@@ -53,15 +53,15 @@ class WordWindows:
         self._max_seq_length = max_seq_length
         self.pieces = encode_words(words, tokenizer, vocab["[UNK]"])
         room = max_seq_length - _SPECIAL_TOKENS
-        self._cut(self.pieces.row_splits[np.asarray(sentences, np.int64)], room)
+        self._place_windows(self.pieces.row_splits[np.asarray(sentences, np.int64)], room)
         self.first_window = np.searchsorted(self.first_word, sentences)
         if documents is not None:
-            self._widen(self.pieces.row_splits[np.asarray(documents, np.int64)], room)
+            self._add_context(self.pieces.row_splits[np.asarray(documents, np.int64)], room)
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def _cut(self, sentences: np.ndarray, room: int) -> None:
+    def _place_windows(self, sentences: np.ndarray, room: int) -> None:
         """Spreads windows of `room` pieces evenly over each sentence, with half or more overlap."""
         sizes = np.diff(sentences)
         excess = np.maximum(sizes - room, 0)
@@ -69,7 +69,7 @@ class WordWindows:
         sentence, number = enumerate_groups(counts)
         shift = number * excess[sentence] // np.maximum(counts[sentence] - 1, 1)
         start = sentences[:-1][sentence] + shift
-        # From this piece on, the middle of the window is nearer than that of the one before.
+        # The first piece that is nearer to the middle of a window than to that of the previous one.
         nearest = start.copy()
         later = np.flatnonzero(number)
         nearest[later] = (start[later - 1] + start[later] + room - 1) // 2 + 1
@@ -80,8 +80,8 @@ class WordWindows:
         self.length = np.minimum(sizes, room)[sentence[used]]
         self.first_word = np.append(first_words, len(self.pieces))
 
-    def _widen(self, documents: np.ndarray, room: int) -> None:
-        """Extends windows to both sides equally, or to one side where the other ends."""
+    def _add_context(self, documents: np.ndarray, room: int) -> None:
+        """Extends windows within their documents, by the same amount on both sides if possible."""
         ends = self.start + self.length
         document = np.searchsorted(documents, self.start, "right")
         before = self.start - documents[document - 1]
@@ -111,9 +111,9 @@ class WordWindows:
 def split_words(text: str) -> list[str]:
     """Splits a text into words as in the CoNLL files: punctuation around a word is separated.
 
-    It stays inside a word ("O'Brien"), and so does the dot of a probable abbreviation: with other
-    dots ("U.N."), of one capital, or, before the last word, capitalized and of two or three letters
-    ("Mr."). `'s` is a word, and so is each CJK character.
+    Punctuation inside a word stays ("O'Brien"), as does the period of a likely abbreviation: one
+    with other periods ("U.N."), a single capital, or, except at the end of the text, a capitalized
+    word of two or three letters ("Mr."). `'s` and each CJK character are separate words.
     """
     words: list[str] = []
     parts = text.split()

@@ -162,7 +162,7 @@ def test_activation_names_are_mapped(modified, theirs, ours):
     assert source.config().hidden_act == ours
     assert any("erf" in note for note in source.notes) is (theirs == "gelu")
     if theirs != "gelu_new":
-        made = hugging_face_config.make(source.config(), HEADS["encoder"], 0, None, 0)
+        made = hugging_face_config.make_config(source.config(), HEADS["encoder"], 0, None, 0)
         assert made["hidden_act"] == theirs
 
 
@@ -238,6 +238,6 @@ def test_vocabulary_is_read_from_tokenizer_json(models, modified):
 
 
 def test_placeholder_labels_are_ignored():
-    assert hugging_face_config.labels({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
-    assert hugging_face_config.labels({"id2label": {"1": "b", "0": "a"}}) == ["a", "b"]
-    assert hugging_face_config.labels({"id2label": {"5": "b", "0": "a"}}) is None
+    assert hugging_face_config.read_labels({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
+    assert hugging_face_config.read_labels({"id2label": {"1": "b", "0": "a"}}) == ["a", "b"]
+    assert hugging_face_config.read_labels({"id2label": {"5": "b", "0": "a"}}) is None

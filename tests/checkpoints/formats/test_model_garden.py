@@ -79,7 +79,7 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
     source = find_source(str(FOLDER / "v2"))
     reader = tf.train.load_checkpoint(str(FOLDER / "v2" / "bert_model.ckpt"))
     root = tf.train.Checkpoint()
-    for number, (called, key) in enumerate(model_garden._variables(reader, "")):
+    for number, (called, key) in enumerate(model_garden._list_variables(reader, "")):
         setattr(root, f"part_{number}", tf.Variable(reader.get_tensor(key), name=called))
     root.optimizer = tf.train.Checkpoint(
         v=tf.Variable(tf.zeros([19, 16]), name="word_embeddings/embeddings")
@@ -94,7 +94,7 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
 
 def test_unrelated_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match=r"BERT encoder .* variables named scale"):
+    with pytest.raises(UserError, match=r"BERT encoder .* the variables scale"):
         find_source(prefix)
     # Such as the one in a preprocessing-only SavedModel.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))

@@ -299,7 +299,7 @@ def test_windows_cover_long_texts(tiny, tmp_path, run_log):
     metrics = classification.run(run).metrics
     # 8 of 19 words fit: windows start at 0, 4, 8 and 11.
     assert "eval: 12 examples were split into 48 windows" in run_log.text
-    assert "were cut" not in run_log.text
+    assert "were truncated" not in run_log.text
     out = tmp_path / "out"
     assert records.count_records(str(out / "eval.tf_record")) == 48
     # 30 examples of 4 windows each, in batches of 4, for 2 epochs.
@@ -584,4 +584,4 @@ def test_columns_that_differ_from_training(tiny, trained_folder, header, flags, 
             tiny, trained_folder, **{**TEXTS, **flags, **model_of(trained_folder)}, do_predict=True
         )
     )
-    assert ("trained on column text, asked with" in run_log.text) == warns
+    assert ("trained on column text, not" in run_log.text) == warns

@@ -196,6 +196,9 @@ def texts(*found):
             "3 of 4 texts are numbers, such as '1000001'",
         ),
         (texts("NaN", "a film", "the story"), "1 of 3 texts are missing values, such as 'NaN'"),
+        (texts("cafÃ©", "a film"), "1 of 2 texts are garbled, such as 'cafÃ©'. Check the encoding"),
+        (texts("itâ€™s", "a film"), "1 of 2 texts are garbled"),
+        (texts("a irmã", "café ã", "IRMÃ: «sim»"), None),
     ],
 )
 def test_suspicious_texts(logged, examples, message):

@@ -160,7 +160,7 @@ MULTI = 'problem_type = "multilabel"'
         (task("[Example(1)]"), ":6: TypeError: .*missing 1 required positional argument: 'text_a'"),
         (task("[PaddingInputExample()]"), ": example train-0 of .* has no text"),
         (task('[Example("a", None)]'), ": example a of .* has no text: its text_a is None"),
-        (task('[Example("a", "b", 3)]'), ": example a of .*: its text_b is 3, and neither"),
+        (task('[Example("a", "b", 3)]'), ": example a of .*: its text_b is 3, not a text"),
         (task('[Example("a", "b")]'), ": example a of .* has no label"),
         (task('[Example("a", "b", "", "maybe")]'), r"'maybe' is not one of .*: yes, no"),
         (

@@ -274,7 +274,7 @@ def test_several_threads(model, folder):
     expected = words.fill(texts)
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(words.fill, [texts] * 4))
-    assert words.texts == 5 * len(texts)
+    assert words.num_texts == 5 * len(texts)
     for result in results:
         for one, other in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
             assert [c.word for c in one] == [c.word for c in other]

@@ -87,7 +87,7 @@ def test_windows_of_long_texts_are_centered_on_masks():
     )
     assert rows_and_masks(["ab_cd_ef"], 7, 2) == (["ab_cd", "cd_ef"], [(0, 3), (1, 3)])
     assert rows_and_masks(["ab_cd"], 3, 1) == (["_"], [(0, 1)])
-    assert tokenize_masked(["abcde_", "abcd_", "_"], 7).cut == 1
+    assert tokenize_masked(["abcde_", "abcd_", "_"], 7).num_truncated == 1
 
 
 def test_masks_replaced_by_pieces():
@@ -116,7 +116,7 @@ def test_every_mask_is_predicted_once(lines, max_seq_length, max_masks, width):
         for index in range(len(line))
         if line[index] == "_"
     ]
-    assert masked_texts.cut == sum(len(line) > max_seq_length - 2 for line in pieces)
+    assert masked_texts.num_truncated == sum(len(line) > max_seq_length - 2 for line in pieces)
     assert masked_texts.text.tolist() == [text for text, _ in masks]
     if not masks:
         return

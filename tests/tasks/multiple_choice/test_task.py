@@ -19,8 +19,8 @@ from bert_tf.errors import UserError
 from bert_tf.options import MultipleChoiceOptions
 from bert_tf.predictor import Predictor
 from bert_tf.tasks import multiple_choice
+from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tasks.multiple_choice.reader import Question, read_questions
-from bert_tf.tasks.multiple_choice.task import BertMultipleChoice
 from tests.conftest import WORDS
 
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]

@@ -90,14 +90,14 @@ def test_records_match_the_original(name):
 @given(st.integers(0, 2**40), st.integers(1, 12), st.integers(1, 12))
 def test_fast_rng_samples_distinct_items(seed, size, count):
     items = list(range(size))
-    chosen = FastRng(random.Random(seed)).choose(items, count)
+    chosen = FastRng(random.Random(seed)).sample(items, count)
     assert len(set(chosen)) == len(chosen) == min(count, size)
     assert sorted(items) == list(range(size))
 
 
 def test_fast_rng_samples_uniformly():
     rng = FastRng(random.Random(1))
-    counts = Counter(item for _ in range(6000) for item in rng.choose(list(range(6)), 2))
+    counts = Counter(item for _ in range(6000) for item in rng.sample(list(range(6)), 2))
     assert all(1800 < counts[item] < 2200 for item in range(6))
 
 
@@ -109,5 +109,5 @@ def test_reference_rng_matches_random(seed, sizes):
         expected_rng.shuffle(expected_items)
         actual_rng.shuffle(actual_items)
         assert expected_items == actual_items
-        assert expected_rng.randint(0, size) == actual_rng.below(size + 1)
+        assert expected_rng.randint(0, size) == actual_rng.randbelow(size + 1)
         assert expected_rng.random() == actual_rng.random()

@@ -1,4 +1,7 @@
-"""Writes ONNX models into folders that Optimum, transformers.js and this package read."""
+"""Writes models in ONNX or for LiteRT, into folders with configuration and tokenizer.
+
+Optimum, transformers.js and this package read the folders of ONNX models.
+"""
 
 import json
 import os
@@ -14,14 +17,17 @@ from bert_tf.checkpoints.formats.heads import HEADS
 from bert_tf.checkpoints.label_map import LABELS_FILE
 from bert_tf.errors import UserError
 from bert_tf.extras import import_extra
+from bert_tf.inference.onnx_engine import MODEL
 from bert_tf.progress import log
+from bert_tf.saved_models.litert_model import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from bert_tf.tokenization import FullTokenizer
 
-MODEL = "model.onnx"
+# Model files by format.
+MODEL_FILES = {"onnx": MODEL, "litert": "model.tflite"}
 
 
-def export_onnx(
+def export_folder(
     model: keras.Model,
     export_dir: str,
     contents: Mapping[str, str],
@@ -30,11 +36,12 @@ def export_onnx(
     do_lower_case: bool,
     max_seq_length: int,
     labels: Sequence[str] = (),
+    format: str = "onnx",
     precision: str = "float32",
     pooling: str | None = None,
     hidden_states: bool = False,
 ) -> str:
-    """Writes `model.onnx` and the files next to it; returns the folder.
+    """Writes a model file and the files next to it; returns the folder.
 
     Args:
         model: a model that `build_onnx_model` takes.
@@ -44,49 +51,53 @@ def export_onnx(
         do_lower_case: whether the tokenizer lower-cases.
         max_seq_length: length to which `tokenizer.json` truncates.
         labels: names of the outputs.
+        format: a key of `MODEL_FILES`.
         precision: "float32", or "int8" for dynamic quantization: weights are stored as integers,
-            one scale per column, and activations are quantized where they are used.
-        pooling, hidden_states: see `build_onnx_model`.
+            with a scale per column, and activations are quantized at run time.
+        pooling: see `build_onnx_model`.
+        hidden_states: see `build_onnx_model`; for ONNX only.
 
     Raises:
         UserError: a package is missing, the model cannot be exported, or `export_dir` contains
-            files that are not of an earlier export.
+            files that are not from an earlier export.
     """
-    proto = build_onnx_model(model, pooling, hidden_states)
-    quantization: Any = None
-    if precision == "int8":
-        quantization = import_extra("onnxruntime.quantization", "onnx")
-    config = _config(model, labels, tokenizer)
-    compiled = tokenizer_json(tokenizer, do_lower_case, max_seq_length)
-    settings = hugging_face_config.tokenizer(do_lower_case, max_seq_length)
+    settings = hugging_face_config.make_tokenizer_config(do_lower_case, max_seq_length)
     texts = {
         **contents,
-        "config.json": _to_json(config),
-        "tokenizer.json": _to_json(compiled),
+        "config.json": _to_json(_make_config(model, labels, tokenizer)),
+        "tokenizer.json": _to_json(tokenizer_json(tokenizer, do_lower_case, max_seq_length)),
         "tokenizer_config.json": _to_json(settings),
     }
-    export_dir = export_dir.rstrip("/")
+    file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
     with locks.exclusive(locks.lock_path(export_dir)):
-        # Everything in the folder is replaced.
-        others = set(files.list_dir(export_dir)) - {MODEL, LABELS_FILE, *texts}
+        # The folder will be replaced.
+        others = set(files.list_dir(export_dir)) - {file_name, LABELS_FILE, *texts}
         if others:
             raise UserError(
                 f"{export_dir} contains other files, such as {min(others)}: pass an empty folder, "
-                "or that of an earlier export"
+                "or one with an earlier export"
             )
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
-            path = os.path.join(folder, MODEL)
-            with files.explained("write", path):
-                if quantization is None:
-                    files.write_bytes(path, proto.SerializeToString())
-                else:
-                    _quantize(quantization, proto, path)
+            path = os.path.join(folder, file_name)
+            if format == "onnx":
+                _write_onnx(path, build_onnx_model(model, pooling, hidden_states), precision)
+            else:
+                lists = {name: contents[name] for name in contents if name.endswith(".txt")}
+                files.write_bytes(path, build_litert_model(model, precision, pooling, lists))
             for name, text in texts.items():
                 files.write_text(os.path.join(folder, name), text)
             files.remove_tree(export_dir)
             files.rename(folder, export_dir)
-    log.info("ONNX model: %s", os.path.join(export_dir, MODEL))
+    log.info("Exported model: %s", os.path.join(export_dir, file_name))
     return export_dir
+
+
+def _write_onnx(path: str, proto: Any, precision: str) -> None:
+    with files.wrap_errors("write", path):
+        if precision == "float32":
+            files.write_bytes(path, proto.SerializeToString())
+        else:
+            _quantize(import_extra("onnxruntime.quantization", "onnx"), proto, path)
 
 
 def _quantize(quantization: Any, proto: Any, path: str) -> None:
@@ -96,7 +107,7 @@ def _quantize(quantization: Any, proto: Any, path: str) -> None:
     outliers: this halves the error of sentence vectors at no measurable cost in time. Without the
     reduced range, sums saturate on processors without VNNI.
     """
-    # The graph needs no pre-processing; without the mark, the quantizer warns.
+    # The graph needs no pre-processing; without this property, the quantizer warns.
     proto.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")
     products = [node.name for node in proto.graph.node if node.op_type == "MatMul"]
     quantization.quantize_dynamic(
@@ -112,15 +123,16 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
+def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
     """Returns the content of `config.json`."""
-    head = next(
-        head for head in reversed(HEADS.values()) if head.model and isinstance(model, head.model)
-    )
+    heads = [head for head in HEADS.values() if head.model and isinstance(model, head.model)]
+    if not heads:
+        raise UserError(f"{type(model).__name__} has a head that cannot be exported")
+    head = heads[-1]
     outputs = getattr(model, "num_labels", 0)
     pad = tokenizer.vocab.get("[PAD]")
     names = labels if len(labels) == outputs else None
-    config = hugging_face_config.make(model.config, head, outputs, names, pad)
+    config = hugging_face_config.make_config(model.config, head, outputs, names, pad)
     architecture = getattr(model, "hugging_face_class", head.architecture)
     return {**config, "architectures": [architecture]}
 
@@ -128,7 +140,7 @@ def _config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict
 def tokenizer_json(
     tokenizer: FullTokenizer, do_lower_case: bool, max_seq_length: int
 ) -> dict[str, Any]:
-    """Returns the content of `tokenizer.json`, which the package tokenizers reads."""
+    """Returns the content of `tokenizer.json`, which the `tokenizers` package reads."""
     vocab = tokenizer.vocab
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     tokens = [{"id": vocab[token], "content": token} for token in special if token in vocab]

@@ -17,7 +17,7 @@ from bert_tf.checkpoints.formats.source import (
     RUN_FILE,
     VOCAB_FILE,
     Source,
-    existing,
+    find_file,
 )
 from bert_tf.checkpoints.model import is_training_state
 from bert_tf.config import BertConfig
@@ -53,7 +53,7 @@ class _Model:
 
 
 def convert(source: Source, request: Request) -> None:
-    """Writes a model in another format.
+    """Writes a model in a different format.
 
     Raises:
         UserError: the source is not a complete BERT, its files are missing or do not match, or
@@ -64,7 +64,7 @@ def convert(source: Source, request: Request) -> None:
     for note in source.notes:
         log.warning("%s", note)
     model = _prepare(source, request, target.format)
-    with target.staged() as folder:
+    with target.stage() as folder:
         path = os.path.join(folder, target.name)
         if target.format == "original":
             _write_original(source, model, path)
@@ -86,9 +86,9 @@ def _write_original(source: Source, model: _Model, prefix: str) -> None:
         files.write_text(os.path.join(folder, CONFIG_FILE), model.config.to_json_string())
     if model.vocab_file:
         files.concatenate([model.vocab_file], os.path.join(folder, VOCAB_FILE))
-    run = existing(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
+    run = find_file(os.path.dirname(source.path), RUN_FILE) if source.kind == "original" else None
     if run and model.head is None:
-        # With it, a full copy can replace the output folder of a training run.
+        # With this file, a full copy can replace the output folder of a training run.
         files.write_text(os.path.join(folder, RUN_FILE), files.read_text(run))
     if model.labels:
         path = os.path.join(folder, label_map.LABELS_FILE)
@@ -140,16 +140,16 @@ def _select_variables(
     state = [name for name in shapes if is_training_state(name)]
     unexpected = sorted(shapes.keys() - set(expected) - set(state)) + source.unknown
     if unexpected:
-        shown = shortened(unexpected, 8)
+        listed = shortened(unexpected, 8)
         if request.head == "auto":
             problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
-            raise UserError(f"{problem}: {shown}. Pass --head to drop them, such as --head=encoder")
+            raise UserError(f"{problem}: {listed}. Drop them with --head, such as --head=encoder")
         level = logging.INFO if request.head == "encoder" else logging.WARNING
-        log.log(level, "Not converted: %s", shown)
+        log.log(level, "Not converted: %s", listed)
     if not state or request.strip_optimizer:
         return expected
     if to != "original":
-        log.info("Dropping Adam slots and step (%d variables): %s has none", len(state), to)
+        log.info("%s cannot store Adam slots and step: dropping %d variables", to, len(state))
         return expected
     kept = {checkpoints.GLOBAL_STEP, *expected}
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
@@ -208,10 +208,10 @@ def _find_casing(source: Source, request: Request, vocab_file: str | None, to: s
             log.info("Use the converted model with --do_lower_case=%s", flag)
         return source.do_lower_case
     # Other formats do not store the casing, so no guess is needed.
-    return to != "hugging_face" or lowers_by_vocabulary(vocab_file)
+    return to != "hugging_face" or guess_lower_case(vocab_file)
 
 
-def lowers_by_vocabulary(vocab_file: str | None) -> bool:
+def guess_lower_case(vocab_file: str | None) -> bool:
     """Guesses from the vocabulary whether texts must be lower-cased, and logs the guess."""
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     count = count_capitals(pieces)

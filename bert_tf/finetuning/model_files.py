@@ -1,0 +1,155 @@
+"""Finds the configuration and vocabulary of a model for all scripts; imports no TensorFlow."""
+
+import dataclasses
+import os
+from typing import Any
+
+from bert_tf import checkpoints, files
+from bert_tf.checkpoints import formats
+from bert_tf.checkpoints.formats.configs import warn_of_other_config
+from bert_tf.checkpoints.formats.original import OriginalSource
+from bert_tf.checkpoints.formats.selected_layers import SelectedLayers
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.vocabulary_checks import check_vocabulary
+from bert_tf.options import EncoderOptions, ModelOptions
+from bert_tf.progress import log
+from bert_tf.tokenization import FullTokenizer
+
+# Tokens that are required to convert texts to inputs.
+_REQUIRED_TOKENS = ("[CLS]", "[SEP]", "[UNK]")
+
+
+def find_model_files(options: Any) -> Any:
+    """Fills in unset `bert_config_file` and `vocab_file` from the folder of `init_checkpoint`.
+
+    Without `init_checkpoint`, uses the files that an earlier run saved in `output_dir`. Raises a
+    UserError if a file is missing, or if `do_lower_case` does not match the model.
+    """
+    flags = ("bert_config_file", "vocab_file")
+    missing = [name for name in flags if not getattr(options, name, "not needed")]
+    folders = _run_folders(options)
+    newest_checkpoints = [newest for newest in map(checkpoints.latest, folders) if newest]
+    for newest in newest_checkpoints:
+        _require_same_casing(OriginalSource(newest), "output_dir", options)
+    resumes = folders and len(newest_checkpoints) == len(folders)
+    flag = "init_checkpoint" if options.init_checkpoint or not missing else "output_dir"
+    path = getattr(options, flag, None)
+    # When resuming, `init_checkpoint` is not read and may have been deleted.
+    if not path or (resumes and not missing):
+        return options
+    source = formats.find_source(path)
+    if not resumes:
+        _require_same_casing(source, flag, options)
+    if not missing:
+        return options
+    layers = init_layers(options)
+    available = {"bert_config_file": _config_file(source, len(layers))}
+    available["vocab_file"] = source.vocab_file
+    for name in missing:
+        if available[name] is None:
+            raise UserError(f"--{name} is not set, and --{flag}={path} has none")
+    log_paths = {**available, "bert_config_file": source.config_file or source.path}
+    log.info("Found with --%s: %s", flag, ", ".join(str(log_paths[name]) for name in missing))
+    return dataclasses.replace(options, **{name: available[name] for name in missing})
+
+
+def _run_folders(options: Any) -> list[str]:
+    """Returns the folders whose checkpoints take precedence over `init_checkpoint`, one per run."""
+    if getattr(options, "resume", "never") == "never":
+        return []
+    folder, count = options.output_dir or "", getattr(options, "num_runs", 1)
+    return (
+        [folder]
+        if count == 1
+        else [os.path.join(folder, name) for name in run_metadata.run_names(count)]
+    )
+
+
+def _require_same_casing(source: formats.Source, flag: str, options: Any) -> None:
+    lower = source.do_lower_case
+    # Pre-training reads no text, so it has no such flag.
+    if lower in (None, getattr(options, "do_lower_case", lower)):
+        return
+    # `options.check` already checks the casing of Google's released models by their folder names.
+    if source.kind == "original" and not source.has_run:
+        return
+    raise UserError(
+        f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
+        f"{getattr(options, flag)} was trained on {'lower-' if lower else ''}cased text: pass "
+        f"--do_lower_case={str(lower).lower()}"
+    )
+
+
+def init_layers(options: Any) -> list[int]:
+    """Returns the layers of `--init_layers`; empty for options without this flag."""
+    return getattr(options, "init_layer_numbers", [])
+
+
+def _config_file(source: formats.Source, num_layers: int = 0) -> str | None:
+    """Returns a path of the configuration in the original's format, converting it if needed.
+
+    With `num_layers`, it is the configuration of a model with this many layers.
+    """
+    path = source.config_file
+    is_ours = source.kind == "original" or (path and os.path.basename(path) == run_metadata.CONFIG)
+    if is_ours and not num_layers:
+        return path
+    config = source.config()
+    if config is None:
+        return None
+    config.num_hidden_layers = num_layers or config.num_hidden_layers
+    path = os.path.join(formats.temporary_folder(), run_metadata.CONFIG)
+    files.write_text(path, config.to_json_string())
+    return path
+
+
+def load_config_and_tokenizer(options: ModelOptions) -> tuple[BertConfig, FullTokenizer]:
+    """Loads the configuration and tokenizer, and checks that they match each other."""
+    config = BertConfig.from_json_file(options.bert_config_file or "")
+    check_length(options, config)
+    layers = init_layers(options)
+    if layers and len(layers) != config.num_hidden_layers:
+        raise UserError(
+            f"--init_layers={options.init_layers} selects {len(layers)} layers, but "
+            f"{options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
+        )
+    tokenizer = FullTokenizer(options.vocab_file or "", do_lower_case=options.do_lower_case)
+    size = max(tokenizer.vocab.values(), default=-1) + 1
+    if size > config.vocab_size:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} has {size} entries, but the model "
+            f"has only {config.vocab_size}. Pass the vocab.txt that came with the model"
+        )
+    missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
+    if missing:
+        raise UserError(
+            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
+            "vocabulary, which has one token per line"
+        )
+    folders = _run_folders(options)
+    newest_checkpoints = filter(None, map(checkpoints.latest, folders))
+    sources: list[formats.Source] = list(map(OriginalSource, newest_checkpoints))
+    if options.init_checkpoint and (not folders or len(sources) < len(folders)):
+        source = formats.find_source(options.init_checkpoint)
+        sources.append(source)
+        if layers:
+            # Raises for a missing layer before the data is read.
+            SelectedLayers(source, layers)
+    files_read = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
+    for folder in dict.fromkeys(map(os.path.dirname, files_read)):
+        run_metadata.warn_of_changes(folder)
+    check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
+    for source in sources:
+        warn_of_other_config(config, options.bert_config_file or "", source)
+    return config, tokenizer
+
+
+def check_length(options: EncoderOptions, config: BertConfig) -> None:
+    """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
+    if options.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={options.max_seq_length} exceeds the model's "
+            f"{config.max_position_embeddings} positions: pass a smaller value"
+        )

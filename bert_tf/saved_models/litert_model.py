@@ -1,0 +1,104 @@
+"""Converts models for LiteRT, formerly TensorFlow Lite.
+
+B batch, C texts of a row, S tokens, H hidden size.
+"""
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.errors import UserError, reason
+from bert_tf.quiet import hide_stderr
+from bert_tf.saved_models.onnx_graph import INPUTS
+
+# Output names of the models, and those of the files: the same as in ONNX.
+_OUTPUTS = {
+    "logits": "logits",
+    "start_logits": "start_logits",
+    "end_logits": "end_logits",
+    "sequence_output": "last_hidden_state",
+    "pooled_output": "pooler_output",
+    "masked_lm_logits": "logits",
+    "next_sentence_logits": "seq_relationship_logits",
+}
+
+
+def build_litert_model(
+    model: keras.Model,
+    precision: str = "float32",
+    pooling: str | None = None,
+    associated_files: Mapping[str, str] | None = None,
+) -> bytes:
+    """Converts a model to the content of a `.tflite` file.
+
+    Its signature has the inputs `input_ids`, `attention_mask` and `token_type_ids`, int32 [B, S] or
+    [B, C, S] of any size, and the outputs of `build_onnx_model`.
+
+    Args:
+        model: a `BertModel`, or a model with logits.
+        precision: "float32", or "int8" for dynamic-range quantization: weights are stored as
+            integers, and activations are quantized where they are used.
+        pooling: see `build_onnx_model`.
+        associated_files: texts by name, appended to the file as a ZIP archive.
+
+    Raises:
+        UserError: LiteRT lacks an operation of the model.
+    """
+    shape = [None] * model.input_rank
+    specs = [tf.TensorSpec(shape, tf.int32, name) for name in INPUTS]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def compute(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
+        inputs = {
+            "input_ids": input_ids,
+            "input_mask": attention_mask,
+            "segment_ids": token_type_ids,
+        }
+        if "masked_lm_positions" in model.input_names:
+            batch_shape = tf.shape(input_ids)
+            inputs["masked_lm_positions"] = tf.broadcast_to(tf.range(batch_shape[1]), batch_shape)
+        outputs = model(inputs, training=False)
+        named = {_OUTPUTS[name]: value for name, value in outputs.items() if name in _OUTPUTS}
+        if pooling:
+            hidden = named["last_hidden_state"]
+            named["sentence_embedding"] = _pool(hidden, attention_mask, pooling)
+        return named
+
+    module = tf.Module()
+    # The converter saves the values of tracked variables only; without them, outputs are NaN.
+    module.weights = [variable.value for variable in model.variables]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [compute.get_concrete_function()], module
+    )
+    if precision == "int8":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    try:
+        # The converter prints harmless errors about constants.
+        with hide_stderr():
+            buffer = io.BytesIO(converter.convert())
+    except Exception as error:
+        operations = re.findall(r"'tf\.(\w+)' op is neither", str(error))
+        problem = f"no operator for {', '.join(operations)}" if operations else reason(error)
+        name = type(model).__name__
+        raise UserError(f"{name} cannot be converted to LiteRT: {problem}") from error
+    with zipfile.ZipFile(buffer, "a") as archive:
+        for file_name, text in (associated_files or {}).items():
+            # A `ZipInfo` has a fixed date, so that equal models are equal files.
+            archive.writestr(zipfile.ZipInfo(file_name), text)
+    return buffer.getvalue()
+
+
+def _pool(hidden: Any, mask: Any, pooling: str) -> Any:
+    """[B, S, H] and the mask [B, S] -> [B, H]."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    weights = tf.cast(tf.expand_dims(mask, -1), hidden.dtype)  # [B, S, 1]
+    if pooling == "max":
+        return tf.reduce_max(tf.where(weights > 0, hidden, hidden.dtype.min), axis=1)
+    total, count = tf.reduce_sum(hidden * weights, axis=1), tf.reduce_sum(weights, axis=1)
+    return total / tf.maximum(count, 1.0)

@@ -1,0 +1,44 @@
+"""The model of multiple choice.
+
+B batch, C endings of a question, S max_seq_length.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling import BertClassifier
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertMultipleChoice(BertClassifier):
+    """Scores the endings of a question, each by the `pooled_output` of context and ending.
+
+    Example:
+        model = BertMultipleChoice(BertConfig(vocab_size=100))
+        ids = np.ones((2, 4, 16), "int32")  # [B, C, S]
+        model({"input_ids": ids})["logits"]  # [B, C]
+    """
+
+    input_rank = 3
+    hugging_face_class = "BertForMultipleChoice"
+
+    def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
+        super().__init__(config, num_labels, **kwargs)
+
+    def call(
+        self, inputs: dict[str, Any], training: bool | None = None, dropout_seed: Any = None
+    ) -> dict[str, Any]:
+        """Inputs of `BertModel` as [B, C, S] -> `logits` and `probabilities` [B, C]."""
+        shape = ops.shape(inputs["input_ids"])
+        rows = {
+            name: ops.reshape(inputs[name], (-1, shape[-1]))  # [B C, S]
+            for name in self.input_names
+            if inputs.get(name) is not None
+        }
+        rows |= {name: inputs[name] for name in ("token_positions",) if name in inputs}
+        outputs = super().call(rows, training=training, dropout_seed=dropout_seed)
+        logits = ops.reshape(outputs["logits"], (-1, shape[1]))  # [B, C]
+        return {"logits": logits, "probabilities": ops.softmax(logits, axis=-1)}

@@ -1,0 +1,68 @@
+"""Models of every kind with random weights, and inputs for them."""
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+)
+from bert_tf.saved_models.onnx_graph import INPUTS
+from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+CONFIG = BertConfig(vocab_size=50, intermediate_size=24, **SIZES)
+MODELS = {
+    "encoder": BertModel,
+    "classification": lambda config: BertClassifier(config, 3),
+    "regression": lambda config: BertClassifier(config, 1),
+    "tokens": lambda config: BertTokenClassifier(config, 5),
+    "spans": BertSpanLabeler,
+    "masked words": BertPretrainer,
+    "multiple choice": BertMultipleChoice,
+}
+# Outputs of the files and of the model, where names differ.
+_NAMES = {
+    "last_hidden_state": "sequence_output",
+    "pooler_output": "pooled_output",
+    "seq_relationship_logits": "next_sentence_logits",
+}
+
+
+def random_model(make, config=CONFIG):
+    model, rng = make(config), np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+def random_inputs(shape, seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+    mask = (np.arange(shape[-1]) < lengths).astype(np.int64)
+    ids = rng.integers(0, CONFIG.vocab_size, shape)
+    return dict(zip(INPUTS, (ids, mask, rng.integers(0, 2, shape)), strict=True))
+
+
+def ours(inputs):
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {
+        name: value.astype(np.int32) for name, value in zip(names, inputs.values(), strict=True)
+    }
+
+
+def cases(kind, model):
+    """Yields inputs of several shapes, and a function from an output's name to its values."""
+    for batch, length in ((1, 2), (2, 512), (33, 7)):
+        shape = (batch, length) if model.input_rank == 2 else (batch, 4, length)
+        inputs = random_inputs(shape, batch)
+        fed = ours(inputs)
+        if kind == "masked words":
+            fed["masked_lm_positions"] = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
+        outputs = model(fed)
+        if kind == "masked words":
+            outputs["logits"] = outputs["masked_lm_logits"]
+        yield inputs, lambda name, outputs=outputs: outputs[_NAMES.get(name, name)]

@@ -1,0 +1,173 @@
+"""LiteRT exports: LiteRT computes what the model computes, from the files alone."""
+
+import zipfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tokenizers
+from scipy.special import softmax
+
+from bert_tf import Predictor
+from bert_tf.config import BertConfig
+from bert_tf.errors import UserError
+from bert_tf.modeling import BertClassifier, BertModel
+from bert_tf.options import ExportOptions
+from bert_tf.saved_models.litert_model import build_litert_model
+from bert_tf.saved_models.onnx_graph import INPUTS, build_onnx_model
+from bert_tf.tasks.export_model import export_model
+from tests.saved_models.models import (
+    MODELS,
+    SIZES,
+    cases,
+    ours,
+    random_inputs,
+    random_model,
+)
+from tests.test_predictor import CONTEXT, trained  # noqa: F401
+
+interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+
+
+def open_model(content):
+    runner = interpreter.Interpreter(model_content=content).get_signature_runner()
+
+    def run(inputs):
+        values = {name: np.asarray(value, np.int32) for name, value in inputs.items()}
+        return {name: value.copy() for name, value in runner(**values).items()}
+
+    return run
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_outputs_are_those_of_the_model(kind):
+    model = random_model(MODELS[kind])
+    run = open_model(build_litert_model(model))
+    names = {output.name for output in build_onnx_model(model).graph.output}
+    for inputs, expected in cases(kind, model):
+        found = run(inputs)
+        assert found.keys() == names
+        for name, value in found.items():
+            np.testing.assert_allclose(value, expected(name), atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden_act", ["gelu_erf", "relu", "tanh", None])
+def test_activations(hidden_act):
+    config = BertConfig(vocab_size=50, intermediate_size=24, hidden_act=hidden_act, **SIZES)
+    model, inputs = random_model(BertModel, config), random_inputs((3, 9), 0)
+    found = open_model(build_litert_model(model))(inputs)["last_hidden_state"]
+    np.testing.assert_allclose(found, model(ours(inputs))["sequence_output"], atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_pooling_leaves_padding_out(pooling):
+    model, inputs = random_model(BertModel), random_inputs((5, 9), 3)
+    found = open_model(build_litert_model(model, pooling=pooling))(inputs)["sentence_embedding"]
+    values = np.array(model(ours(inputs))["sequence_output"])
+    rows = [row[:count] for row, count in zip(values, inputs["attention_mask"].sum(1), strict=True)]
+    pool = {"mean": lambda row: row.mean(0), "max": lambda row: row.max(0), "cls": lambda r: r[0]}
+    np.testing.assert_allclose(found, [pool[pooling](row) for row in rows], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "classification", "spans"])
+def test_int8_is_smaller_and_close(kind):
+    config = BertConfig(vocab_size=500, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    keras.utils.set_random_seed(3)
+    model, inputs = MODELS[kind](config), random_inputs((8, 12), 1)
+    contents = [build_litert_model(model, precision) for precision in ("float32", "int8")]
+    a, b = (next(iter(open_model(content)(inputs).values())) for content in contents)
+    a, b = (x.reshape(len(x), -1) for x in (a, b))
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert cosines.min() > 0.99
+    assert not np.array_equal(a, b)
+    assert len(contents[1]) < 0.5 * len(contents[0])
+
+
+def export(folder, out, **flags):
+    flags = {"format": "litert", "max_seq_length": 24, **flags}
+    options = ExportOptions(model_dir=str(folder), export_dir=str(out), **flags)
+    return Path(export_model.run(options))
+
+
+@pytest.mark.parametrize("task", ["mrpc", "squad", "ner"])
+def test_the_folder_needs_nothing_else(trained, tmp_path, task):  # noqa: F811
+    folder = export(trained.folder / task, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    run = open_model((folder / "model.tflite").read_bytes())
+    compiled = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    text = ("what was fast", CONTEXT) if task == "squad" else ("a good film", "it was bad")
+    encoded = compiled.encode(*text)
+    values = (encoded.ids, encoded.attention_mask, encoded.type_ids)
+    found = run({name: [value] for name, value in zip(INPUTS, values, strict=True)})
+    if task == "mrpc":
+        labels = (folder / "labels.txt").read_text().split()
+        expected = Predictor.from_output_dir(trained.folder / task)(text).probabilities
+        probabilities = dict(zip(labels, softmax(found["logits"][0]), strict=True))
+        assert probabilities == pytest.approx(expected, abs=1e-5)
+    assert {name: value.shape[:2] for name, value in found.items()} == {
+        "mrpc": {"logits": (1, 2)},
+        "squad": dict.fromkeys(("start_logits", "end_logits"), (1, len(encoded))),
+        "ner": {"logits": (1, len(encoded))},
+    }[task]
+
+
+def test_vocabulary_and_labels_are_in_the_file(trained, tmp_path):  # noqa: F811
+    folder = export(trained.folder / "mrpc", tmp_path / "out")
+    with zipfile.ZipFile(folder / "model.tflite") as archive:
+        assert {*archive.namelist()} == {"vocab.txt", "labels.txt"}
+        for name in archive.namelist():
+            assert archive.read(name) == (folder / name).read_bytes()
+
+
+def test_an_encoder_with_pooling(tiny, tmp_path):
+    folder = export(tiny.folder, tmp_path / "out", pooling="mean", precision="int8")
+    inputs = {**random_inputs((2, 5), 1), "input_ids": np.full((2, 5), 7)}
+    found = open_model((folder / "model.tflite").read_bytes())(inputs)
+    assert found.keys() == {"last_hidden_state", "pooler_output", "sentence_embedding"}
+    assert "labels.txt" not in {path.name for path in folder.iterdir()}
+
+
+def test_only_an_earlier_export_is_replaced(tiny, tmp_path):
+    folder = export(tiny.folder, tmp_path / "out")
+    assert export(tiny.folder, tmp_path / "out") == folder
+    (folder / "model.onnx").write_text("precious")
+    with pytest.raises(UserError, match=r"contains other files, such as model\.onnx: pass"):
+        export(tiny.folder, tmp_path / "out")
+    assert (folder / "model.onnx").read_text() == "precious"
+
+
+class Unusual(BertClassifier):
+    def call(self, inputs, training=None, dropout_seed=None):
+        logits = super().call(inputs, training, dropout_seed)["logits"]
+        return {"logits": tf.math.igamma(logits, logits)}
+
+
+def test_what_cannot_be_converted_leaves_no_folder(tiny, tmp_path, monkeypatch, capfd):
+    model = random_model(lambda config: Unusual(config, 3))
+    message = "Unusual cannot be converted to LiteRT: no operator for Igamma"
+    with pytest.raises(UserError, match=message):
+        build_litert_model(model)
+    assert "Igamma" not in capfd.readouterr().err
+
+    def fail(*args):
+        raise UserError(message)
+
+    monkeypatch.setattr("bert_tf.saved_models.exported_folder.build_litert_model", fail)
+    with pytest.raises(UserError, match=message):
+        export(tiny.folder, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"jit_compile": True}, "--jit_compile does not apply to --format=litert"),
+        ({"text_input": False}, "--text_input does not apply to --format=litert"),
+        ({"form": "preprocessor"}, "--form=preprocessor needs --format=saved_model"),
+    ],
+)
+def test_flags_that_do_not_fit_together(flags, message):
+    with pytest.raises(UserError, match=message):
+        export("in", "out", **flags)
