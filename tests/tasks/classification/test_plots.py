@@ -79,7 +79,7 @@ def test_unusual_counts(counts):
 
 def test_labels_are_drawn_verbatim():
     pixels(plots.plot_confusion_matrix(matrix(len(ODD_LABELS)), ODD_LABELS))
-    # Different names give different plots, even if no font has their characters.
+    # Different labels give different plots, even if no font has their characters.
     names = [["$a$", "b"], ["a", "b"], ["好", "b"], ["b", "好"]]
     images = [plots.plot_confusion_matrix(matrix(2), labels) for labels in names]
     assert len(set(images)) == len(images)

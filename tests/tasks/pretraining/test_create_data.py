@@ -182,7 +182,7 @@ def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
 
 
 def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
-    """The second run happens between the first run's read_records and their metadata."""
+    """The second run happens between the first run's records and their metadata."""
     write_records, threads = create_data.write_records, []
 
     def write_and_start_second_run(*args):
