@@ -40,7 +40,7 @@ def read_dataset(tmp_path, caplog):
     return read
 
 
-def pairs(examples):
+def label_text_pairs(examples):
     return [(example.label, example.text_a) for example in examples]
 
 
@@ -88,7 +88,7 @@ EXAMPLES_JSON = "".join(
 def test_file_formats(read_dataset, flags, file):
     dataset = read_dataset(flags | NO_HELD_OUT_ROWS, **file)
     assert (dataset.problem_type, dataset.labels) == ("classification", ("ham", "spam"))
-    assert pairs(dataset.read("train")) == EXAMPLES
+    assert label_text_pairs(dataset.read("train")) == EXAMPLES
     assert [example.guid for example in dataset.read("train")] == ["train-0", "train-1", "train-2"]
 
 
@@ -113,7 +113,7 @@ def test_json_values_that_are_not_strings(read_dataset):
         '{"text": "", "label": true}',
     ]
     dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
-    assert pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+    assert label_text_pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
 
 
 # ---- Column names --------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_number_as_column_name(read_dataset):
         flags | NO_HELD_OUT_ROWS | {"has_header": "yes"},
         train_tsv="2\t1\t0\nx\ta\tham\nx\tb\tspam\n",
     )
-    assert pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
+    assert label_text_pairs(dataset.read("train")) == [("ham", "a"), ("spam", "b")]
 
 
 def test_test_file_needs_no_labels(read_dataset):
@@ -387,7 +387,7 @@ def test_rows_are_held_out_for_evaluation(read_dataset, caplog):
     for part in (train, held_out):
         numbers = [int(example.guid.removeprefix("train-")) for example in part]
         assert numbers == sorted(numbers)
-    assert sorted(pairs(train + held_out)) == sorted(
+    assert sorted(label_text_pairs(train + held_out)) == sorted(
         tuple(x.split("\t")) for x in rows.splitlines()
     )
     without_eval = read_dataset(BY_NUMBER)
@@ -409,7 +409,10 @@ def test_small_files_are_split(read_dataset, content):
 
 def test_no_rows_are_held_out_with_a_dev_file(read_dataset):
     dataset = read_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
-    assert (len(dataset.read("train")), pairs(dataset.read("eval"))) == (4, [("ham", "a")])
+    assert (len(dataset.read("train")), label_text_pairs(dataset.read("eval"))) == (
+        4,
+        [("ham", "a")],
+    )
     assert dataset.describe("eval").endswith("dev.tsv")
     assert (
         len(read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | {"eval_file": "train.tsv"}).read("eval"))

@@ -467,15 +467,15 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("a",)])
     flags = {**tiny.flags, **COLUMNS, "data_dir": tmp_path / "data", "do_train": "true"}
     command = [f"--{name}={value}" for name, value in flags.items()]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "run_classifier.py", *command, f"--output_dir={tmp_path / 'out'}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"ERROR: {tmp_path}/data/train.tsv:4: 1 column, but 2")
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    assert process.stderr.startswith(f"ERROR: {tmp_path}/data/train.tsv:4: 1 column, but 2")
     assert not (tmp_path / "out").exists()
 
 

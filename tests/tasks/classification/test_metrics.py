@@ -273,6 +273,6 @@ def test_metrics_on_one_line():
 @pytest.mark.parametrize("module", ["metrics", "plots"])
 def test_libraries_are_imported_lazily(module):
     code = f"import sys, bert_tf.tasks.classification.{module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert f"bert_tf.tasks.classification.{module}" in done.stdout.split(), done.stderr
-    assert not {"sklearn", "scipy", "matplotlib"} & set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert f"bert_tf.tasks.classification.{module}" in process.stdout.split(), process.stderr
+    assert not {"sklearn", "scipy", "matplotlib"} & set(process.stdout.split())

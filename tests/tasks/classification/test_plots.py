@@ -113,8 +113,8 @@ def test_matplotlib_state_is_unchanged():
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "from matplotlib import pyplot; print(pyplot.get_fignums())"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (process.stdout.strip(), process.stderr) == ("[]", "")
 
 
 def test_missing_glyphs_do_not_warn():
@@ -123,5 +123,5 @@ def test_missing_glyphs_do_not_warn():
         "from bert_tf.tasks.classification import plots;"
         "plots.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -201,10 +201,10 @@ def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
 def test_script(tiny, folder):
     run_options = dataclasses.asdict(options(tiny, folder))
     flags = [f"--{name}={value}" for name, value in run_options.items() if value is not None]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert len((folder / "out").read_text().splitlines()) == len(LINES)
 
 
@@ -239,8 +239,8 @@ def test_large_inputs_run_in_parallel(tiny, folder):
     flags |= {"batch_size": 2, "output_file": folder / "many"}
     script = [sys.executable, str(ROOT / "extract_features.py")]
     command = script + [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
 
 
@@ -268,9 +268,9 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
 def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, num_texts, threads):
     run_options = dataclasses.asdict(options(tiny, folder, batch_size=1, **changes))
     command = [sys.executable, "-c", THREADS, json.dumps(run_options, default=str), str(num_texts)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(threads)]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == [str(threads)]
 
 
 @pytest.mark.parametrize("case", INVALID_OPTIONS)

@@ -240,10 +240,10 @@ def test_logits_match_transformers(trained_model, tiny, tmp_path):
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
     np.savez(tmp_path / "inputs.npz", **inputs)
     paths = [str(tmp_path / name) for name in ("hf", "inputs.npz", "logits.npy")]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", TRANSFORMERS_CODE, *paths], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
     logits = model({"input_ids": ids, "input_mask": mask, "segment_ids": ids % 2})["logits"]
@@ -277,8 +277,8 @@ def test_labels_starting_at_1_warning(tmp_path, run_log, csv_rows, expected_warn
 
 
 def test_equal_endings_warning(tmp_path, run_log):
-    same = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
-    write(tmp_path / "train.csv", same + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
+    equal_endings = questions(lambda n: 0, count=3, endings=("a", "a", "a", "a"))
+    write(tmp_path / "train.csv", equal_endings + questions(lambda n: 0, 2, ("a", "a", "a", "b")))
     read_questions(MultipleChoiceOptions(data_dir=str(tmp_path)), "train", None)
     message = "all endings are equal in 3 of 5 questions. Check --ending_columns"
     assert run_log.messages == [f"{tmp_path}/train.csv: {message}"]

@@ -33,7 +33,7 @@ def finish(script, flags) -> str:
 
 
 def kill_when(script, flags, should_kill) -> bool:
-    """Starts a command, kills it when `should_kill()` is true, and returns whether it was still running."""
+    """Starts a command, kills it once `should_kill()`, and returns whether it was running."""
     process = start(script, flags)
     while process.poll() is None and not should_kill():
         time.sleep(0.005)

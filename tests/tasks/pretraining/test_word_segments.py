@@ -55,10 +55,10 @@ def test_word_list_segmenter(tmp_path, chinese):
     path.write_text("北京\n欢迎\n欢迎你\n\n", encoding="utf-8")
     segmenter = load_segmenter(str(path))
     assert segmenter("北京欢迎你好") == ["北京", "欢迎你", "好"]
-    plain = tokenize_to_words(chinese, None)
-    assert plain[:5] == ["北", "京", "欢", "迎", "你"]
+    unsegmented = tokenize_to_words(chinese, None)
+    assert unsegmented[:5] == ["北", "京", "欢", "迎", "你"]
     # Words that are not in the list are not merged.
-    assert tokenize_to_words(chinese, segmenter) == ["北_京", "欢_迎_你", *plain[5:]]
+    assert tokenize_to_words(chinese, segmenter) == ["北_京", "欢_迎_你", *unsegmented[5:]]
 
 
 def test_function_as_segmenter(chinese):

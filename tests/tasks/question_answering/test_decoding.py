@@ -33,7 +33,7 @@ def read_runs():
     return {run["name"]: run for run in json.loads(golden("squad/predictions.json").read_text())}
 
 
-def top_spans(start_logits, end_logits, count):
+def find_top_spans(start_logits, end_logits, count):
     spans = {}
     for name, logits in (("start", start_logits), ("end", end_logits)):
         tensors = top_positions(keras.ops.convert_to_tensor(logits), name, count, logits.shape[1])
@@ -52,7 +52,7 @@ def make_options(n_best_size, max_answer_length, version_2_with_negative=False):
 def decode_run(run):
     windows, _, tokenizer = convert_golden(run["features"].removeprefix("features/"))
     logits = np.load(golden(f"squad/{run['logits']}"))
-    top = top_spans(logits["start_logits"], logits["end_logits"], run["n_best_size"])
+    top = find_top_spans(logits["start_logits"], logits["end_logits"], run["n_best_size"])
     names = ("n_best_size", "max_answer_length", "version_2_with_negative")
     lists = decode(windows, top, tokenizer, make_options(*(run[name] for name in names)))
     return Predictions(windows.questions, lists, run["null_score_diff_threshold"])
@@ -93,7 +93,7 @@ def test_answer_texts_match_the_original():
         assert get_final_text(**unit) == result
     for unit in filter(lambda unit: unit["logits"], units["best_indexes"]):
         logits = np.array([unit["logits"]], np.float32)
-        top = top_spans(logits, logits, unit["n_best_size"])
+        top = find_top_spans(logits, logits, unit["n_best_size"])
         assert top["start_indexes"][0].tolist() == unit["result"]
     for unit in units["softmax"]:
         entries = [Answer("", score, 0.0) for score in unit["scores"]]
@@ -138,7 +138,9 @@ def test_answer_texts_match_the_reference_alignment(text, lower, draw):
     expected = get_final_text(join_pieces(pieces), words, lower)
     logits = np.zeros((2, 1, 200), np.float32)
     logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
-    (decoded_answers,) = decode(windows, top_spans(*logits, 1), tokenizer, make_options(1, 200))
+    (decoded_answers,) = decode(
+        windows, find_top_spans(*logits, 1), tokenizer, make_options(1, 200)
+    )
     assert decoded_answers.answers[0].text == expected
 
 
@@ -163,7 +165,7 @@ def test_no_windows_or_no_valid_span(negative):
     options = make_options(2, 30, negative)
     empty = Windows(examples[:1], BatchTokenizer(tokenizer), 10, 4, 4)
     no_logits = np.zeros((0, 10), np.float32)
-    (decoded_answers,) = decode(empty, top_spans(no_logits, no_logits, 2), tokenizer, options)
+    (decoded_answers,) = decode(empty, find_top_spans(no_logits, no_logits, 2), tokenizer, options)
     expected = Answer("" if negative else "empty", 0.0, 0.0)
     assert decoded_answers.answers == [expected]
     assert decoded_answers.null_odds == (0.0 if negative else None)
@@ -171,7 +173,7 @@ def test_no_windows_or_no_valid_span(negative):
     windows = Windows(examples, BatchTokenizer(tokenizer), 10, 4, 4)
     # [CLS] and padding get the highest logits.
     logits = np.array([[3, 0, 0, 0, 0, 0, 2, 2, 1, 1]], np.float32)
-    decoded_answers = decode(windows, top_spans(logits, logits, 2), tokenizer, options)[1]
+    decoded_answers = decode(windows, find_top_spans(logits, logits, 2), tokenizer, options)[1]
     assert decoded_answers.answers == [Answer("", 3.0, 3.0) if negative else expected]
     assert decoded_answers.null_odds == (6.0 if negative else None)
     assert decoded_answers.text(100.0) == expected.text
@@ -214,7 +216,7 @@ def test_n_best_lists_match_plain_loops(draw):
     expected = plain_squad.decode(
         examples, features, *logits.astype(float).tolist(), count, longest, do_lower_case=True
     )
-    lists = decode(windows, top_spans(*logits, count), tokenizer, make_options(count, longest))
+    lists = decode(windows, find_top_spans(*logits, count), tokenizer, make_options(count, longest))
     predictions = Predictions(examples, lists, 0.0)
     assert tuple(predictions.contents().values()) == expected
     assert [prediction.text for prediction in predictions] == list(json.loads(expected[0]).values())

@@ -457,15 +457,15 @@ def test_script(tiny, folder):
     flags = "".join(f"--{name}={getattr(run, name)}\n" for name in names)
     (folder / "flags.txt").write_text(flags)
     command = [sys.executable, "run_ner.py", f"--flagfile={folder / 'flags.txt'}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert column(rows_of(folder / "out" / "label_test.txt"), 0) == column(
         rows_of(folder / "test.txt"), 0
     )
     command.append("--label_column=0")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == (
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr == (
         "ERROR: --label_column counts from 1, or is -1 for the last. Received: 0\n"
     )
 
